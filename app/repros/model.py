@@ -272,7 +272,8 @@ def summarize_analysis(analysis: Analysis) -> str:
             f"{'gives NaN or inf' if wrong and wrong.verdict.word == 'NaN or inf' else 'fails'}"
         )
     beside = f" (eager: {wrong.eager_error})" if wrong.eager_error else ""
-    return f"{analysis.operation} is wrong by {wrong.error}{beside}"
+    also = f"; {' and '.join(analysis.also_wrong)} too" if analysis.also_wrong else ""
+    return f"{analysis.operation} is wrong by {wrong.error}{beside}{also}"
 
 
 def summarize_bisection(bisection: Bisection) -> str:

@@ -176,6 +176,16 @@ def _sparse(value: Any) -> dict[str, Any]:
     return {name: part for name, part in asdict(value).items() if part != defaults[name]}
 
 
+# As inductor's LoweringException and its checks of what an operation returned write it.
+_OPERATION = re.compile(r"^\s*(?:target: |Error in op: (?:torch\.ops\.)?)(\S+)$", re.MULTILINE)
+
+
+def find_operation(message: str | None) -> str | None:
+    """Return the operation that an error itself names."""
+    match = _OPERATION.search(message or "")
+    return match[1] if match else None
+
+
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 _NUMBER = re.compile(r"(?<![A-Za-z_])-?\d+(?!x…)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _PATH = re.compile(r"(?:/[^\s'\":,;]+)+")

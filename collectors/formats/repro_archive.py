@@ -198,6 +198,35 @@ VALUES = {values}  # a storage's bytes by their SHA-256: zlib, base64
 INPUTS = {inputs}
 PRELOAD = {preload}
 BACKEND = {backend}
+MEMORY_SHARE, SECONDS = 0.75, 600  # of the free memory, and of one run, that this script may take
+
+
+def limit():
+    """End this script, not the machine, where the graph takes all memory or never ends."""
+    import faulthandler, os, sys
+
+    if sys.argv[1:2] in ([], ["run"]):
+        faulthandler.dump_traceback_later(SECONDS, exit=True)
+    if os.path.exists("/proc/self/statm"):
+        import resource
+
+        with open("/proc/meminfo") as lines:
+            free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+        with open("/proc/self/statm") as numbers:
+            used = int(numbers.read().split()[5]) * resource.getpagesize()
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        most = used + int(free * 1024 * MEMORY_SHARE)
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    hook = sys.excepthook
+
+    def explain(kind, error, trace):
+        hook(kind, error, trace)
+        if kind is MemoryError or "memory" in str(error):
+            share = f"{{MEMORY_SHARE:.0%}} of the free memory"
+            print(f"This script may take {{share}}: see MEMORY_SHARE in it.", file=sys.stderr)
+
+    sys.excepthook = explain
 
 
 def preload():
@@ -279,6 +308,7 @@ _AOT_TAIL = """
 if __name__ == "__main__":
     from torch._dynamo.repro.after_aot import run_repro
 
+    limit()
     preload()
     with torch.no_grad():
         run_repro(
@@ -295,6 +325,7 @@ _DYNAMO_TAIL = """
 if __name__ == "__main__":
     from torch._dynamo.repro.after_dynamo import run_repro
 
+    limit()
     preload()
     run_repro(mod, load_args, accuracy={accuracy!r}, command="run", save_dir=None, autocast=False, \
 backend={backend!r})

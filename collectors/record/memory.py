@@ -1,9 +1,11 @@
-"""Memory that is free, and a limit on what this process may reserve."""
+"""Memory that is free, and a limit on what this process may allocate."""
 
 from __future__ import annotations
 
 import resource
 from pathlib import Path
+
+SHARE = 0.75  # of what is free, for a process that names no limit: others use the machine too
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:
@@ -43,15 +45,37 @@ def _of_the_container(folder: Path) -> int | None:
     return None
 
 
-def address_space_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()
+def limit_memory(extra_bytes: int | None = None) -> None:
+    """Make allocations fail beyond this many bytes, or a share of what is free, beside what this
+    process holds now.
 
-
-def limit_address_space(extra_bytes: int) -> None:
-    """Make allocations fail that reserve more than this beside what is reserved now."""
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    limit = address_space_bytes() + extra_bytes
+    The limit is on data, not on address space, of which CUDA reserves far more than it uses.
+    """
+    if extra_bytes is None:
+        free_bytes = available_bytes()
+        if free_bytes is None:
+            return
+        extra_bytes = int(free_bytes * SHARE)
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    limit = _data_bytes() + extra_bytes
     resource.setrlimit(
-        resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard)
+        resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard)
     )
+
+
+def lift_memory_limit() -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
+
+
+def allowed_bytes() -> int:
+    """Return what this process may still allocate."""
+    free_bytes = available_bytes() or 1 << 62
+    most_bytes = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if most_bytes == resource.RLIM_INFINITY:
+        return free_bytes
+    return min(free_bytes, most_bytes - _data_bytes())
+
+
+def _data_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[5])
+    return pages * resource.getpagesize()

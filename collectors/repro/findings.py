@@ -124,7 +124,13 @@ class Analysis(Answer):
         )
         times = f" ({repeated[row.operation]} of them)" if repeated[row.operation] > 1 else ""
         cause = "its decomposition is wrong" if self.cause == DECOMPOSITION else _describe_row(row)
-        return f"{row.operation}{times}: {cause}"
+        also = f"; {' and '.join(self.also_wrong)} too" if self.also_wrong else ""
+        return f"{row.operation}{times}: {cause}{also}"
+
+    @property
+    def also_wrong(self) -> list[str]:
+        wrong = (row.operation for row in self.rows if row.verdict in WRONG_VERDICTS)
+        return [name for name in dict.fromkeys(wrong) if name != self.operation]
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,8 @@ class Bisection(Answer):
                 return "Not reproduced: the graph passes here"
             return f"Not reproduced: it fails here in another way: {self.failure}"
         if self.status == UNEXPLAINED:
-            return f"No step is named: {self.failure}"
+            named = f"; the error itself names {self.operation}" if self.operation else ""
+            return f"No step is named: {self.failure}{named}"
         if self.subsystem == "setting":
             return f"It passes with {self.application}"
         subject = self.operation or self.application

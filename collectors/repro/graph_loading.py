@@ -15,7 +15,6 @@ import hashlib
 import importlib
 import linecache
 import re
-import resource
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -32,7 +31,7 @@ from compileboard.collectors.formats.torch_repro import (
     strip_tail,
 )
 from compileboard.collectors.observe.torch_compat import CONFIG_MODULES
-from compileboard.collectors.record.memory import address_space_bytes, available_bytes
+from compileboard.collectors.record.memory import allowed_bytes
 from compileboard.collectors.repro.isolation import restore_environment
 from compileboard.collectors.repro.preloads import describe_absent
 from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
@@ -501,20 +500,12 @@ def _describe_unknown(repro: Repro, error: BaseException) -> str:
 def _check_memory(repro: Repro, specs: Sequence[ReproInput]) -> None:
     storages = {spec.storage: spec.storage_bytes for spec in specs if spec.storage is not None}
     needed_bytes = sum(size or 0 for size in storages.values())
-    free_bytes = _count_free_bytes()
+    free_bytes = allowed_bytes()
     if needed_bytes > free_bytes:
         raise NotRunnable(
             f"{repro.name} has inputs of {needed_bytes / 1e9:,.1f} GB, and "
             f"{free_bytes / 1e9:,.1f} GB are free here"
         )
-
-
-def _count_free_bytes() -> int:
-    free_bytes = available_bytes() or 1 << 62
-    most_bytes = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if most_bytes == resource.RLIM_INFINITY:
-        return free_bytes
-    return min(free_bytes, most_bytes - address_space_bytes())
 
 
 def _first_line(error: BaseException) -> str:

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from compileboard.collectors.record.garbage import without_collections
+from compileboard.collectors.record.memory import lift_memory_limit, limit_memory
 from compileboard.collectors.record.program import (
     END_PATIENCE_S,
     end_group,
@@ -50,7 +51,13 @@ from compileboard.collectors.repro.preloads import (
     preload_modules,
 )
 from compileboard.collectors.repro.repro import NotRunnable, Repro
-from compileboard.collectors.repro.trials import MOST_TEXT_CHARS, TrialLimits, Trials, end_trials
+from compileboard.collectors.repro.trials import (
+    MOST_TEXT_CHARS,
+    TrialLimits,
+    Trials,
+    end_trials,
+    is_memory_error,
+)
 from compileboard.start import shared_command
 
 _PRELOADING = "preloading "
@@ -273,7 +280,11 @@ def start_driver(parent: str, folder_name: str, descriptor: str) -> None:
     except ModuleNotFoundError as error:
         message = {"cannot": describe_absent(error)}
     except BaseException as error:  # whatever the repro's own code raises
-        message = {"cannot": f"the repro cannot be loaded: {describe_raised(error)}"}
+        lift_memory_limit()
+        what = (
+            "needs more memory than it may take" if is_memory_error(error) else "cannot be loaded"
+        )
+        message = {"cannot": f"the repro {what}: {describe_raised(error)}"}
         traceback.print_exc()
     write(message)
     sys.stdout.flush()
@@ -292,6 +303,7 @@ def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str
     with without_collections():
         prepare_torch(device)
         target = import_module(module)
+    limit_memory(None if device.startswith("cuda") else job["limits"].memory_bytes)
     trials = Trials(job["limits"], folder, device, job["probes"])
     task = ReproTask(repro, job["options"], trials, job["limits"], folder, write, job["device"])
     needs_compiler = repro.manifest.kind in ("compile", "accuracy")

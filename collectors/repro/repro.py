@@ -113,6 +113,8 @@ PASSED, RAISED, SIGNAL, DIFFERS, NOT_FINITE, OTHER_INTEGERS = (
     "not_finite",
     "other_integers",
 )
+# What people and schedulers end a process with that hangs, and the kernel one that takes too much.
+ENDED_BY_OTHERS = ("SIGINT", "SIGTERM", "SIGKILL", "SIGHUP", "SIGALRM", "SIGXCPU")
 TIMED_OUT, OUT_OF_MEMORY = "timed_out", "out_of_memory"
 WRONG_ANSWERS = (DIFFERS, NOT_FINITE, OTHER_INTEGERS)
 
@@ -120,7 +122,6 @@ WRONG_ANSWERS = (DIFFERS, NOT_FINITE, OTHER_INTEGERS)
 _WRAPPED = re.compile(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Warning))\s*:\s*")
 _BACKEND_RAISED = re.compile(r"^\s*backend=.{1,200}? raised:\s*$")
 _COMPILER_SAYS = re.compile(r"\berror: (.+)")
-_LOWERING_TARGET = re.compile(r"^\s+target: (\S+)$", re.MULTILINE)
 # The same error of a device, as the driver, triton and torch report it; its type depends on who
 # does.
 _DEVICE_ERROR = re.compile(r"^(?:Triton Error \[(CUDA|HIP)\]|(CUDA|HIP)(?: driver)? error): ")
@@ -158,6 +159,8 @@ class Failure:
     def describe(self) -> str:
         if self.status == RAISED:
             return f"{self.error_type}: {self.pattern}" if self.pattern else str(self.error_type)
+        if self.status == SIGNAL and self.signal in ENDED_BY_OTHERS:
+            return f"it goes on until {self.signal} or a limit ends it"
         if self.status == SIGNAL:
             return f"the process dies of {self.signal}"
         return _WORDS[self.status]
@@ -201,11 +204,6 @@ def unwrap_error(error_type: str, message: str) -> tuple[str, str]:
     while match := _WRAPPED.match(text):
         error_type, text = match[1], text[match.end() :]
     return error_type, text
-
-
-def find_operation(message: str | None) -> str | None:
-    match = _LOWERING_TARGET.search(message or "")
-    return match[1] if match else None
 
 
 def _find_pattern(text: str) -> str:

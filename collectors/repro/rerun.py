@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from compileboard.collectors.contract.repros import find_operation
 from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.repro import (
@@ -122,7 +123,7 @@ def describe_outcome(repro: Repro, outcome: Outcome, kind: str | None = None) ->
         "differences": value.get("differences", []),
         "random_inputs": value.get("random_inputs", []),
         "input_count": value.get("input_count", len(repro.manifest.inputs)),
-        "operation": failure.find_operation(actual.message),
+        "operation": find_operation(actual.message),
         "traceback": outcome.traceback,
         "seconds": round(outcome.seconds, 3),
     }
@@ -150,7 +151,10 @@ def read_failure(outcome: Outcome, expected: Failure) -> Failure:
             failure.SIGNAL, signal=outcome.signal, message=outcome.output[-2_000:] or None
         )
     if outcome.status == TIMED_OUT:
-        return Failure(failure.TIMED_OUT)
+        is_hang = expected.signal in failure.ENDED_BY_OTHERS
+        return expected if is_hang else Failure(failure.TIMED_OUT)
+    if outcome.status == OUT_OF_MEMORY and expected.signal == "SIGKILL":
+        return expected
     failures = [raised(*entry) for entry in outcome.errors]
     same = next((entry for entry in failures if entry.is_same(expected)), None)
     if same is not None:

@@ -11,7 +11,6 @@ import contextlib
 import faulthandler
 import os
 import pickle
-import resource
 import shutil
 import signal
 import sys
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from compileboard.collectors.record.garbage import without_collections
-from compileboard.collectors.record.memory import limit_address_space
+from compileboard.collectors.record.memory import lift_memory_limit, limit_memory
 from compileboard.collectors.record.program import end_with, read_tail, signal_group, signal_name
 from compileboard.collectors.repro.repro import NotRunnable
 
@@ -48,7 +47,7 @@ _CHILDREN: set[int] = set()
 @dataclass(frozen=True)
 class TrialLimits:
     """Limits of one trial. `memory_bytes` is in addition to torch's own; on a GPU, it limits the
-    GPU's.
+    GPU's. None: a share of what is free.
     """
 
     seconds: float = DEFAULT_SECONDS
@@ -155,7 +154,6 @@ class Trials:
             body,
             status,
             is_late,
-            limits,
             time.monotonic() - started_s,
             read_tail(folder / "output.txt", MOST_TEXT_CHARS),
         )
@@ -214,7 +212,6 @@ def _understand(
     body: bytes | None,
     status: int | None,
     is_late: bool,
-    limits: TrialLimits,
     seconds: float,
     output: str,
 ) -> Outcome:
@@ -227,9 +224,7 @@ def _understand(
         )
     if status is not None and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        is_full = number == signal.SIGKILL or (
-            "bad_alloc" in output and limits.memory_bytes is not None
-        )
+        is_full = number == signal.SIGKILL or "bad_alloc" in output
         return Outcome(
             OUT_OF_MEMORY if is_full else SIGNAL,
             signal=signal_name(number),
@@ -272,7 +267,7 @@ def _be_trial(
         os.dup2(output, 2)
         os.chdir(folder)
         outcome = _call(function, arguments, limits, device)
-        resource.setrlimit(resource.RLIMIT_AS, (resource.getrlimit(resource.RLIMIT_AS)[1],) * 2)
+        lift_memory_limit()
         try:
             body = pickle.dumps(outcome)
         except Exception as error:
@@ -291,29 +286,23 @@ def _call(
         _limit_memory(limits, device)
         return Outcome(OK, function(*arguments))
     except BaseException as error:
-        resource.setrlimit(
-            resource.RLIMIT_AS, (resource.getrlimit(resource.RLIMIT_AS)[1],) * 2
-        )  # room to describe it
+        lift_memory_limit()  # room to describe it
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        status = OUT_OF_MEMORY if _is_memory_error(error) else RAISED
+        status = OUT_OF_MEMORY if is_memory_error(error) else RAISED
         return Outcome(status, errors=list_errors(error), traceback=shorten(text))
 
 
 def _limit_memory(limits: TrialLimits, device: str) -> None:
-    if limits.memory_bytes is None:
-        return
-    if (
-        device.partition(":")[0] == "cuda"
-    ):  # its addresses are far more than its memory: RLIMIT_AS would refuse them
+    kind, _, number = device.partition(":")
+    limit_memory(None if kind == "cuda" else limits.memory_bytes)
+    if kind == "cuda" and limits.memory_bytes is not None:
         import torch
 
-        index = int(device.partition(":")[2] or 0)
+        index = int(number or 0)
         total_bytes = torch.cuda.get_device_properties(index).total_memory
         torch.cuda.set_per_process_memory_fraction(
             min(1.0, limits.memory_bytes / total_bytes), index
         )
-        return
-    limit_address_space(limits.memory_bytes)
 
 
 def list_errors(error: BaseException) -> tuple[tuple[str, str], ...]:
@@ -339,7 +328,7 @@ def shorten(text: str) -> str:
     return text if len(text) <= MOST_TEXT_CHARS else f"{text[:half]}\n…\n{text[-half:]}"
 
 
-def _is_memory_error(error: BaseException) -> bool:
+def is_memory_error(error: BaseException) -> bool:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     text = str(error).lower()

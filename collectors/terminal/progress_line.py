@@ -236,8 +236,8 @@ def describe_graph_checks(database: str, run_id: str) -> str:
 def read_graph_checks(
     connection: sqlite3.Connection, run_id: str, task: str | None = None
 ) -> tuple[Counter[str], float, Counter[str]]:
-    """Return how many calls of graphs have each verdict, what comparing took, and why some were not
-    compared.
+    """Return how many graphs and shapes have each verdict, what comparing took, and why some were
+    not compared.
 
     With a task, those of its processes alone.
 
@@ -252,8 +252,12 @@ def read_graph_checks(
         if event.get("name") != GRAPH_CHECKED:
             continue
         fields = (event.get("body") or {}).get("metadata") or {}
-        verdicts[str(fields.get("verdict"))] += 1
         seconds += float(fields.get("seconds") or 0)
+        if int(fields.get("call") or 1) > 1:  # counted by its first call
+            if fields.get("verdict") != "wrong":
+                continue
+            verdicts["same"] -= 1
+        verdicts[str(fields.get("verdict"))] += 1
         if fields.get("reason"):
             reasons[str(fields["reason"])] += 1
     return verdicts, seconds, reasons

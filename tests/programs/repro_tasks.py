@@ -8,6 +8,7 @@ import sys
 import time
 from typing import Any
 
+from compileboard.collectors.record.memory import allowed_bytes, available_bytes
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.trials import Outcome, TrialLimits
 
@@ -118,3 +119,9 @@ def read_inductor(job: ReproTask) -> dict[str, Any]:
     """Return whether inductor is loaded before a trial of this repro."""
     job.load_compiler(job.repro.manifest.level)
     return {"is_loaded": job.trials.has_inductor or "torch._inductor.compile_fx" in sys.modules}
+
+
+def read_limits(job: ReproTask) -> dict[str, Any]:
+    """Return what the driver and a trial may allocate, and what is free."""
+    outcome = job.trials.run(allowed_bytes)
+    return {"driver": allowed_bytes(), "trial": outcome.value, "free": available_bytes()}

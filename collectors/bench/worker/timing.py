@@ -28,7 +28,7 @@ from compileboard.collectors.bench.worker.workbench import (
     failing_as,
     first_eager_run,
 )
-from compileboard.collectors.record.memory import available_bytes, limit_address_space
+from compileboard.collectors.record.memory import available_bytes, limit_memory
 
 SHARE = 0.6  # of what is free: others use the machine too
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux's
@@ -39,18 +39,18 @@ def bounded(share: float = SHARE) -> Iterator[int | None]:
     """Make allocations beyond a share of free memory fail inside the block; yield the number of
     bytes if known.
 
-    The limit is on address space: memory that is not reserved cannot be filled.
+    Memory that is not allocated cannot be filled.
     """
     free = available_bytes()
     if free is None:
         yield None
         return
-    before, extra = resource.getrlimit(resource.RLIMIT_AS), int(free * share)
-    limit_address_space(extra)
+    before, extra = resource.getrlimit(resource.RLIMIT_DATA), int(free * share)
+    limit_memory(extra)
     try:
         yield extra
     finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def count_page_faults(*, all_threads: bool = False) -> int | None:

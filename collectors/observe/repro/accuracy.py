@@ -1,5 +1,5 @@
-"""Compare the outputs and mutated inputs of a compiled graph with eager and float64, on its first
-call of each shape.
+"""Compare the outputs and mutated inputs of a compiled graph with eager and float64, on its calls
+1, 2, 4, 8 … of each shape, until one differs.
 
 The program gets the result of the one real call. Eager runs on clones made before it, with the same
 random state; errors of the check are not raised. The criterion is torch's own `same()`: wrong if
@@ -67,19 +67,23 @@ class AccuracyCheck:
     def wrap(
         self, call: Any, graph: FailedGraph, dynamo: FailedGraph | None, *, is_boxed: bool
     ) -> Any:
-        seen: set[Any] = set()
+        calls: dict[Any, int] = {}  # by shapes
+        ended: set[Any] = set()
         context = torch_compat.context_of()
 
         def checked(*arguments: Any) -> Any:
             given = arguments[0] if is_boxed else arguments
             key = _shapes(given)
+            number = calls.get(key, 0) + 1
+            if number > 1 or len(calls) < MOST_SHAPES:
+                calls[key] = number
             if (
-                key in seen
-                or len(seen) >= MOST_SHAPES
+                key in ended
+                or key not in calls
+                or number & (number - 1)  # no power of two
                 or getattr(self._local, "is_checking", False)
             ):
                 return call(*arguments)
-            seen.add(key)
             values, started_s = list(given), time.perf_counter()
             reason: str | None = CANNOT_CLONE
             clones: list[Any] = []
@@ -102,7 +106,11 @@ class AccuracyCheck:
                     except Exception as error:
                         reason = f"{type(error).__name__}: {error}"[:300]
                 spent_s += time.perf_counter() - started_s
-                self._judge(graph, dynamo, context, differences, reason, spent_s, clones)
+                verdict = self._judge(
+                    graph, dynamo, context, differences, reason, spent_s, clones, number
+                )
+                if verdict != SAME:
+                    ended.add(key)
             return result
 
         return checked
@@ -162,7 +170,8 @@ class AccuracyCheck:
         reason: str | None,
         spent_s: float,
         clones: list[Any],
-    ) -> None:
+        call: int,
+    ) -> str:
         wrong = [difference for difference in differences if difference.is_wrong]
         verdict = SKIPPED if reason is not None else WRONG if wrong else SAME
         worst = max(
@@ -173,6 +182,7 @@ class AccuracyCheck:
             "phase": graph.phase,
             "verdict": verdict,
             "seconds": round(spent_s, 4),
+            "call": call,
         }
         if reason is not None:
             fields["reason"] = reason
@@ -197,6 +207,7 @@ class AccuracyCheck:
             fields["position"] = self._capture.add_wrong(graph, dynamo, context, details)
             graph.live = {}
         self._write(record_names.GRAPH_CHECKED, fields, None, context)
+        return verdict
 
 
 def compare(name: str, mine: Any, eager: Any, exact: Any) -> ValueDifference | None:

@@ -21,6 +21,7 @@ from ...contract.repros import (
     ReproInput,
     ReproManifest,
     dump_manifest,
+    find_operation,
     program_digest,
 )
 from ...contract.run_config import RunConfig
@@ -38,7 +39,6 @@ MOST_FUNCTIONS = 10_000
 # Dynamo's and autograd's own control flow: nothing has failed.
 CONTROL_FLOW = frozenset(("SkipFrame", "RestartAnalysis", "Unsupported", "_StopRecomputationError"))
 _DEVICE_ERROR = re.compile(r"(?:CUDA|HIP)(?: driver)? error: ")
-_TARGET = re.compile(r"^\s*target: (\S+)$", re.MULTILINE)  # of inductor's LoweringException
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,11 @@ class ReproCapture:
         return before if self.count > before else None
 
     def describe_running(
-        self, graph: FailedGraph, dynamo: FailedGraph | None, context: Any
+        self,
+        graph: FailedGraph,
+        dynamo: FailedGraph | None,
+        context: Any,
+        message: str | None = None,
     ) -> RunningGraph | None:
         program, described, symbols = self._write_program(graph)
         if program is None:
@@ -151,6 +155,7 @@ class ReproCapture:
         manifest = replace(
             self._describe(graph, None, context, (dynamo or graph).backend),
             kind="crash",
+            message=message,
             inputs=described,
             dynamo_inputs=dynamo_inputs,
             symbols=symbols,
@@ -159,6 +164,13 @@ class ReproCapture:
         return RunningGraph(
             manifest, {"program": program, "dynamo_program": dynamo_program}, context
         )
+
+    def add_interrupted(self, graph: RunningGraph) -> None:
+        """Keep a graph whose compile the person at the keyboard ended."""
+        if self.count < MOST_REPROS:
+            manifest = replace(graph.manifest, signal="SIGINT")
+            fields = {"position": self._next_position(), "manifest": dump_manifest(manifest)}
+            self._write(record_names.REPRO, fields, graph.programs, graph.context)
 
     def encode_running(self, graph: RunningGraph) -> bytes:
         fields = {"position": MOST_REPROS, "manifest": dump_manifest(graph.manifest)}
@@ -297,7 +309,7 @@ class ReproCapture:
             message = (
                 f"{accuracy['value']}: error {accuracy['error']} beside eager's own "
                 f"{accuracy['eager_error']}"
-            )
+            ) + (f", in call {accuracy['call']}" if accuracy.get("call", 1) > 1 else "")
             manifest = replace(
                 manifest,
                 kind="accuracy",
@@ -368,7 +380,6 @@ class ReproCapture:
         message = self._clean(text_of(root), MOST_ERROR_CHARS) if root is not None else None
         code, own_backend = self._functions.get(tuple(context or ()), (None, None))
         backend = backend if backend is not None else own_backend
-        target = _TARGET.search(message or "")
         is_wrong = type(root).__name__ == "AccuracyError"
         settings = {
             kind: {name: entry["value"] for name, entry in changed.items()}
@@ -383,7 +394,7 @@ class ReproCapture:
             traceback=self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS)
             if error is not None
             else None,
-            operation=target[1] if target else None,
+            operation=find_operation(message),
             function=getattr(code, "co_qualname", code.co_name) if code else None,
             file=preload.relative_path(code.co_filename) if code else None,
             line=code.co_firstlineno if code else None,

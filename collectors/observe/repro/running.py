@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...contract.spool_format import GRAPHS_SUFFIX, RUNNING_BYTES, RUNNING_SUFFIX, read_running
@@ -107,6 +107,19 @@ class RunningGraphs:
                     number = -with_values
 
         return running
+
+    @contextlib.contextmanager
+    def mark(self, number: int | None) -> Iterator[None]:
+        """Mark a graph as the one that a backend compiles meanwhile."""
+        slots = self._slots
+        if slots is None or number is None:
+            yield
+            return
+        outer, slots[RUNNING] = slots[RUNNING], number
+        try:
+            yield
+        finally:
+            slots[RUNNING] = outer
 
     def read_last(self) -> list[dict[str, Any]]:
         """Return the records of the graph that ran last and of its inputs; empty if none ran.

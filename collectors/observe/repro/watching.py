@@ -14,10 +14,11 @@ from .. import torch_compat
 from ..hook_guard import HookGuard
 from . import origins
 from .accuracy import AccuracyCheck
-from .capture import ReproCapture
+from .capture import ReproCapture, RunningGraph
 from .origins import FailedGraph
 from .running import RunningGraphs
 
+IN_BACKEND = "the process ended while the backend compiled this graph"
 WATCHED = "__compileboard_watched__"
 
 
@@ -32,7 +33,8 @@ class GraphWatch:
         prepare: Callable[[bool], None],
     ) -> None:
         self._capture = capture
-        self._running = running if "crash" in config.repro else None
+        self._running = running
+        self._is_crash = "crash" in config.repro
         self._with_values = config.repro_inputs_bytes > 0
         self._check = check if "accuracy" in config.repro else None
         self._guard = guard
@@ -44,7 +46,7 @@ class GraphWatch:
 
     def wrap_backend_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call_user_compiler(output: Any, gm: Any, *rest: Any) -> Any:
-            dynamo = None
+            dynamo = compiling = number = None
             with self._guard:
                 graph = _copy(gm) if self._check is not None else gm
                 dynamo = FailedGraph(
@@ -52,10 +54,17 @@ class GraphWatch:
                 )
                 dynamo.backend = getattr(output, "compiler_fn", None)
                 self._prepare(origins.backend_name(dynamo.backend) == "inductor")
+                compiling, number = self._write_compiling(dynamo)
             outer = getattr(self._local, "dynamo", None), getattr(self._local, "graph_count", 0)
             self._local.dynamo, self._local.graph_count = dynamo, 0
             try:
-                compiled = original(output, gm, *rest)
+                with self._running.mark(number):
+                    compiled = original(output, gm, *rest)
+            except KeyboardInterrupt:
+                with self._guard:
+                    if compiling is not None:
+                        self._capture.add_interrupted(compiling)
+                raise
             finally:
                 graph_count = self._local.graph_count
                 self._local.dynamo, self._local.graph_count = outer
@@ -66,9 +75,18 @@ class GraphWatch:
 
         return call_user_compiler
 
+    def _write_compiling(self, dynamo: FailedGraph) -> tuple[RunningGraph | None, int | None]:
+        """Write the graph before its backend gets it, which may end the process or never return."""
+        if not self._is_crash:
+            return None, None
+        graph = self._capture.describe_running(dynamo, None, torch_compat.context_of(), IN_BACKEND)
+        if graph is None:
+            return None, None
+        return graph, self._running.add(self._capture.encode_running(graph))
+
     def _watch_call(self, compiled: Any, dynamo: FailedGraph, *, is_below: bool) -> Any:
         call = compiled
-        if self._running is not None and not is_below:  # no graph of inductor's says which one runs
+        if self._is_crash and not is_below:  # no graph of inductor's says which one runs
             call = self._watch_running(call, dynamo, None, is_boxed=False)
         if self._check is not None:
             call = self._check.wrap(call, dynamo, None, is_boxed=False)
@@ -125,7 +143,7 @@ class GraphWatch:
             )
             compiled = FailedGraph("aot", phase, script=text, graph=module)
         around = call
-        if self._running is not None:
+        if self._is_crash:
             around = self._watch_running(around, compiled, dynamo, is_boxed=True)
         if self._check is not None:
             around = self._check.wrap(
@@ -138,7 +156,6 @@ class GraphWatch:
     def _watch_running(
         self, call: Any, graph: FailedGraph, dynamo: FailedGraph | None, *, is_boxed: bool
     ) -> Any:
-        assert self._running is not None
         running = self._capture.describe_running(graph, dynamo, torch_compat.context_of())
         number = (
             self._running.add(self._capture.encode_running(running))

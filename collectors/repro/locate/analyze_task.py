@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from compileboard.collectors.contract.repros import find_operation
 from compileboard.collectors.repro import findings
 from compileboard.collectors.repro.findings import Analysis
 from compileboard.collectors.repro.isolation import ReproTask
@@ -94,8 +95,17 @@ def _find_failing_operation(task: ReproTask, how: Judge) -> Analysis:
     if not tries.is_reproduced:
         return analysis
     calls = read_value(tries.run(list_operations))
-    count = find_shortest_failing(len(calls), lambda length: tries.fails(GraphEdit(cut=length)))
+    named = find_operation(first.message)
+    nodes = [node for node, operation in calls if operation == named]
     analysis = replace(analysis, cause=findings.BACKEND, compile_count=tries.count)
+    if len(nodes) == 1:
+        answer = replace(analysis, status=findings.NAMED, operation=named, node=nodes[0])
+        return replace(answer, notes=("The error itself names it",))
+    count = find_shortest_failing(len(calls), lambda length: tries.fails(GraphEdit(cut=length)))
+    analysis = replace(analysis, compile_count=tries.count)
+    if count is None and nodes:
+        text = f"The error itself names it, and {len(nodes)} operations of the graph are one"
+        return replace(analysis, status=findings.NAMED, operation=named, notes=(text,))
     if count is None:
         text = (
             "The graph fails only with its own outputs, not with every value returned that "

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from compileboard.collectors.contract.repros import find_operation
 from compileboard.collectors.repro import findings
 from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.findings import Bisection, TriedSetting
@@ -80,7 +81,8 @@ def bisect(task: ReproTask) -> dict[str, Any]:
 
 def _bisect_level(tries: RepeatedTry, *, with_settings: bool) -> Bisection:
     first = tries.attempt()
-    bisection = Bisection(findings.UNEXPLAINED, failure=first.describe())
+    operation = find_operation(first.message)
+    bisection = Bisection(findings.UNEXPLAINED, operation=operation, failure=first.describe())
     if not tries.is_reproduced:
         return replace(bisection, status=findings.NOT_REPRODUCED, trial_count=tries.count)
     if tries.how.level == "dynamo" and tries.how.backend != INDUCTOR:

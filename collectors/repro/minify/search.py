@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import torch
 import torch._functorch.fx_minifier as fx_minifier
 
+from compileboard.collectors.contract.repros import find_operation
 from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.findings import (
     MINIFIED,
@@ -41,7 +42,7 @@ from compileboard.collectors.repro.minify.smallest import (
     isolate_node,
     operation_name,
 )
-from compileboard.collectors.repro.repro import Failure, find_operation
+from compileboard.collectors.repro.repro import Failure
 from compileboard.collectors.repro.rerun import read_failure
 from compileboard.collectors.repro.trials import OK, RAISED, Outcome, TrialLimits
 

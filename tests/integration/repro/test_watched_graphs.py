@@ -10,6 +10,7 @@ import pytest
 
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.record_names import GRAPH_CHECKED
+from compileboard.collectors.observe.repro.watching import IN_BACKEND
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.repros import load_repro, load_storage
@@ -119,6 +120,49 @@ def test_a_process_that_dies_leaves_the_graph_that_ran(workplace: Workplace) -> 
     )
     assert tuple(row.values()) == ("crash", "aot", "captured", 26, "0/0", "SIGSEGV")
     assert workplace.spools == []
+
+
+BACKEND = """
+import os, sys, time, torch
+
+def mine(gm, inputs):
+    if sys.argv[1:] == ["die"]:
+        os.abort()
+    calls = []
+
+    def run(*values):
+        calls.append(values)
+        return [value * (1.5 if len(calls) > 4 else 1) for value in gm(*values)]
+
+    return run
+
+compiled = torch.compile(lambda x: x.sin() + 1, backend=mine)
+for _ in range(9):
+    compiled(torch.ones(3))
+"""
+
+
+def test_a_backend_that_dies_leaves_dynamos_graph(workplace: Workplace) -> None:
+    program = workplace.write(BACKEND)
+    assert workplace.run(program, "die", options=("--repro", "crash")).returncode == -6
+    (row,) = workplace.rows("select kind, level, error_type, message, node_count from repros")
+    assert tuple(row.values()) == ("crash", "dynamo", "SIGABRT", IN_BACKEND, 2)
+
+
+def test_a_graph_that_is_wrong_from_its_fifth_call_on_is_found_at_its_eighth(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(BACKEND)
+    spooled = observe(tmp_path / "spool", program, repro=("accuracy",))
+    checks = [record["m"] for record in spooled.records if record["n"] == GRAPH_CHECKED]
+    assert [(check["call"], check["verdict"]) for check in checks] == [
+        (1, "same"),
+        (2, "same"),
+        (4, "same"),
+        (8, "wrong"),
+    ]
+    assert str(spooled.repros[0].manifest.message).endswith("in call 8")
 
 
 def test_a_devices_late_error_leaves_the_graph_that_ran_last(workplace: Workplace) -> None:

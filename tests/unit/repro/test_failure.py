@@ -4,15 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.contract.repros import ReproManifest
+from compileboard.collectors.contract.repros import ReproManifest, find_operation
 from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.repro import (
     Failure,
     captured_failure,
-    find_operation,
     raised,
     unwrap_error,
 )
+from compileboard.collectors.repro.rerun import read_failure
+from compileboard.collectors.repro.trials import OUT_OF_MEMORY, TIMED_OUT, Outcome
 
 CPP = """C++ compile error
 
@@ -90,8 +91,12 @@ def test_a_signal_is_another_failure_than_another_signal() -> None:
     )
 
 
-def test_a_lowering_names_its_operation() -> None:
+def test_an_error_names_its_operation() -> None:
     assert find_operation(LOWERING) == "aten.constant_pad_nd.default"
+    checked = (
+        "expected size 8==16, stride 32==32 at dim=0\nError in op: torch.ops.mine.halve.default\n"
+    )
+    assert find_operation(checked) == "mine.halve.default"
     assert find_operation("out of registers") is None and find_operation(None) is None
 
 
@@ -118,3 +123,19 @@ def test_any_text_has_a_type_and_is_the_same_as_itself(error_type: str, message:
     assert isinstance(unwrap_error(error_type, message)[1], str)
     error = raised(error_type, message)
     assert error.is_same(Failure(**error.to_json()))
+
+
+@pytest.mark.parametrize(
+    ("signal", "status", "is_same"),
+    [
+        ("SIGTERM", TIMED_OUT, True),
+        ("SIGKILL", OUT_OF_MEMORY, True),
+        ("SIGTERM", OUT_OF_MEMORY, False),
+        ("SIGSEGV", TIMED_OUT, False),
+    ],
+)
+def test_what_was_ended_from_outside_reaches_a_limit_here(
+    signal: str, status: str, is_same: bool
+) -> None:
+    expected = Failure(failure.SIGNAL, signal=signal)
+    assert read_failure(Outcome(status), expected).is_same(expected) is is_same

@@ -221,5 +221,11 @@ def test_preload_is_remembered_for_its_program_alone(
     assert recall_preload(replace(OTHER, program="mod = 1"), environment) == ([], [])
 
 
+def test_no_process_of_a_repro_may_take_all_memory() -> None:
+    answer = _run("read_limits")
+    most = 0.85 * int(str(answer["free"]))
+    assert int(str(answer["driver"])) < most and int(str(answer["trial"])) < most
+
+
 def test_inductor_is_not_loaded_for_another_backend() -> None:
     assert _run("read_inductor")["is_loaded"] is False

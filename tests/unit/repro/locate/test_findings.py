@@ -70,3 +70,14 @@ def test_a_bisection_is_read_back_from_its_json():
         findings.NAMED, "inductor", "lowerings", 7, "aten.atan.default", settings=tried
     )
     assert findings.Bisection.load(json.loads(json.dumps(bisection.dump()))) == bisection
+
+
+def test_every_wrong_operation_is_named_and_the_one_that_an_error_names():
+    rows = tuple(
+        JudgedNode(name, f"aten.{name}.default", verdict=findings.WRONG, error=0.02)
+        for name in ("rsqrt", "log1p")
+    )
+    analysis = Analysis(findings.NAMED, "aten.rsqrt.default", "rsqrt", rows=rows)
+    assert analysis.sentence().endswith("; aten.log1p.default too")
+    bisection = Bisection(findings.UNEXPLAINED, operation="mine.halve.default", failure="x")
+    assert bisection.sentence().endswith("the error itself names mine.halve.default")
