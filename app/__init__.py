@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compileboard.app.core.resources import HERE, __version__, resource_folder
 from compileboard.app.core.settings import Settings
-from compileboard.collectors.contract.fingerprints import normalize_run_id
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -50,6 +49,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         navigation,
         prometheus,
         request_log,
+        run_addresses,
         security,
     )
     from compileboard.app.server import routes as api
@@ -69,7 +69,18 @@ def create_app(settings: Settings | None = None) -> Flask:
     if proxy_count:
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=proxy_count, x_proto=1)  # type: ignore[method-assign]
     app.url_map.strict_slashes = False
-    for part in (request_log, responses, security, access, db, errors, filters, navigation, assets):
+    for part in (
+        request_log,
+        responses,
+        security,
+        access,
+        db,
+        run_addresses,
+        errors,
+        filters,
+        navigation,
+        assets,
+    ):
         part.init_app(app)
     # One line a page or API.
     for blueprint in (
@@ -107,10 +118,4 @@ def create_app(settings: Settings | None = None) -> Flask:
         api.blueprint,
     ):
         app.register_blueprint(blueprint)
-    app.url_value_preprocessor(_normalize_run_id)
     return app
-
-
-def _normalize_run_id(_endpoint: str | None, values: dict[str, Any] | None) -> None:
-    if values and "run_id" in values:
-        values["run_id"] = normalize_run_id(values["run_id"])

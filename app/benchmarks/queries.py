@@ -178,9 +178,10 @@ class ModelFilter:
     accuracy: Annotated[
         str | None, Parameter(choices=ACCURACIES), "Result of its accuracy check."
     ] = None
-    run: Annotated[str | None, "A run's id: its results instead of the newest of each model."] = (
-        None
-    )
+    run: Annotated[
+        str | None,
+        "A run's id, or `latest`: its results instead of the newest of each model.",
+    ] = None
 
 
 FILTERS = list_names(ModelFilter)

@@ -291,7 +291,7 @@ class TrendJson:
 
 @dataclass(frozen=True)
 class SummaryQuery:
-    run: Annotated[str | None, "A run's id."] = None
+    run: Annotated[str | None, "A run's id, or `latest`."] = None
     commit: Annotated[
         str | None,
         Keywords(pattern="^[0-9a-fA-F]*$"),

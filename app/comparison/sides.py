@@ -12,7 +12,13 @@ from compileboard.app.checks.model import CannotCompare
 from compileboard.app.comparison.baselines import Baseline, get_baseline, list_baselines
 from compileboard.app.core.engine import Engine, Row, get_row
 from compileboard.app.core.format import format_time
-from compileboard.app.core.newest import SHOWN_STATE, RecorderClock, RunCandidate, get_newest_run_id
+from compileboard.app.core.newest import (
+    LATEST,
+    SHOWN_STATE,
+    RecorderClock,
+    RunCandidate,
+    get_newest_run_id,
+)
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.store import Store
 from compileboard.app.runs.queries import find_run_ids, get_newest_run, get_other
@@ -118,7 +124,7 @@ def find_run(
     there is such a run. Raises FilterError if several runs or commits match,
     or there is no run at all.
     """
-    if text == "latest":
+    if text == LATEST:
         return find_word(engine, clock, text)
     detail = _find_detail(connection, engine, text)
     if detail is not None or not _COMMIT.fullmatch(text):
@@ -185,10 +191,10 @@ def name_runs(
     connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, base: str, new: str
 ) -> tuple[str, str]:
     """Resolve `latest`, and for base `previous`, to run IDs, as `check` takes them."""
-    if new == "latest":
+    if new == LATEST:
         with _naming("new"):
             new = find_word(engine, clock, new).id
-    if base not in ("latest", "previous"):
+    if base not in (LATEST, "previous"):
         return base, new
     named = find_side(connection, engine, clock, new, "new")
     with _naming("base"):
@@ -216,6 +222,8 @@ def find_default(
         newest = get_newest_run_id(engine, clock, benched=True) or get_newest_run_id(engine, clock)
         other = newest and _neighbour(engine, clock, newest, is_before=True)
         return (other, newest) if newest and other else None
+    if given == LATEST:
+        given = find_word(engine, clock, given).id
     named = find_side(connection, engine, clock, given, "new" if new else "base")
     if not named.runs:
         return None

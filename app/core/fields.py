@@ -14,7 +14,7 @@ from compileboard.collectors.contract.library_names import is_harness_step
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.fix import BreakFacts
-from compileboard.collectors.fixes.titles import label_break, title_recompile
+from compileboard.collectors.fixes.titles import label_break, strip_ticks, title_recompile
 
 _DIM = re.compile(r"\bat index (\d{1,4})\b")
 Count = Annotated[int, Keywords(minimum=0)]
@@ -107,7 +107,7 @@ class TitledBreak(PublicBreak):
 
     @property
     def title(self) -> str:
-        return label_break(self._facts).replace("`", "")
+        return strip_ticks(label_break(self._facts))
 
     @property
     def fix_title(self) -> str | None:

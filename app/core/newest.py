@@ -9,6 +9,7 @@ from typing import NamedTuple
 from compileboard.app.core.engine import Dialect, Engine, get_row
 from compileboard.app.core.settings import Settings
 
+LATEST = "latest"  # the word for the newest run, wherever a run is named
 # A run whose recorder fell silent is not running, whatever the store says: nobody was left to write
 # how it ended.
 SHOWN_STATE = """

@@ -32,6 +32,7 @@ from compileboard.app.timeline.model import LEGEND, find_phase
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.library_names import is_harness_step, is_library_name
 from compileboard.collectors.contract.rejects import KINDS
+from compileboard.collectors.fixes.statement import mark_part
 from compileboard.collectors.fixes.titles import name_stack_values
 
 TEMPLATE_NAMES = {
@@ -83,4 +84,5 @@ TEMPLATE_FILTERS: dict[str, Callable[..., Any]] = {
     "plural": format.format_plural,
     "backend": describe_backend,
     "stack_values": name_stack_values,
+    "part": mark_part,
 }

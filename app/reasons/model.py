@@ -41,7 +41,7 @@ from compileboard.app.reasons.run_queries import (
     RunCause,
     RunDistinctBreak,
 )
-from compileboard.app.runs.advice import CauseRow
+from compileboard.app.runs.advice import CauseRow, describe_order
 from compileboard.app.runs.model import list_run_causes
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import get_run
@@ -274,6 +274,10 @@ class RunRecompilesScreen:
     limit_hits: Page[LimitHit]
     causes: Page[RunCause]
     chains: Page[RecompileChain]
+
+    @property
+    def order(self) -> str:
+        return describe_order(self.fixes)
 
 
 def build_recompiles(

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from compileboard.app.core import format
 from compileboard.app.core.resources import __version__, resource_folder
+from compileboard.collectors.fixes.statement import mark_part
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 MOST_TABLE_ROWS = 10
 _LONGEST = 200
+_SPAN = "\ue000"  # of private use: stands for code while the words around it are escaped
 _APART = "\u200b"  # zero-width: shows nothing, and keeps @name, #12 and http:// from becoming links
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 _SPECIAL = re.compile(r"([\\`*_\[\]|~$#>])")
@@ -27,6 +29,18 @@ def prose(text: str | None, longest: int = _LONGEST) -> str:
     flat = _SPECIAL.sub(r"\\\1", flat.replace("&", "&amp;").replace("<", "&lt;"))
     flat = re.sub(r"(@|\\#|://|\bwww(?=\.)|\bGH(?=-\d))", rf"\1{_APART}", flat)
     return re.sub(r"^(\d+)([.)]\s)", r"\1\\\2", re.sub(r"^([-+=])", r"\\\1", flat))
+
+
+def ticked(text: str | None, longest: int = 2 * _LONGEST) -> str:
+    """Return a title as prose; what stands in backticks is code."""
+    spans: list[str] = []
+
+    def keep(match: re.Match[str]) -> str:
+        spans.append(code(match[1], longest))
+        return _SPAN
+
+    plain = re.sub("`([^`]+)`", keep, (text or "").replace(_SPAN, ""))
+    return re.sub(_SPAN, lambda _match: spans.pop(0), prose(plain, longest))
 
 
 def code(text: str | None, longest: int = _LONGEST) -> str:
@@ -58,6 +72,8 @@ def _make_environment() -> Environment:
     )
     environment.filters.update(
         prose=prose,
+        ticked=ticked,
+        part=mark_part,
         code=code,
         count=format.format_count,
         duration=format.format_duration,

@@ -20,6 +20,7 @@ from compileboard.app.core.fields import (
 from compileboard.app.core.format import format_count, format_duration, format_plural
 from compileboard.app.core.labels import describe_failure_phase
 from compileboard.app.core.schema import one_of, published
+from compileboard.app.ranks.model import RanksScreen
 from compileboard.app.reasons.run_queries import LimitHit
 from compileboard.app.runs.failures import (
     CacheResult,
@@ -37,6 +38,7 @@ from compileboard.collectors.contract.compile_labels import build_label
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import SourceLines, SuggestedFix, find_fix
+from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import describe_savings
 from compileboard.collectors.store.dashboard import Trial
 
@@ -51,7 +53,9 @@ _DISABLED = (
 class Problem:
     """One problem of a run that is neither a graph break nor a recompile."""
 
-    kind: Annotated[str, "What it is about: unfinished, failure, limit, stack, cache or cudagraph."]
+    kind: Annotated[
+        str, "What it is about: unfinished, failure, limit, ranks, stack, cache or cudagraph."
+    ]
     severity: Annotated[
         str, one_of(("bad", "warn")), "bad: it failed, never finished or runs eagerly."
     ]
@@ -77,6 +81,7 @@ class RunFacts:
     skips: Sequence[CudagraphSkip] = ()
     changed: Sequence[Mapping[str, Mapping[str, Any]]] = ()
     cliffs: Sequence[StackCliff] = ()
+    ranks: RanksScreen | None = None
     cacheable_us: int | None = None
 
 
@@ -86,6 +91,7 @@ def list_problems(facts: RunFacts) -> list[Problem]:
         *_failures(facts.failures),
         *_raised(facts.raised),
         *_recompile_limits(facts.limit_hits),
+        *_diverging_ranks(facts.ranks),
         *_cliffs(facts.cliffs),
         *_disabled(facts),
         *_bypasses(facts.caches),
@@ -116,6 +122,21 @@ def _unfinished(unfinished: Sequence[Unfinished]) -> list[Problem]:
             Problem("unfinished", "bad", title, number, *location, advice, "compiles", None, code)
         )
     return problems
+
+
+def _diverging_ranks(ranks: RanksScreen | None) -> list[Problem]:
+    if ranks is None:
+        return []
+    # Ranks that share a cache find in it what another one compiled: that is no divergence.
+    aspects = ranks.comparison.aspects
+    if not any(word == "differs" for name, word in aspects.items() if name != "caches"):
+        return []
+    first = ranks.divergence
+    advice = f"{first.sentence} {first.before}" if first else "Compare the ranks."
+    number = ranks.summary.rstrip(".")
+    return [
+        Problem("ranks", "warn", "The ranks diverge", number, None, None, None, advice, "ranks")
+    ]
 
 
 def _cliffs(cliffs: Sequence[StackCliff]) -> list[Problem]:
@@ -383,6 +404,14 @@ class CauseRow(Cause):
         return replace(self, source_line=None, code=None, fixes=(), advice=tuple(advice))
 
     @property
+    def statement(self) -> str | None:
+        """Return the whole statement that it is at, as far as it was recorded."""
+        code = self.code
+        if code is not None and self.line is not None and code.file == self.file:
+            return find_whole(code.lines, code.first_line, self.line) or self.source_line
+        return self.source_line and mark_part(self.source_line)
+
+    @property
     def noun(self) -> str:
         return format_plural(
             self.event_count, "graph break" if self.kind == "graph_break" else "recompile"
@@ -489,6 +518,9 @@ def judge_run(
             format_plural(run.recompile_count or 0, "recompile"),
         )
         return RunVerdict("quiet", ", ".join(counts), ". ".join(failed or ["No failures"]), None)
+    if run.skipped_frame_count and not eager:
+        verb = "runs" if run.skipped_frame_count == 1 else "run"
+        notes.append(f"{format_plural(run.skipped_frame_count, 'skipped frame')} {verb} eagerly")
     notes = notes or [*(failed or ["No failures"]), "Nothing runs eagerly."]
     if not causes:
         sentence = "Nothing to fix: 1 graph per function, no recompiles"
@@ -501,6 +533,18 @@ def judge_run(
     tone = "bad" if grave or eager else "good" if is_expected else "warn"
     sentence = describe_savings(causes, run.compile_us, format_duration)
     return RunVerdict(tone, sentence, ". ".join(notes), fix_count or None)
+
+
+def describe_order(causes: Sequence[Cause]) -> str:
+    """Return what a list of causes is ordered by; empty where it is neither of the two orders."""
+    own = [cause for cause in causes if not cause.is_expected]
+    by_time = [-(cause.saved_us or 0) for cause in own]
+    if by_time == sorted(by_time):
+        return "Most compile time first"
+    by_eager = [(not cause.is_eager, us) for cause, us in zip(own, by_time, strict=True)]
+    if by_eager == sorted(by_eager):
+        return "What runs eagerly first, then most compile time"
+    return ""
 
 
 @dataclass(frozen=True)

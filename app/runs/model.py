@@ -21,6 +21,7 @@ from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.core.schema import PRIVATE, published
 from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter, list_incidents
 from compileboard.app.push.queries import is_pushed
+from compileboard.app.ranks.model import build_ranks
 from compileboard.app.reasons import run_queries as reasons
 from compileboard.app.runs import failures, run_queries, trace_files
 from compileboard.app.runs.advice import (
@@ -29,6 +30,7 @@ from compileboard.app.runs.advice import (
     RunFacts,
     RunVerdict,
     SavingShare,
+    describe_order,
     judge_run,
     list_cause_rows,
     list_problems,
@@ -167,6 +169,10 @@ class RunSummaryScreen:
     def savings(self) -> list[SavingShare]:
         return list_savings(self.causes, self.run.compile_us)
 
+    @cached_property
+    def order(self) -> str:
+        return describe_order(self.causes)
+
     @property
     def phases_us(self) -> int | None:
         return sum_phases(self.phases)
@@ -269,6 +275,7 @@ def read_facts(
         changed=[
             settings for _process, settings in run_queries.list_changed_configs(reader, run.id)
         ],
+        ranks=build_ranks(reader, run.id) if (run.process_count or 0) > 1 else None,
         cliffs=list_rows(StackCliff, run_queries.CLIFFS_SQL, reader, run.id, limit=MOST_CLIFFS),
         cacheable_us=sum(cacheable) if cacheable else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from statistics import median
@@ -59,12 +59,13 @@ from compileboard.app.runs.overview_queries import (
     get_totals,
     list_failed_models,
     list_measured_models,
+    list_program_runs,
     list_series,
     list_speedups,
     list_top,
     list_wrong_models,
 )
-from compileboard.app.runs.queries import RunFilter, list_runs
+from compileboard.app.runs.queries import RunFilter, get_run, list_runs
 from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.titles import describe_savings
@@ -85,19 +86,17 @@ class ProgramSavings:
     saved_us: Annotated[DurationUs, "Compile time that its fixes save, at most."]
     compile_us: Annotated[DurationUs | None, "Its compile time."]
     fix_count: Annotated[Count, "Causes with a known fix."]
-    first_cause: Annotated[str, "The cause that costs most."]
+    first_cause: Annotated[str, "The cause to fix first."]
+    first_fix: Annotated[str, "The fix of it."]
 
 
-def list_programs(store: Store, runs: Iterable[RunRow]) -> list[ProgramSavings]:
-    newest: dict[tuple[str | None, str], RunRow] = {}
-    for run in runs:
-        if run.state != "running" and 0 < (run.compile_count or 0) <= MOST_COMPILES:
-            newest.setdefault((run.suite, run.name), run)
-    programs = [
-        program
-        for run in list(newest.values())[:MOST_PROGRAMS]
-        if (program := _read_program(store, run))
-    ]
+def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> list[ProgramSavings]:
+    """List the newest run of each of the newest programs that has a fix, the most to win first."""
+    run_ids = list_program_runs(
+        store.engine, filters.suite, filters.name, newest=run_count, most_compiles=MOST_COMPILES
+    )
+    runs = (get_run(store.engine, run_id) for run_id in run_ids[:MOST_PROGRAMS])
+    programs = [program for run in runs if run and (program := _read_program(store, run))]
     return sorted(programs, key=lambda program: (-program.saved_us, program.name))
 
 
@@ -114,6 +113,7 @@ def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
         compile_us=run.compile_us,
         fix_count=len(fixable),
         first_cause=fixable[0].title,
+        first_fix=fixable[0].fixes[0].title,
     )
 
 
@@ -326,7 +326,7 @@ def format_share(share: float) -> str:
 
 
 NEWEST_RUNS_COUNT = 8
-PROGRAM_RUNS_COUNT = 50  # newest runs among which programs are looked for
+RECENT_RUNS_COUNT = 50  # among them the newest that are no trials
 TOP_COUNT = 8  # of the API; a page shows fewer
 INCIDENT_COUNT = 5  # open ones, and as many that recovered within a day
 VERDICT_INCIDENT_COUNT = 200
@@ -419,12 +419,13 @@ class OverviewScreen:
     series: Sequence[RunSeries]
     sets: Sequence[ModelSet]
     selected: ModelSet | None
+    is_unmatched: bool  # no run, or no benchmark of a suite that has some, fits the filters
     branches: Sequence[str]
     verdict: PageVerdict
     suite: NewestSuiteRun | None
     incidents: OverviewIncidents
     tiles: Sequence[HeadlineTile]
-    programs: Sequence[ProgramSavings]  # where nothing was benchmarked
+    programs: Sequence[ProgramSavings]
     totals: DatabaseTotals
     runs: Sequence[RecentRun]
     graph_breaks: Sequence[TopBreak]
@@ -463,12 +464,14 @@ def build_overview(
     scope = {"suite": filters.suite, "name": filters.name}
     runs = _list_recent_runs(reader, engine, filters, incidents, clock)
     totals = get_totals(engine, **scope, alive_since_us=clock.alive_since_us)
-    programs = list_programs(store, _list_newest(engine, filters)) if not sets else []
+    programs = list_programs(store, filters, point_count)
+    has_benchmarks = any(filters.suite in (None, model_set.suite) for model_set in sets)
     return OverviewScreen(
         filters=filters,
         series=list_series(engine),
         sets=sets,
         selected=selected,
+        is_unmatched=not runs or (has_benchmarks and suite is None),
         branches=list_branches(engine) if sets else (),
         verdict=decide_verdict(_collect_facts(suite, incidents, runs, programs, totals, clock)),
         suite=suite,
@@ -496,11 +499,6 @@ def _find_call(store: Store, cause: TopCause) -> str | None:
     return find_first_call(run_file, cause.run_id, cause.file, cause.function)
 
 
-def _list_newest(engine: Engine, filters: OverviewFilters) -> Sequence[RunRow]:
-    runs = list_runs(engine, filters.runs, pinned_first=False, limit=PROGRAM_RUNS_COUNT).rows
-    return [run for run in runs if run.source != "trial"]
-
-
 def _list_recent_runs(
     reader: sqlite3.Connection,
     engine: Engine,
@@ -508,7 +506,9 @@ def _list_recent_runs(
     incidents: OverviewIncidents,
     clock: RecorderClock,
 ) -> list[RecentRun]:
-    runs = describe_runs(engine, _list_newest(engine, filters)[:NEWEST_RUNS_COUNT], clock)
+    newest = list_runs(engine, filters.runs, pinned_first=False, limit=RECENT_RUNS_COUNT).rows
+    own = [run for run in newest if run.source != "trial"][:NEWEST_RUNS_COUNT]
+    runs = describe_runs(engine, own, clock)
     benched = [run.id for run in runs if run.result_count]
     failed_ids = [run.id for run in runs if run.failed_result_count]
     failed = list_failed_models(engine, failed_ids) if failed_ids else {}
@@ -624,7 +624,7 @@ def _collect_facts(
         run_count=suite.run_count if suite else totals.run_count - totals.running_count,
         newest_us=suite.run.started_us if suite else newest.started_us if newest else 0,
         now_us=clock.now_us,
-        fixes=f"{programs[0].name}: {programs[0].sentence}" if programs else "",
+        fixes=f"{programs[0].name}: {programs[0].sentence}" if programs and not suite else "",
         is_recording=totals.running_count > 0,
         has_others=totals.run_count > totals.running_count,
         passing_again=suite.passing_again if suite else (),

@@ -117,6 +117,7 @@ def _list_chips(screen: OverviewScreen) -> list[ScopeChip]:
             _make_chip("name", "", filters.name, names, "All runs"),
         ]
     suites = list(dict.fromkeys(model_set.suite for model_set in screen.sets))
+    suites += sorted({own.suite for own in screen.series if own.suite} - {*suites})
     options = [
         (suite, url_for("overview.index", suite=suite), suite == selected.suite) for suite in suites
     ]
@@ -191,7 +192,7 @@ class Overview:
     ]
     programs: Annotated[
         Sequence[ProgramSavings],
-        "Where nothing was benchmarked: recorded programs with most to win.",
+        "Of the newest programs that are no benchmarks, those with a fix, the most to win first.",
     ]
     totals: Annotated[DatabaseTotals, "Sums over every run."]
     series: Annotated[Sequence[RunSeries], "At most 500."]

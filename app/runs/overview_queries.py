@@ -308,6 +308,29 @@ limit :limit
 """  # noqa: S608 - our own names
 
 
+def programs_sql(scope: str) -> str:
+    """Return the statement for observed runs that ended without results, the newest first."""
+    return f"""
+select id, suite, name
+from (
+  select
+    r.id, r.suite, r.name, r.state, r.started_us,
+    coalesce($t.result_count, 0) as result_count,
+    coalesce($t.compile_count, 0) as compile_count
+  from runs as r
+  $totals
+  where {scope}
+  order by r.started_us desc, r.id desc
+  limit :newest
+) as n
+where state <> 'running'
+  and result_count = 0
+  and compile_count between 1 and :most_compiles
+order by started_us desc, id desc
+limit :newest
+"""  # noqa: S608 - our own names
+
+
 SERIES_SQL = """
 select suite, name, count(*) as run_count
 from runs
@@ -389,6 +412,17 @@ def list_top(
     values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
     rows = engine.rows(_TOP_SQL[kind](write_scope(suite, name)), values)
     return [make_row(kind, row) for row in rows]
+
+
+def list_program_runs(
+    engine: Engine, suite: str | None, name: str | None, *, newest: int, most_compiles: int
+) -> list[str]:
+    """List the newest run of each program that is no benchmark, by id."""
+    values = {"suite": suite, "name": name, "newest": newest, "most_compiles": most_compiles}
+    run_ids: dict[tuple[str | None, str], str] = {}
+    for row in engine.rows(programs_sql(write_scope(suite, name)), values):
+        run_ids.setdefault((row["suite"], row["name"]), row["id"])
+    return list(run_ids.values())
 
 
 def list_series(engine: Engine) -> list[RunSeries]:

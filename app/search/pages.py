@@ -83,7 +83,7 @@ class SearchQuery:
         Parameter(most=0),
         "Words that a text must all have; quotes keep words together, `-word` leaves texts out.",
     ] = ""
-    run: Annotated[str | None, Parameter(most=0), "Only in this run: its id."] = None
+    run: Annotated[str | None, Parameter(most=0), "Only in this run: its id, or `latest`."] = None
     kind: Annotated[
         str | None, Parameter(choices=tuple(KINDS)), "Only this kind of texts, page by page."
     ] = None

@@ -46,7 +46,7 @@ class ApiAddress:
 
 PATH_PARAMETERS = {
     "incident_id": "An incident's `id`, or that of one of its changes.",
-    "run_id": "A run's id, in full.",
+    "run_id": "A run's id, in full; to read, also `latest`.",
     "key": "A compile's `id`.",
     "repro_id": "A repro's `id`.",
     "config_hash": "A configuration text's hash.",

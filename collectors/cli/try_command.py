@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compileboard.collectors.cli.common import db_option, pick_up, print_json, print_message
+from compileboard.collectors.fixes.titles import strip_ticks
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.values import collector_command, dashboard_command, read_count
 from compileboard.command_line import Command, Option, Value
@@ -189,11 +190,11 @@ def _pick_fix(
             if number is None
             else f"there is no fix {number}; "
             if cause is None
-            else f"{number} ({cause.title}) has nothing to fix; "
+            else f"{number} ({strip_ticks(cause.title)}) has nothing to fix; "
             if cause.is_expected
             else (
-                f"fix {number} ({cause.title}) takes a person: make the change as a patch and "
-                "use --patch; "
+                f"fix {number} ({strip_ticks(cause.title)}) takes a person: make the change as a "
+                "patch and use --patch; "
             )
         )
         raise CannotTry(f"{wrong}{_list_fixes(causes, program, database)}")
@@ -213,7 +214,7 @@ def _pick_fix(
 
 def _list_fixes(causes: Sequence[Cause], program: RecordedProgram, database: str) -> str:
     numbers = [
-        f"\n  --fix {cause.number}  {cause.title}"
+        f"\n  --fix {cause.number}  {strip_ticks(cause.title)}"
         for cause in causes
         if any(fix.edits or fix.settings for fix in cause.fixes)
     ]
@@ -249,7 +250,7 @@ def _to_text(trial: Trial, result: TrialResult) -> str:
         (result.label(verdict), metric["text"], verdict.text)
         for verdict, metric in zip(result.verdicts, trial.result["metrics"])
     ]
-    lines = [f"{trial.title}: {trial.outcome_label.lower()}", ""]
+    lines = [f"{strip_ticks(trial.title)}: {trial.outcome_label.lower()}", ""]
     if result.step_name is None:
         rows.append(
             (

@@ -12,6 +12,7 @@ from compileboard.collectors.fixes.fix import BreakFacts, LineEdit
 
 MOST_LINES = 8
 _OPEN_ENDS = ("(", "[", "{", ",", "\\", "+", "-", "*", "/", "=", " and", " or", " not", "|", "&")
+_CONTINUED = ("and ", "or ", "+ ", "- ", "* ", "/ ", "| ", "& ", ".", ")", "]", "}")
 _LONGEST_EXPRESSION = 48
 
 
@@ -66,6 +67,24 @@ def find_statement(facts: BreakFacts) -> Statement | None:
             return _find_in(facts.lines, position, facts.first_line)
     text = (facts.source_line or "").strip()
     return _make(text, "", facts.line or 0) if text else None
+
+
+def find_whole(lines: Sequence[str], first_line: int, line: int) -> str | None:
+    """Return the statement that a line is part of, without its indentation."""
+    position = line - first_line
+    found = _find_in(lines, position, first_line) if 0 <= position < len(lines) else None
+    return found.text if found else None
+
+
+def mark_part(line: str) -> str:
+    """Mark a line that is only a part of its statement.
+
+    >>> mark_part("print(")
+    'print( …'
+    """
+    line = line.strip()
+    before = "… " if line.startswith(_CONTINUED) else ""
+    return before + line + (" …" if _is_open(line) else "")
 
 
 def parse_statement(text: str) -> Statement | None:
@@ -137,15 +156,19 @@ def dotted_name(node: ast.AST) -> str:
 
 
 def shorten(text: str) -> str:
+    """Leave out the arguments of a long call; anything else stays whole.
+
+    >>> shorten("torch.nn.functional.scaled_dot_product_attention(query, key, value)")
+    'torch.nn.functional.scaled_dot_product_attention(…)'
+    """
     text = " ".join(text.split())
-    if len(text) <= _LONGEST_EXPRESSION:
+    try:
+        node = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return text
-    head, bracket, _ = text.partition("(")
-    return (
-        f"{head}(…)"
-        if bracket and 0 < len(head) < _LONGEST_EXPRESSION
-        else text[: _LONGEST_EXPRESSION - 1] + "…"
-    )
+    if len(text) <= _LONGEST_EXPRESSION or not isinstance(node, ast.Call):
+        return text
+    return f"{ast.get_source_segment(text, node.func)}({'…' * bool(node.args or node.keywords)})"
 
 
 def _find_in(lines: Sequence[str], position: int, first_line: int) -> Statement | None:

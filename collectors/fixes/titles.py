@@ -12,7 +12,7 @@ from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
 MOST_VALUES = 4
 MOST_NAMES = 4
-_LONGEST_SOURCE = 60
+_LONGEST_VALUE = 60
 _LEFT_BY_BREAK = re.compile(r"\b___stack(\d+)")
 _STATES = {
     "grad_mode": "Grad mode changes between calls",
@@ -38,9 +38,9 @@ def title_recompiles(changes: Sequence[RecompileFacts]) -> str:
 
 def _name_change(facts: RecompileFacts) -> str:
     if facts.category == "tensor_size" and facts.source:
-        return f"the size of {', '.join(map(_shorten, (facts.source, *facts.siblings)))}"
+        return f"the size of {', '.join((facts.source, *facts.siblings))}"
     label = label_category(facts.category).label.lower()
-    return _shorten(facts.source) if facts.source and facts.category not in _STATES else label
+    return facts.source if facts.source and facts.category not in _STATES else label
 
 
 def title_recompile(
@@ -56,7 +56,7 @@ def title_recompile(
     """
     if category in _STATES:
         return _STATES[category]
-    names = ", ".join(_shorten(name) for name in (source, *siblings) if name)
+    names = ", ".join(" ".join(name.split()) for name in (source, *siblings) if name)
     label = label_category(category).label
     changes = _describe_values(values)
     if after_break or _LEFT_BY_BREAK.search(source or ""):
@@ -88,16 +88,21 @@ def name_stack_values(text: str) -> str:
 def _describe_values(values: Sequence[str]) -> str:
     if not values:
         return ""
-    shown = [_shorten(value) for value in values[:MOST_VALUES]]
+    shown = [_shorten_value(value) for value in values[:MOST_VALUES]]
     if len(values) == 1:
         return f" from {shown[0]}"
     more = f" → … ({len(values)} values)" if len(values) > MOST_VALUES else ""
     return f": {' → '.join(shown)}{more}"
 
 
-def _shorten(text: str) -> str:
+def _shorten_value(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_SOURCE else text[: _LONGEST_SOURCE - 1] + "…"
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def strip_ticks(title: str) -> str:
+    """Return a title as plain text, where code has no marks."""
+    return title.replace("`", "")
 
 
 class HasSavings(Protocol):

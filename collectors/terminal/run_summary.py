@@ -16,7 +16,7 @@ from compileboard.collectors.contract.compile_labels import build_label, label_f
 from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
 from compileboard.collectors.contract.run_config import STALE_AFTER_S, knows_its_device
 from compileboard.collectors.fixes.causes import Cause
-from compileboard.collectors.fixes.titles import describe_savings
+from compileboard.collectors.fixes.titles import describe_savings, strip_ticks
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.repros import ReproLine, list_repros
 from compileboard.collectors.store.run_causes import load_causes
@@ -411,12 +411,13 @@ def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[Cou
         ]
         if cause.variation and cause.variation.sets:
             notes += [cause.variation.sentence, *cause.variation.lines]
-        notes += [cause.fixes[0].title] if cause.fixes else ["no fix is known"]
+        notes += [strip_ticks(cause.fixes[0].title)] if cause.fixes else ["no fix is known"]
         words = ("try", run_id, "--fix", str(cause.number))
         notes += (
             [command_hints.collector_command(*words, database=database)] if cause.can_try else []
         )
-        items.append(CountedItem(cause.title, cause.number, "\n".join(notes), is_numbered=True))
+        title = strip_ticks(cause.title)
+        items.append(CountedItem(title, cause.number, "\n".join(notes), is_numbered=True))
     left_out = len(causes) - len(items)
     return [*items, CountedItem("more on the run's page", left_out)] if left_out else items
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.causes import list_hint_warnings
 from compileboard.collectors.fixes.fix import BreakFacts, list_fixes
+from compileboard.collectors.fixes.statement import find_whole, mark_part, shorten
 from compileboard.collectors.fixes.titles import label_break
 
 
@@ -301,3 +302,28 @@ def test_an_edit_of_any_line_parses_or_is_not_given(
         for edit in suggested.edits:
             assert 7 <= edit.line <= facts.line and edit.line + edit.line_count <= 7 + len(lines)
             assert not edit.replacement or parses(textwrap.dedent("\n".join(edit.replacement)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "self.a_layer_with_a_rather_long_name.weight.abs().max()",
+        "self.a_layer_with_a_rather_long_name.weight.sum() > 0 and x",
+        "short(x)",
+    ],
+)
+def test_only_the_arguments_of_a_long_call_are_left_out(text: str) -> None:
+    assert shorten(text) == text
+    assert shorten(f"torch.nn.functional.attention({text}, key)") == (
+        "torch.nn.functional.attention(…)"
+        if len(text) > 10
+        else f"torch.nn.functional.attention({text}, key)"
+    )
+
+
+def test_a_line_is_shown_with_its_statement_or_marked_as_a_part() -> None:
+    lines = ["def f(x):", "    print(", '        "x",', "        x,", "    )", "    return x"]
+    assert find_whole(lines, 7, 9) == 'print(\n    "x",\n    x,\n)'
+    assert find_whole(lines, 7, 12) == "return x" and find_whole(lines, 7, 13) is None
+    assert [mark_part(line) for line in lines[1:3]] == ["print( …", '"x", …']
+    assert mark_part("    and y > 0") == "… and y > 0" and mark_part("return x") == "return x"

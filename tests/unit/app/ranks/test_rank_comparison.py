@@ -90,6 +90,17 @@ def test_the_api_gives_the_same_divergence(explored_client: FlaskClient, ddp: st
     assert len(explored_client.get(f"/api/v1/runs/{ddp}/ranks?rows=all").json["data"]["rows"]) == 9
 
 
+def test_a_runs_summary_says_where_its_ranks_diverge(
+    explored_client: FlaskClient, ddp: str
+) -> None:
+    ranks = explored_client.get(f"/api/v1/runs/{ddp}/ranks").json["data"]  # type: ignore[index]
+    run = explored_client.get(f"/api/v1/runs/{ddp}").json["data"]  # type: ignore[index]
+    (problem,) = (problem for problem in run["problems"] if problem["kind"] == "ranks")
+    assert ranks["divergence"]["sentence"] in problem["advice"]
+    page = explored_client.get(f"/runs/{ddp}").text
+    assert "The ranks diverge" in page and f'href="/runs/{ddp}/ranks" aria-label="Details' in page
+
+
 def test_every_cell_leads_to_its_compile(explored_client: FlaskClient, ddp: str) -> None:
     data = explored_client.get(f"/api/v1/runs/{ddp}/ranks?rows=all").json["data"]
     keys = [key for row in data["rows"] for key in row["compile_keys"] if key]

@@ -201,3 +201,19 @@ def test_a_silent_run_is_interrupted_in_every_rendering(
     for arguments in (["list"], ["show", "SILENT"]):
         collect([*arguments, "--db", str(database)])
         assert "interrupted?" in capsys.readouterr().out
+
+
+def test_latest_names_a_run_in_every_address_that_takes_one(
+    store: sqlite3.Connection, client: FlaskClient
+) -> None:
+    add_bench_runs(store)
+    add_run(store, "TRIAL", source="trial", started_us=START_US + 3 * DAY_US)
+    checkpoint(store)
+    page = client.get("/runs/latest/results?sort=model&sort=run")
+    assert page.headers["Location"] == "/runs/CHECKED/results?sort=model&sort=run"
+    assert client.get("/search?run=latest&q=x").headers["Location"] == "/search?run=CHECKED&q=x"
+    assert client.get("/api/v1/runs/latest").json["data"]["id"] == "CHECKED"  # type: ignore[index]
+    assert client.get("/api/v1/runs/latest/causes").status_code == 200
+    assert client.get("/api/v1/search?run=latest&q=x").status_code == 200
+    assert client.get("/compare?new=latest").status_code == 200
+    assert client.post("/runs/latest/delete").status_code == 404

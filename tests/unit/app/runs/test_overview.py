@@ -32,6 +32,7 @@ from tests.unit.app.benched import (
     measure,
 )
 from tests.unit.app.clickhouse.published import OpenEngine, on_both_engines
+from tests.unit.app.recorded import record_run
 from tests.unit.app.seed import START_US, add_run, insert
 from tests.unit.app.series_changes import keep, make_change
 
@@ -352,6 +353,26 @@ def test_programs_that_win_most_come_first_and_lead_to_their_fixes(
         assert (program["fix_count"], program["first_cause"]) == (len(causes), causes[0].title)
         assert program["compile_us"] is None or program["saved_us"] <= program["compile_us"]
         assert f'href="/runs/{program["run_id"]}"' in recorded_client.get("/").text
+
+
+@on_both_engines
+def test_programs_are_shown_beside_benchmarks_and_found_by_their_suite(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    program = record_run(store)
+    store.execute("update runs set suite = 'programs' where id = ?", (program,))
+    for day in range(1, 60):
+        add_results(store, f"BENCH{day}", MLP, started_us=START_US + day * DAY_US)
+    checkpoint(store)
+    page, of_suite = client.get("/").text, client.get("/?suite=programs").text
+    for text in (page, of_suite):
+        assert f'href="/runs/{program}"' in text and "Most to win" in text
+        assert 'href="/?suite=programs"' in text
+    assert "Headline numbers" in page and "Headline numbers" not in of_suite
+    assert "No runs match" not in of_suite and "No runs match" in client.get("/?suite=nope").text
+    assert "No runs match" in client.get("/?backend=nope").text
+    answer = client.get("/api/v1/overview?suite=programs").get_json()["data"]
+    assert answer["programs"][0]["first_fix"] and answer["verdict"]["state"] == "fixes"
 
 
 def test_a_failure_without_batch_size_is_one_model_on_every_page(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -19,7 +21,7 @@ from compileboard.app.core.labels import (
     sum_phases,
 )
 from compileboard.app.reasons.run_queries import LimitHit
-from compileboard.app.runs.advice import RunFacts, list_problems
+from compileboard.app.runs.advice import RunFacts, describe_order, list_problems
 from compileboard.app.runs.failures import CacheResult, FailureGroup
 from compileboard.collectors.observe import torch_compat
 
@@ -220,3 +222,13 @@ def test_an_operator_that_refuses_its_inputs_is_not_left_to_an_except() -> None:
     (other,) = list_problems(RunFacts(failures=[replace(failure, message="no module named x")]))
     assert "test the condition instead of catching the operator's error" in refused.advice
     assert "Read the traceback" in other.advice
+
+
+def test_causes_name_the_order_that_they_are_in() -> None:
+    def cause(saved_us: int, is_eager: bool = False) -> Any:
+        return SimpleNamespace(saved_us=saved_us, is_eager=is_eager, is_expected=False)
+
+    assert describe_order([cause(3), cause(2, True), cause(0)]) == "Most compile time first"
+    eager = "What runs eagerly first, then most compile time"
+    assert describe_order([cause(1, True), cause(3), cause(2)]) == eager
+    assert describe_order([cause(1), cause(3)]) == ""
