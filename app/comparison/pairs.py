@@ -21,6 +21,8 @@ from compileboard.collectors.contract.verdicts import judge_sides
 EAGER_MOVED = {
     "speedup": "speedup changed because eager mode did",
     "abs_latency_ms": "latency changed with eager mode, speedup unchanged",
+    "compression_ratio": "peak memory ratio changed because eager mode's peak did",
+    "dynamo_peak_mem_gb": "peak memory changed with eager mode's, ratio unchanged",
 }
 Entry = TypeVar("Entry")
 Pairs = list[tuple[Entry, Entry]]

@@ -30,7 +30,14 @@ from compileboard.app.incidents.drift import (
 )
 from compileboard.app.incidents.model import SeriesChange
 from compileboard.app.incidents.series import MeasuredRuns, RunOrder, Series
-from compileboard.collectors.contract.verdicts import COMPARED, SideValues, direct, judge_sides
+from compileboard.collectors.contract.verdicts import (
+    COMPARED,
+    MEMORIES,
+    Measurement,
+    decide,
+    direct,
+    explain_by_eager,
+)
 
 _SETTLED_COUNT = 20
 _DETECTED_COUNT = 2  # a step may be found with so many points after it, noise may ask for more
@@ -284,25 +291,34 @@ def _drifted_before(series: Series, finite: Ints) -> bool:
 
 
 def _direct(series: Series, change: ChangePoint | Drift) -> str:
-    if series.speeds and isinstance(change, ChangePoint):
+    if series.beside and isinstance(change, ChangePoint):
         known = np.flatnonzero(np.isfinite(series.values))
         at = int(np.searchsorted(known, change.index))
         levels = known[max(0, at - change.before_count) : at], known[at : at + change.after_count]
         before, after = (_find_medians(series, positions) for positions in levels)
-        verdict = judge_sides(COMPARED, before, after).get(series.metric.name)
-        if verdict is not None and verdict.word == "eager":
+        # Peak memory hardly scatters, so half of the step is what eager mode has to explain.
+        is_memory = series.metric.name in MEMORIES and change.before > 0
+        threshold = abs(change.after / change.before - 1) / 2 if is_memory else None
+        verdicts = {
+            metric.name: decide(metric, before[metric.name], after[metric.name], threshold)
+            for metric in COMPARED
+            if metric.name in before and metric.name in after
+        }
+        if explain_by_eager(verdicts)[series.metric.name].word == "eager":
             return "changed"
     return direct(series.metric, change.before, change.after)
 
 
-def _find_medians(series: Series, positions: Ints) -> SideValues:
+def _find_medians(series: Series, positions: Ints) -> dict[str, Measurement]:
     levels = {
         name: values[positions][np.isfinite(values[positions])]
-        for name, values in series.speeds.items()
+        for name, values in series.beside.items()
     }
-    return SideValues(
-        {name: float(np.median(level)) for name, level in levels.items() if len(level)}
-    )
+    return {
+        name: Measurement(float(np.median(level)), samples=None)
+        for name, level in levels.items()
+        if len(level)
+    }
 
 
 _ID_BYTES = 10

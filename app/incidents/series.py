@@ -31,7 +31,7 @@ from compileboard.app.benchmarks.trend_queries import find_usual, is_incomplete
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.run_cache import cached_ancestry
 from compileboard.app.incidents.change_points import Floats
-from compileboard.collectors.contract.verdicts import SPEEDS, is_wrong_answer
+from compileboard.collectors.contract.verdicts import MEMORIES, SPEEDS, is_wrong_answer
 from compileboard.collectors.store.incident_triage import SERIES
 from compileboard.collectors.store.results import TIMING
 from compileboard.collectors.store.rollups import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
@@ -124,12 +124,12 @@ class MeasuredRuns:
 class Series(MeasuredRuns):
     """One series of one branch; NaN is not measured.
 
-    `speeds` are, for a speedup or latency, those that show whether eager mode moved it.
+    `beside` are, for a speed or peak memory, those that show whether eager mode moved it.
     """
 
     values: Floats
     errors: Floats | None = None
-    speeds: Mapping[str, Floats] = field(default_factory=dict)
+    beside: Mapping[str, Floats] = field(default_factory=dict)
 
 
 class RunOrder:
@@ -184,11 +184,14 @@ def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
         if points.experiment not in TIMING:  # by this column an accuracy file means something else
             columns[:, _NUMBERS.index("compilation_latency_s")] = np.nan
         columns[np.array([run.id in wrong for run in runs])[:, None] & _MEASURED] = np.nan
-        speeds = {name: columns[:, _NUMBERS.index(name)] for name in SPEEDS}
+        beside = [
+            {name: columns[:, _NUMBERS.index(name)] for name in names}
+            for names in (SPEEDS, MEMORIES)
+        ]
         for metric, values in zip(METRICS, columns.T):
             if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
                 own = errors if metric.low and np.isfinite(errors).any() else None
-                others = speeds if metric.name in speeds else {}
+                others = next((group for group in beside if metric.name in group), {})
                 series.append(Series("model", points.key, metric, runs, values, own, others))
     second_process = BY_NAME["second_process_latency_s"]
     for runs, latencies in order.split(points.second_processes, itemgetter(0)):

@@ -71,8 +71,10 @@ COMPARED = (
 # What the others are measured against: where eager mode changes, the machine or torch did, and no
 # model is worse.
 YARDSTICKS = ("eager_latency_ms", "eager_peak_mem_gb")
-# What tells together whether eager mode moved a speed.
+# A ratio, and eager mode's and the compiled model's value: these tell together whether eager mode
+# moved them.
 SPEEDS = ("speedup", "eager_latency_ms", "abs_latency_ms")
+MEMORIES = ("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb")
 # Which samples tell the noise of a metric; of two names, the first ÷ the second of what was
 # measured together.
 SAMPLES: dict[str, tuple[str, ...]] = {
@@ -294,25 +296,33 @@ def judge_values(metric: M, base: float, new: float) -> Verdict[M]:
     return decide(metric, Measurement(base), Measurement(new))
 
 
-def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]]:
-    """Clear a change of speed that eager mode explains: another machine or torch, not the compiler.
+_BESIDE_EAGER = (
+    (SPEEDS, "speedup", "latency", "eager mode got slower", "eager mode got faster"),
+    (MEMORIES, "ratio", "peak", "eager mode takes more memory", "eager mode takes less memory"),
+)
 
-    Either the speedup moved and compiled latency did not, or compiled and eager latency moved
+
+def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]]:
+    """Clear a change of speed or memory that eager mode explains: another machine, torch or model,
+    not the compiler.
+
+    Either the ratio moved and the compiled model's value did not, or compiled and eager moved
     together.
     """
     explained = dict(verdicts)
-    speedup, eager, compiled = (explained.get(name) for name in SPEEDS)
-    if speedup is None or eager is None or compiled is None or eager.word not in CHANGED:
-        return explained
-    moved = f"eager mode got {'slower' if eager.new > eager.base else 'faster'}"
-    moved += "" if eager.change is None else f" ({100 * eager.change:+.1f}%)".replace("-", "−")
-    if speedup.word in CHANGED and compiled.word not in CHANGED:
-        reason = f"{moved}, the compiled model's latency is {compiled.label}; {speedup.reason}"
-        explained[speedup.metric.name] = replace(speedup, word="eager", reason=reason)
-    goes_along = (compiled.new > compiled.base) == (eager.new > eager.base)
-    if goes_along and compiled.word in CHANGED and speedup.word not in CHANGED:
-        reason = f"{moved} as well, the speedup is {speedup.label}; {compiled.reason}"
-        explained[compiled.metric.name] = replace(compiled, word="eager", reason=reason)
+    for names, of_ratio, of_value, more, less in _BESIDE_EAGER:
+        ratio, eager, compiled = (explained.get(name) for name in names)
+        if ratio is None or eager is None or compiled is None or eager.word not in CHANGED:
+            continue
+        moved = more if eager.new > eager.base else less
+        moved += "" if eager.change is None else f" ({100 * eager.change:+.1f}%)".replace("-", "−")
+        if ratio.word in CHANGED and compiled.word not in CHANGED:
+            reason = f"{moved}, the compiled model's {of_value} is {compiled.label}; {ratio.reason}"
+            explained[ratio.metric.name] = replace(ratio, word="eager", reason=reason)
+        goes_along = (compiled.new > compiled.base) == (eager.new > eager.base)
+        if goes_along and compiled.word in CHANGED and ratio.word not in CHANGED:
+            reason = f"{moved} as well, the {of_ratio} is {ratio.label}; {compiled.reason}"
+            explained[compiled.metric.name] = replace(compiled, word="eager", reason=reason)
     return explained
 
 

@@ -103,6 +103,27 @@ def test_a_latency_that_rose_with_eager_mode_is_not_worse() -> None:
 
 
 @pytest.mark.parametrize(
+    ("eager_gb", "compiled_gb", "words"),
+    [
+        (3.0, 1.5, {"compression_ratio": "same", "dynamo_peak_mem_gb": "eager"}),
+        (3.0, 1.0, {"compression_ratio": "eager", "dynamo_peak_mem_gb": "same"}),
+        (2.0, 1.5, {"compression_ratio": "worse", "dynamo_peak_mem_gb": "worse"}),
+        (3.0, 3.0, {"compression_ratio": "worse", "dynamo_peak_mem_gb": "worse"}),
+    ],
+)
+def test_peak_memory_is_judged_beside_eager_modes(
+    eager_gb: float, compiled_gb: float, words: dict[str, str]
+) -> None:
+    def side(eager_gb: float, compiled_gb: float) -> SideValues:
+        peaks = {"eager_peak_mem_gb": eager_gb, "dynamo_peak_mem_gb": compiled_gb}
+        samples = {"eager_peak_gb": [eager_gb] * 12, "compiled_peak_gb": [compiled_gb] * 12}
+        return SideValues(peaks | {"compression_ratio": eager_gb / compiled_gb}, repeats=samples)
+
+    verdicts = compare(side(2.0, 1.0), side(eager_gb, compiled_gb))
+    assert {name: verdicts[name].word for name in words} == words
+
+
+@pytest.mark.parametrize(
     ("eager_ms", "compiled_ms"), [(4.0, 3.0), (6.0, 4.0), (3.0, 3.0), (2.0, 2.5)]
 )
 def test_a_compiled_model_that_got_slower_by_itself_is_worse(
