@@ -11,7 +11,14 @@ from compileboard.app.benchmarks.exports import DistributedResult
 from compileboard.app.benchmarks.labels import describe_missing
 from compileboard.app.benchmarks.metrics import BY_NAME, Metric, get_value
 from compileboard.app.benchmarks.series import Point
-from compileboard.app.core.charts import Chart, count_axis, finish, times
+from compileboard.app.core.charts import (
+    OUTLIERS,
+    Chart,
+    count_axis,
+    finish,
+    split_outliers,
+    times,
+)
 from compileboard.app.core.format import format_number, format_time
 from compileboard.collectors.store.results import ResultRow
 
@@ -35,6 +42,10 @@ class HistoryChart(NamedTuple):
     @property
     def unit(self) -> str:
         return self.lines[0].metric.unit
+
+    @property
+    def is_count(self) -> bool:
+        return self.lines[0].metric.kind == "count"
 
 
 def _build_chart(
@@ -182,14 +193,19 @@ def _chart_metric(
     drawing: HistoryChart, rows: Sequence[ResultRow], addresses: Sequence[str]
 ) -> Chart:
     lines = [line for line in drawing.lines if any(line.get(row) is not None for row in rows)]
-    traces = [_trace(drawing, line, rows, addresses) for line in lines]
+    traces = [
+        part for line in lines for part in _split(drawing, _trace(drawing, line, rows, addresses))
+    ]
+    note = drawing.note
+    if len(traces) > len(lines):
+        note = f"{note}; {OUTLIERS}" if note else OUTLIERS
     highest = max((line.get(row) or 0 for line in lines for row in rows), default=0)
     yaxis: dict[str, Any] = {
         "rangemode": "tozero",
         "nticks": 6,
         "ticksuffix": drawing.unit and f" {drawing.unit}",
     }
-    if not drawing.unit:
+    if drawing.is_count:
         yaxis = count_axis(highest)
     layout: dict[str, Any] = {
         "yaxis": yaxis,
@@ -215,9 +231,15 @@ def _chart_metric(
         finish(traces, **layout),
         columns,
         table,
-        drawing.note,
+        note,
         "s",
     )
+
+
+def _split(drawing: HistoryChart, trace: dict[str, Any]) -> list[dict[str, Any]]:
+    if drawing.is_count:
+        return [trace]
+    return split_outliers(trace, from_zero=drawing.key != "speedup")
 
 
 def _eager_line(rows: Sequence[ResultRow]) -> dict[str, Any]:

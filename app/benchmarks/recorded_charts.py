@@ -32,19 +32,30 @@ POINTS_ID = "recorded-points"
 MOST_TABLE_ROWS = 200  # the list of runs has the same numbers of all
 
 
-def chart_recorded(points: Sequence[RunPoint]) -> dict[str, Any]:
+def list_programs(points: Sequence[RunPoint]) -> list[str]:
+    """List what runs belong to, the newest first: runs of two share no axis."""
+    return list(dict.fromkeys(_name_program(point) for point in reversed(points)))
+
+
+def _name_program(point: RunPoint) -> str:
+    return point.suite or point.name
+
+
+def chart_recorded(points: Sequence[RunPoint], program: str) -> dict[str, Any]:
+    """Chart the states of all runs, and the cost of each of one program's."""
+    own = [point for point in points if _name_program(point) == program]
     return {
-        "points": points,
+        "points": own,
         "charts": [
             chart_runs(points),
-            chart_recompiles(points),
-            chart_compile_time(points),
-            chart_graph_breaks(points),
+            chart_recompiles(own),
+            chart_compile_time(own),
+            chart_graph_breaks(own),
         ],
-        "shared": share_points(points),
+        "shared": share_points(own),
         "points_id": POINTS_ID,
         "columns": TREND_COLUMNS,
-        "rows": list_trend_rows(points),
+        "rows": list_trend_rows(own),
     }
 
 

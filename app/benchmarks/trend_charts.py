@@ -7,7 +7,15 @@ from typing import Any
 
 from compileboard.app.benchmarks.metrics import Metric, format_value
 from compileboard.app.benchmarks.trend_lines import Axis, TrendLine, TrendPoint, describe_run
-from compileboard.app.core.charts import NEARLY_SAME, Chart, count_axis, escape, finish
+from compileboard.app.core.charts import (
+    NEARLY_SAME,
+    OUTLIERS,
+    Chart,
+    count_axis,
+    escape,
+    finish,
+    split_outliers,
+)
 from compileboard.app.core.format import format_time
 
 POINTS_ID = "points"
@@ -42,13 +50,17 @@ def chart_metric(
 ) -> Chart:
     positions = {run.id: number for number, run in enumerate(axis.runs)}
     traces: list[dict[str, Any]] = []
+    has_outliers = False
     for number, line in enumerate(lines):
         points = {
             positions[point.run_id]: point for point in line.points if point.run_id in positions
         }
         color = f"series-{number % _COLORS + 1}"
-        traces.append(_build_line(metric, line.label, points, color, len(axis.runs)))
-        traces += _build_lone_points(traces[-1]) if len(axis.runs) > _DENSE else []
+        own = _build_line(metric, line.label, points, color, len(axis.runs))
+        parts = [own] if metric.kind == "count" else split_outliers(own)
+        has_outliers |= len(parts) > 1
+        traces += parts
+        traces += _build_lone_points(parts[0]) if len(axis.runs) > _DENSE else []
         traces += _build_marks(metric, line.label, points)
     values = [
         value * metric.factor
@@ -60,6 +72,7 @@ def chart_metric(
     ]
     layout = _lay_out(metric, axis, values, words=words and not small, small=small)
     note = f"{metric.meaning}, {metric.unit}" if metric.unit else metric.meaning
+    note = f"{note}; {OUTLIERS}" if has_outliers else note
     figure = finish(traces, **layout)
     return Chart(
         chart_id, metric.label, figure, (), (), note, "xs" if small else "s", show_legend=False

@@ -47,6 +47,7 @@ from compileboard.app.benchmarks.trends import (
 from compileboard.app.core.api import find_run, operation, refuse
 from compileboard.app.core.db import get_clock, get_engine, get_reader, get_settings
 from compileboard.app.core.engine import Engine
+from compileboard.app.core.filters import url_with
 from compileboard.app.core.format import format_time
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.parameters import Parameter, check_keys
@@ -67,7 +68,10 @@ from compileboard.collectors.store.rollups import DEFINITIONS, SuiteNumbers
 blueprint = Blueprint("trends", __name__)
 MOST_MODELS, MOST_METRICS, MOST_COUNTED = 6, 8, 6
 DEFAULT_METRICS = ("speedup", "compilation_latency_s", "graph_breaks", "recompiles")
-_OTHERS = ("metric", "model", "function", "break", "category", "axis", "last", "definition", "zoom")
+_OTHERS = (
+    *("metric", "model", "function", "break", "category"),
+    *("axis", "last", "definition", "zoom", "program"),
+)
 _OFFERED = 50  # functions and graph breaks
 
 
@@ -134,16 +138,23 @@ def index() -> str:
         label_fields=label_fields,
         set_address=_address_set,
         reports=_list_reports(screen),
-        recorded=_chart_recorded(engine, screen.filters),
+        recorded=_chart_recorded(engine, screen),
         definitions=[(definition.name, definition.label) for definition in DEFINITIONS.values()],
         **_offer(engine, screen.selected),
     )
 
 
-def _chart_recorded(engine: Engine, filters: TrendsFilters) -> dict[str, Any] | None:
+def _chart_recorded(engine: Engine, screen: TrendsScreen) -> dict[str, Any] | None:
     newest, alive_since_us = get_settings().trend_runs, get_clock().alive_since_us
-    points = list_trend(engine, filters.sets.suite, newest=newest, alive_since_us=alive_since_us)
-    return recorded.chart_recorded(points) if points else None
+    suite = screen.filters.sets.suite
+    points = list_trend(engine, suite, newest=newest, alive_since_us=alive_since_us)
+    if not points:
+        return None
+    programs = recorded.list_programs(points)
+    asked = request.args.get("program") or (screen.selected and screen.selected.suite)
+    program = asked if asked in programs else programs[0]
+    options = [(name, url_with(program=name) + "#recorded", name == program) for name in programs]
+    return recorded.chart_recorded(points, program) | {"program": program, "options": options}
 
 
 def _address_set(configuration: ModelSet) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import median
 from typing import Any, Literal
 
 from compileboard.app.core.resources import resource_folder
@@ -87,6 +88,72 @@ def count_axis(highest: float) -> dict[str, Any]:
     return {"rangemode": "tozero", "tickformat": ",d"} | (
         {"dtick": 1} if highest <= 5 else {"nticks": 6}
     )
+
+
+FEWEST_FOR_OUTLIERS = 6
+OUTLIERS = "▲ ▼ lie beyond the axis, the table has them"
+
+
+def find_outliers(values: Sequence[float | None], *, from_zero: bool = False) -> list[int]:
+    """Return the positions of values so far from the others that an axis with them would show
+    nothing else.
+
+    Values that are far beside each other are a level, and the newest may be one. On an axis from
+    zero a value is far from twice the median on, else from a tenth beside it.
+    """
+    known = [(position, value) for position, value in enumerate(values) if value is not None]
+    if len(known) < FEWEST_FOR_OUTLIERS:
+        return []
+    middle = median(value for _position, value in known)
+    scatter = median(abs(value - middle) for _position, value in known)
+    reach = max(10 * scatter, abs(middle) * (1 if from_zero else 0.1))
+    far = [False, *(abs(value - middle) > reach > 0 for _position, value in known), True]
+    return [
+        position
+        for (position, _value), before, own, after in zip(known, far, far[1:], far[2:])
+        if own and not before and not after
+    ]
+
+
+def split_outliers(trace: dict[str, Any], *, from_zero: bool = False) -> list[dict[str, Any]]:
+    """Take outliers out of a line: each is an arrow at the edge of the others, with its value."""
+    outliers = find_outliers(trace["y"], from_zero=from_zero)
+    if not outliers:
+        return [trace]
+    kept = [position for position in range(len(trace["y"])) if position not in outliers]
+    line = _pick(trace, kept)
+    inside = [value for value in line["y"] if value is not None]
+    arrows = []
+    for position in outliers:
+        value, arrow = trace["y"][position], _pick(trace, [position])
+        is_above = value > max(inside)
+        arrow |= {
+            "name": "",
+            "mode": "markers",
+            "y": [max(inside) if is_above else min(inside)],
+            "marker": {"size": 10, "symbol": "triangle-up" if is_above else "triangle-down"},
+            "hovertemplate": re.sub(r"%\{y[^}]*\}", f"{value:.5g}", trace["hovertemplate"]),
+        }
+        arrow.pop("error_y", None)
+        arrows.append(arrow)
+    return [line, *arrows]
+
+
+def _pick(trace: Mapping[str, Any], positions: Sequence[int]) -> dict[str, Any]:
+    """Return a trace with some of its points: of every list as long as `y`."""
+    count = len(trace["y"])
+    picked = {
+        key: [value[position] for position in positions]
+        if isinstance(value, list) and len(value) == count
+        else value
+        for key, value in trace.items()
+    }
+    if "error_y" in trace:
+        reach = {key: trace["error_y"][key] for key in ("array", "arrayminus")}
+        picked["error_y"] = trace["error_y"] | {
+            key: [values[position] for position in positions] for key, values in reach.items()
+        }
+    return picked
 
 
 _TOKEN = re.compile(r"--([\w-]+): light-dark\((#\w+),")

@@ -375,6 +375,28 @@ def test_programs_are_shown_beside_benchmarks_and_found_by_their_suite(
     assert answer["programs"][0]["first_fix"] and answer["verdict"]["state"] == "fixes"
 
 
+def test_recorded_runs_of_two_programs_share_no_axis(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    for number, suite in enumerate((None, "nightly", None, "nightly", None)):
+        add_run(
+            store,
+            f"R{number}",
+            name=f"program {number % 2}",
+            suite=suite,
+            started_us=START_US + number * HOUR_US,
+            totals={"recompile_count": number, "compile_count": 9},
+        )
+    checkpoint(store)
+    for address, own in (
+        ("/trends", ["R0", "R2", "R4"]),
+        ("/trends?program=nightly", ["R1", "R3"]),
+    ):
+        text = client.get(address).text
+        assert f'"runs": {json.dumps(own)}' in text
+        assert 'href="/trends?program=nightly#recorded"' in text
+
+
 def test_a_failure_without_batch_size_is_one_model_on_every_page(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
