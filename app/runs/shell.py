@@ -125,6 +125,8 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
         at(key, label, endpoint=endpoint, is_recorded=recorded[key])
         for key, label, endpoint in EXPLORERS
     ]
+    if not current_app.jinja_env.globals["site_copy"]:
+        menu.append(at("search", "Search in this run", endpoint="search.show_run"))
     if not features.has_repros:
         menu.append(at("repros", "Repros", endpoint="repros.show_run", is_recorded=False))
     counts = {"failures": run.failure_count, "processes": run.process_count}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,24 +11,97 @@ from flask import Blueprint, current_app, render_template, request, url_for
 
 from compileboard.app.core.api import PageQuery, operation
 from compileboard.app.core.api import find_run as check_run
-from compileboard.app.core.db import get_settings, get_store
+from compileboard.app.core.db import get_clock, get_engine, get_reader, get_settings, get_store
 from compileboard.app.core.fields import Count
 from compileboard.app.core.filters import run_url
+from compileboard.app.core.format import format_time
+from compileboard.app.core.newest import LATEST
 from compileboard.app.core.page import FilterError, check_limit
 from compileboard.app.core.parameters import Parameter
+from compileboard.app.core.schema import one_of
+from compileboard.app.runs.model import list_described_runs
+from compileboard.app.runs.queries import RunFilter, get_newest_run
+from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.shell import find_run, render_run
 from compileboard.app.search.model import MOST_HITS, build_search
-from compileboard.app.search.queries import SearchGroup, SearchHit, SearchLine
+from compileboard.app.search.queries import (
+    LONGEST,
+    SearchGroup,
+    SearchHit,
+    SearchLine,
+    list_models,
+    read_terms,
+    search,
+)
 from compileboard.collectors.store.search import KINDS
 
 blueprint = Blueprint("search", __name__)
+MOST_OF_A_KIND = 5
+_SUGGESTED_TEXTS = ("function", "failure", "graph_break", "recompile")
+_COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A page that a text may mean."""
+
+    kind: Annotated[str, one_of(("run", "model", *_SUGGESTED_TEXTS)), "What the page is of."]
+    label: Annotated[str, "What it is called."]
+    detail: Annotated[str, "What tells it from others of that name."]
+    address: Annotated[str, "The page's path."]
+
+
+def list_named(text: str) -> list[Suggestion]:
+    """List runs by ID, name, title, note, command, commit or branch, and models by name."""
+    if not text:
+        return []
+    engine, clock = get_engine(), get_clock()
+    selections = [RunFilter(text=text)]
+    selections += [RunFilter(commit=text)] if _COMMIT.fullmatch(text) else []
+    runs = {
+        run.id: run
+        for selection in selections
+        for run in list_described_runs(engine, clock, selection, limit=MOST_OF_A_KIND).rows
+    }
+    if text == LATEST and (newest := get_newest_run(engine, clock)):
+        runs = {newest.id: newest, **runs}
+    named = [
+        Suggestion("run", run.shown_name, _tell_run(run), run_url(run.id))
+        for run in [*runs.values()][:MOST_OF_A_KIND]
+    ]
+    named += [
+        Suggestion("model", model, suites, url_for("models.show", model=model))
+        for model, suites in list_models(engine, text, MOST_OF_A_KIND)
+    ]
+    return sorted(named, key=lambda own: own.label.lower() != text.lower())
+
+
+def _tell_run(run: RunRow) -> str:
+    parts = (run.suite, run.git_commit and run.git_commit[:7], format_time(run.started_us)[:16])
+    return " · ".join(part for part in parts if part)
+
+
+def list_suggestions(text: str) -> list[Suggestion]:
+    terms = read_terms(text)
+    groups = search(get_reader(), terms, kinds=_SUGGESTED_TEXTS)
+    found = {
+        (hit.kind, hit.title): Suggestion(hit.kind, hit.title, hit.run_name, address_hit(hit))
+        for group in groups
+        for hit in group.hits
+    }
+    return [*list_named(text), *found.values()]
 
 
 @blueprint.get("/search")
 def index() -> str:
     run_id = request.args.get("run") or None
     detail = find_run(run_id) if run_id else None
-    return render_template("search/index.html", detail=detail, **_search(run_id))
+    named = [] if run_id or request.args.get("kind") else list_named(_read_text())
+    return render_template("search/index.html", detail=detail, named=named, **_search(run_id))
+
+
+def _read_text() -> str:
+    return request.args.get("q", "").strip()[:LONGEST]
 
 
 @blueprint.get("/runs/<run_id>/search")
@@ -117,3 +191,23 @@ def get_search(query: SearchQuery, page: PageQuery) -> SearchResult:
         pending_run_count=screen.index.pending_count,
         unsearched_run_count=screen.index.unsearched_count,
     )
+
+
+@dataclass(frozen=True)
+class SuggestionQuery:
+    q: Annotated[str, Parameter(most=0), "The text."] = ""
+
+
+@dataclass(frozen=True)
+class SuggestionList:
+    """Pages that a text may mean."""
+
+    suggestions: Annotated[
+        Sequence[Suggestion], "Runs, models, functions, failures, graph breaks and recompiles."
+    ]
+
+
+@operation("/suggestions")
+def get_suggestions(query: SuggestionQuery) -> SuggestionList:
+    """Return pages that `q` may mean, a few of each kind."""
+    return SuggestionList(list_suggestions(query.q.strip()[:LONGEST]))

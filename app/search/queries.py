@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
+from compileboard.app.core.engine import Engine
 from compileboard.app.core.fields import (
     CompileId,
     CompileKey,
@@ -125,6 +126,25 @@ order by r.started_us desc, r.id desc
 limit :limit
 """
 File = tuple[str, sqlite3.Connection]  # a sealed run, and where its texts are
+
+
+MODELS_SQL = """
+select model, count(distinct suite) as suite_count, min(suite) as first_suite
+from series
+where instr(lower(model), lower(:text)) > 0
+group by model
+order by length(model), model
+limit :limit
+"""
+
+
+def list_models(engine: Engine, text: str, limit: int) -> list[tuple[str, str]]:
+    """List models whose name has a text, each with its suites in words."""
+    rows = engine.rows(MODELS_SQL, {"text": text, "limit": limit})
+    return [
+        (row["model"], row["first_suite"] if row["suite_count"] == 1 else f"{row['suite_count']} suites")
+        for row in rows
+    ]
 
 
 KIND_WORDS = {
@@ -260,6 +280,7 @@ def search(
     cursor: str | None = None,
     limit: int = SAMPLE,
     files: Sequence[File] = (),
+    kinds: Iterable[str] = KINDS,
 ) -> list[SearchGroup]:
     """Find texts by kind: a sample of each kind, or one page of one kind and the counts of the
     others.
@@ -272,7 +293,7 @@ def search(
     if match is None:
         return []
     groups = []
-    for candidate in KINDS:
+    for candidate in kinds:
         tags = (
             kind_tag(candidate)
             if run_id is None

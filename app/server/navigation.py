@@ -74,7 +74,8 @@ class NavigationEntry:
 @dataclass(frozen=True)
 class SearchBox:
     address: str
-    label: str
+    suggest_address: str
+    run_address: str | None  # where texts of the run that is shown are searched
 
 
 def list_entries() -> list[NavigationEntry]:
@@ -101,9 +102,9 @@ def choose_search_box() -> SearchBox | None:
     if _is_static_site() or "search.index" not in current_app.view_functions:
         return None
     run_id = (request.view_args or {}).get("run_id")
-    if run_id:
-        return SearchBox(url_for("search.show_run", run_id=run_id), "Search this run")
-    return SearchBox(url_for("search.index"), "Search all runs")
+    own = url_for("search.show_run", run_id=run_id) if run_id else None
+    suggest = url_for("api.search_get_suggestions")
+    return SearchBox(url_for("search.index"), suggest, own)
 
 
 def count_open_incidents() -> int | None:

@@ -102,10 +102,12 @@ for (const box of document.querySelectorAll(".scroll, .code")) {
   box.addEventListener("scroll", () => markCut(box), { passive: true });
 }
 
-// A slash goes to the search box, as long as nobody is writing.
+// A slash goes to the search box, as long as nobody is writing; Ctrl-K or Command-K always does.
 addEventListener("keydown", (event) => {
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
+  const isCommand = event.key === "k" && (event.ctrlKey || event.metaKey) && !event.altKey;
+  const isSlash = event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey;
+  if (!isCommand && !isSlash) return;
+  if (isSlash && event.target.closest?.("input, textarea, select, [contenteditable]")) return;
   const box = document.querySelector("main [data-search-box]") ?? document.querySelector("[data-search-box]");
   if (!box) return;
   if (!box.checkVisibility()) box.closest("[popover]")?.showPopover?.();

@@ -103,19 +103,23 @@ def test_nothing_in_the_bar_overlaps_whatever_its_width(tab: Page, address: str)
         )
 
 
-def test_a_slash_searches_from_every_page_and_in_the_run_that_is_open(
-    tab: Page, address: str
-) -> None:
+def test_the_search_box_suggests_pages_and_is_used_by_keys(tab: Page, address: str) -> None:
     tab.goto(f"{address}/runs/{RUN}?tab=compiles")
     tab.keyboard.press("/")
-    assert tab.evaluate("document.activeElement.placeholder") == "Search this run"
-    tab.keyboard.type("forward")
+    tab.keyboard.type("seed-2")
+    tab.get_by_role("option", name="seed-2").first.wait_for()
+    assert tab.get_by_role("option").last.inner_text().startswith("“seed-2” in all runs")
+    tab.keyboard.press("ArrowDown")
+    assert tab.get_by_role("combobox").get_attribute("aria-activedescendant") == "suggestion-0"
     tab.keyboard.press("Enter")
-    tab.wait_for_url(f"{address}/runs/{RUN}/search?q=forward")
-    tab.set_viewport_size({"width": 400, "height": 900})
-    tab.goto(f"{address}/runs")
-    tab.keyboard.press("/")
-    assert tab.evaluate("document.activeElement.placeholder") == "Search all runs"
+    tab.wait_for_url(f"{address}/runs/SEED2")
+    tab.keyboard.press("Control+k")
+    tab.keyboard.type("forward")
+    tab.get_by_role("option", name="in this run").wait_for()
+    tab.keyboard.press("Escape")
+    assert tab.get_by_role("option").count() == 0
+    tab.keyboard.press("Enter")
+    tab.wait_for_url(f"{address}/search?q=forward")
 
 
 def test_lists_lead_to_their_things_and_back(tab: Page, address: str) -> None:

@@ -393,7 +393,7 @@ def test_recorded_runs_of_two_programs_share_no_axis(
         ("/trends?program=nightly", ["R1", "R3"]),
     ):
         text = client.get(address).text
-        assert f'"runs": {json.dumps(own)}' in text
+        assert f'"runs":{orjson.dumps(own).decode()}' in text
         assert 'href="/trends?program=nightly#recorded"' in text
 
 

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from compileboard.app.search.model import find_lines
 from compileboard.app.search.queries import KIND_WORDS, read_terms, search
+from compileboard.collectors.store.connection import checkpoint
 from compileboard.collectors.store.search import KINDS, READERS, index_run
 from compileboard.collectors.store.trash import delete_run
 from tests.unit.app import recorded
+from tests.unit.app.benched import MLP, add_results
 from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.hostile import MARKUP, RUN, record_hostile_run
 from tests.unit.app.recorded import record_run
@@ -157,3 +159,21 @@ def test_more_words_than_are_looked_for_are_said() -> None:
     assert not read_terms("a " * 12).is_cut
     assert read_terms("a " * 13).is_cut
     assert read_terms("a" * 301).is_cut
+
+
+def test_runs_and_models_are_found_by_id_name_commit_and_word(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    add_results(store, "01JABCDEFGHJKMNPQRSTVWXYZ0", MLP)
+    store.execute("update runs set git_commit = 'abcdef1234', name = 'nightly run'")
+    checkpoint(store)
+    address = "/runs/01JABCDEFGHJKMNPQRSTVWXYZ0"
+    for text in ("01jabc", "nightly", "abcdef1", "latest"):
+        answer = client.get(f"/api/v1/suggestions?q={text}").get_json()
+        assert answer["ok"], answer
+        found = answer["data"]["suggestions"]
+        assert found[0]["kind"] == "run" and found[0]["address"] == address, text
+        assert f'href="{address}"' in client.get(f"/search?q={text}").text
+    (model,) = client.get(f"/api/v1/suggestions?q={MLP.model}").get_json()["data"]["suggestions"]
+    assert (model["kind"], model["address"]) == ("model", f"/models/{MLP.model}")
+    assert client.get("/api/v1/suggestions?q=").get_json()["data"]["suggestions"] == []
