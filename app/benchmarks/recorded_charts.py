@@ -207,7 +207,7 @@ def _chart_trend(
             )
     figure = finish(
         traces,
-        xaxis=_date_axis(points, points[-1].started_us if points else None),
+        xaxis=_span(points),
         yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6}
         if unit
         else count_axis(max(values.values(), default=0)),
@@ -241,6 +241,16 @@ def _date_axis(points: Sequence[RunPoint], end_us: int | None) -> dict[str, Any]
     width_us, _unit = _bin_width(points)
     first_us = points[0].started_us // width_us * width_us
     return axis | {"range": times([min(first_us, end_us - _LEAST_BINS * width_us), end_us])}
+
+
+def _span(points: Sequence[RunPoint]) -> dict[str, Any]:
+    """Return an axis from the first point to the newest, of an hour around a single one."""
+    axis = {"type": "date", "showgrid": False}
+    if not points:
+        return axis
+    first_us, newest_us = points[0].started_us, points[-1].started_us
+    margin_us = (newest_us - first_us) // 50 or _HOUR_US
+    return axis | {"range": times([first_us - margin_us, newest_us])}
 
 
 def _bin_width(points: Sequence[RunPoint]) -> tuple[int, str]:

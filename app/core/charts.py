@@ -98,8 +98,8 @@ def find_outliers(values: Sequence[float | None], *, from_zero: bool = False) ->
     """Return the positions of values so far from the others that an axis with them would show
     nothing else.
 
-    Values that are far beside each other are a level, and the newest may be one. On an axis from
-    zero a value is far from twice the median on, else from a tenth beside it.
+    A value beside one that is half as far is of a level, and the newest may begin one. On an axis
+    from zero a value is far from twice the median on, else from a tenth beside it.
     """
     known = [(position, value) for position, value in enumerate(values) if value is not None]
     if len(known) < FEWEST_FOR_OUTLIERS:
@@ -107,11 +107,13 @@ def find_outliers(values: Sequence[float | None], *, from_zero: bool = False) ->
     middle = median(value for _position, value in known)
     scatter = median(abs(value - middle) for _position, value in known)
     reach = max(10 * scatter, abs(middle) * (1 if from_zero else 0.1))
-    far = [False, *(abs(value - middle) > reach > 0 for _position, value in known), True]
+    distances = [0.0, *(abs(value - middle) for _position, value in known)]
     return [
         position
-        for (position, _value), before, own, after in zip(known, far, far[1:], far[2:])
-        if own and not before and not after
+        for (position, _value), before, own, after in zip(
+            known, distances, distances[1:], distances[2:]
+        )
+        if own > reach > 0 and 2 * max(before, after) < own
     ]
 
 

@@ -142,7 +142,10 @@ def list_models(engine: Engine, text: str, limit: int) -> list[tuple[str, str]]:
     """List models whose name has a text, each with its suites in words."""
     rows = engine.rows(MODELS_SQL, {"text": text, "limit": limit})
     return [
-        (row["model"], row["first_suite"] if row["suite_count"] == 1 else f"{row['suite_count']} suites")
+        (
+            row["model"],
+            row["first_suite"] if row["suite_count"] == 1 else f"{row['suite_count']} suites",
+        )
         for row in rows
     ]
 

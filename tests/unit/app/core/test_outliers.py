@@ -13,7 +13,7 @@ from compileboard.app.core.charts import find_outliers, split_outliers
 def test_a_lone_value_far_away_is_an_arrow_at_the_edge() -> None:
     trace = {
         "x": [1, 2, 3, 4, 5, 6, 7],
-        "y": [1.0, 1.1, 0.9, 50.0, 1.0, None, 1.2],
+        "y": [1.0, 1.1, 5.0, 50.0, 1.0, None, 1.2],
         "customdata": list("abcdefg"),
         "error_y": {"array": [0.1] * 7, "arrayminus": [0.1] * 7},
         "hovertemplate": "%{y:.5~g} s",
@@ -21,7 +21,7 @@ def test_a_lone_value_far_away_is_an_arrow_at_the_edge() -> None:
     line, arrow = split_outliers(trace)
     assert line["x"] == [1, 2, 3, 5, 6, 7] and line["customdata"] == list("abcefg")
     assert len(line["error_y"]["array"]) == 6 and "error_y" not in arrow
-    assert (arrow["x"], arrow["y"], arrow["customdata"]) == ([4], [1.2], ["d"])
+    assert (arrow["x"], arrow["y"], arrow["customdata"]) == ([4], [5.0], ["d"])
     assert arrow["hovertemplate"] == "50 s" and arrow["marker"]["symbol"] == "triangle-up"
 
 
