@@ -107,17 +107,21 @@ def test_the_search_box_suggests_pages_and_is_used_by_keys(tab: Page, address: s
     tab.goto(f"{address}/runs/{RUN}?tab=compiles")
     tab.keyboard.press("/")
     tab.keyboard.type("seed-2")
-    tab.get_by_role("option", name="seed-2").first.wait_for()
-    assert tab.get_by_role("option").last.inner_text().startswith("“seed-2” in all runs")
+    options = tab.get_by_role("listbox", name="Suggestions").get_by_role("option")
+    options.filter(has_text="seed-2").first.wait_for()
+    assert options.last.inner_text().startswith("“seed-2” in all runs")
     tab.keyboard.press("ArrowDown")
-    assert tab.get_by_role("combobox").get_attribute("aria-activedescendant") == "suggestion-0"
+    assert (
+        tab.get_by_label("Search everything").get_attribute("aria-activedescendant")
+        == "suggestion-0"
+    )
     tab.keyboard.press("Enter")
     tab.wait_for_url(f"{address}/runs/SEED2")
     tab.keyboard.press("Control+k")
     tab.keyboard.type("forward")
-    tab.get_by_role("option", name="in this run").wait_for()
+    options.filter(has_text="in this run").wait_for()
     tab.keyboard.press("Escape")
-    assert tab.get_by_role("option").count() == 0
+    assert options.count() == 0
     tab.keyboard.press("Enter")
     tab.wait_for_url(f"{address}/search?q=forward")
 
