@@ -41,9 +41,9 @@ def _name_program(point: RunPoint) -> str:
     return point.suite or point.name
 
 
-def chart_recorded(points: Sequence[RunPoint], program: str) -> dict[str, Any]:
-    """Chart the states of all runs, and the cost of each of one program's."""
-    own = [point for point in points if _name_program(point) == program]
+def chart_recorded(points: Sequence[RunPoint], program: str | None = None) -> dict[str, Any]:
+    """Chart the states of all runs, and the cost of each: of one program's, if it is given."""
+    own = [point for point in points if program in (None, _name_program(point))]
     return {
         "points": own,
         "charts": [

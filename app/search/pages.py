@@ -58,7 +58,7 @@ def list_named(text: str) -> list[Suggestion]:
     engine, clock = get_engine(), get_clock()
     selections = [RunFilter(text=text)]
     selections += [RunFilter(commit=text)] if _COMMIT.fullmatch(text) else []
-    runs = {
+    runs: dict[str, RunRow] = {
         run.id: run
         for selection in selections
         for run in list_described_runs(engine, clock, selection, limit=MOST_OF_A_KIND).rows
