@@ -74,7 +74,7 @@ def test_every_page_renders(
 def test_scripts_of_a_page_are_files_of_ours(recorded_client: FlaskClient) -> None:
     text = recorded_client.get("/trends").text
     sources = re.findall(r'<script[^>]*src="([^"]+)"', text)
-    assert len(sources) == 6
+    assert len(sources) == 7
     for source in sources:
         assert source.startswith("/static/")
         with recorded_client.get(source) as answer:
