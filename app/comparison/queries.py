@@ -5,15 +5,23 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.fields import Count, DurationUs, FileName, FunctionName, LineNumber
+from compileboard.app.core.fields import (
+    CalledAt,
+    Count,
+    DurationUs,
+    FileName,
+    FunctionName,
+    LineNumber,
+)
 from compileboard.app.core.schema import PRIVATE
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.results import TIMING, ExperimentResult
+from compileboard.collectors.store.run_causes import find_break_call, find_first_call
 
 # Samples of an experiment that may stand beside the leading one.
 _SECOND_PROCESS = "second_process_s"
@@ -119,10 +127,11 @@ def _bind(run_ids: Sequence[str], limit: int) -> dict[str, Any]:
     return {"run_ids": json.dumps(list(run_ids)), "limit": limit}
 
 
+# The line is that of the first one: SQLite takes it from the row of the minimum.
 BREAKS_SQL = """
 select
-  p.task, d.fingerprint, d.gb_id as kind, d.reason, f.name as function, f.file, max(b.line) as line,
-  count(*) as count
+  p.task, d.fingerprint, d.gb_id as kind, d.reason, f.name as function, f.file, b.line,
+  count(*) as count, min(b.time_us) as time_us
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id
 left join functions as f on f.id = d.function_id
@@ -135,8 +144,8 @@ limit :limit
 CAUSES_SQL = """
 select
   p.task, u.fingerprint, u.category as kind, u.reason, f.name as function, f.file,
-  max(r.guard_line) as line,
-  count(*) as count
+  coalesce(r.guard_line, r.line) as line,
+  count(*) as count, min(r.time_us) as time_us
 from recompiles as r
 join recompile_causes as u on u.id = r.cause_id
 left join functions as f on f.id = u.function_id
@@ -183,6 +192,7 @@ class Distinct:
     function: FunctionName
     file: FileName
     line: LineNumber
+    called_at: CalledAt = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -199,8 +209,16 @@ class DistinctItem(Distinct):
 def list_task_distinct(
     connection: sqlite3.Connection, sql: str, run_id: str, limit: int = MOST
 ) -> list[tuple[str | None, DistinctItem]]:
-    rows = connection.execute(sql, {"run_id": run_id, "limit": limit})
-    return [(task, DistinctItem(*values)) for task, *values in rows]
+    listed = []
+    for task, *values, _time_us in connection.execute(sql, {"run_id": run_id, "limit": limit}):
+        item = DistinctItem(*values)
+        called_at = (
+            find_break_call(connection, run_id, item.fingerprint, item.file)
+            if sql == BREAKS_SQL
+            else find_first_call(connection, run_id, item.file, item.function)
+        )
+        listed.append((task, replace(item, called_at=called_at)))
+    return listed
 
 
 def list_instruction_counts(

@@ -15,8 +15,13 @@ from compileboard.app.core.page import Page, bind_page, make_page, recorded_us
 from compileboard.app.core.rows import list_page, make_row
 from compileboard.app.runs.trace_files import get_event, list_stack
 from compileboard.collectors.contract.fingerprints import parse_id
+from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.store.reading import read_body
-from compileboard.collectors.store.run_causes import find_first_call, find_user_call
+from compileboard.collectors.store.run_causes import (
+    find_call_in_stack,
+    find_first_call,
+    find_user_call,
+)
 from compileboard.collectors.store.runs import name_rows
 
 
@@ -53,12 +58,14 @@ class GraphBreakRow(fields.TitledBreak):
     compile_us: fields.CompileUs
     stack: fields.Stack
     text: Annotated[str, "All that torch wrote."]
+    called_at: fields.CalledAt = None
 
     @staticmethod
     def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
         body = read_body(columns.pop("body"))
         text, stack = body.get("text") or "", tuple(list_stack(body))
         own = {"text": text, "stack": stack, "debug_context": body.get("debug_context")}
+        own["called_at"] = _find_call(columns["file"], body)
         return columns | _choose_words(columns, body) | _find_torch_line(text, stack) | own
 
 
@@ -81,6 +88,7 @@ class RunDistinctBreak(fields.TitledBreak):
     break_count: int
     compile_us: fields.CompilesUs
     outcomes: Annotated[dict[str, fields.Count], "Graph breaks by outcome."]
+    called_at: fields.CalledAt = None
 
 
 BREAKS_SQL = f"""
@@ -123,7 +131,7 @@ order by r.compile_us desc, r.distinct_id desc
 limit :limit
 """  # noqa: S608  own names
 OUTCOMES_SQL = """
-select b.distinct_id, b.outcome, count(*) as break_count, max(b.time_us) as time_us, b.process_id,
+select b.distinct_id, b.outcome, count(*) as break_count, min(b.time_us) as time_us, b.process_id,
 b.sequence, b.line
 from graph_breaks as b
 where b.run_id = :run_id
@@ -154,6 +162,11 @@ def _find_torch_line(text: str, stack: Sequence[dict[str, Any]]) -> dict[str, An
     return {"torch_file": file, "torch_line": line}
 
 
+def _find_call(file: str | None, body: dict[str, Any]) -> str | None:
+    call = find_call_in_stack(body) if is_library_name(file or "") else None
+    return call.place if call else None
+
+
 def _choose_words(values: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
     names = ("reason", "explanation", "source_line", "hints")
     words = {name: body.get(name) or values[name] for name in names}
@@ -172,18 +185,18 @@ def list_distinct_breaks(
     values = bind_page(run_id, cursor, limit, _FIRST)
     records = connection.execute(DISTINCT_SQL, values).fetchall()
     outcomes: dict[int, dict[str, int]] = {}
-    newest: dict[int, sqlite3.Row] = {}  # of the run itself
+    first: dict[int, sqlite3.Row] = {}  # of the run itself
     if records:
         for row in connection.execute(OUTCOMES_SQL, {"run_id": run_id}):
             outcomes.setdefault(row["distinct_id"], {})[row["outcome"]] = row["break_count"]
-            if row["time_us"] >= newest.get(row["distinct_id"], row)["time_us"]:
-                newest[row["distinct_id"]] = row
+            if row["time_us"] <= first.get(row["distinct_id"], row)["time_us"]:
+                first[row["distinct_id"]] = row
     rows = []
     for record in records:
-        values, own = dict(record), newest.get(record["distinct_id"])
-        values |= _choose_words(
-            values, get_event(connection, own["process_id"], own["sequence"]) if own else {}
-        )
+        values, own = dict(record), first.get(record["distinct_id"])
+        body = get_event(connection, own["process_id"], own["sequence"]) if own else {}
+        values |= _choose_words(values, body)
+        values["called_at"] = _find_call(values["file"], body)
         values["line"] = own["line"] if own else values["line"]
         values["outcomes"] = outcomes.get(record["distinct_id"], {})
         rows.append(make_row(RunDistinctBreak, values))

@@ -70,7 +70,7 @@ from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.titles import describe_savings
 from compileboard.collectors.store.rollups import Definition
-from compileboard.collectors.store.run_causes import find_first_call, load_causes
+from compileboard.collectors.store.run_causes import find_break_call, find_first_call, load_causes
 
 MOST_PROGRAMS = 5
 MOST_COMPILES = 5_000  # of a run whose causes a list of several can wait for
@@ -480,23 +480,24 @@ def build_overview(
         programs=programs,
         totals=totals,
         runs=runs,
-        graph_breaks=list_top(engine, TopBreak, **scope, newest=point_count, limit=TOP_COUNT),
-        recompile_causes=_list_top_causes(store, filters, point_count),
+        graph_breaks=[
+            replace(top, called_at=_find_call(store, top))
+            for top in list_top(engine, TopBreak, **scope, newest=point_count, limit=TOP_COUNT)
+        ],
+        recompile_causes=[
+            replace(top, called_at=_find_call(store, top))
+            for top in list_top(engine, TopCause, **scope, newest=point_count, limit=TOP_COUNT)
+        ],
     )
 
 
-def _list_top_causes(store: Store, filters: OverviewFilters, point_count: int) -> list[TopCause]:
-    causes = list_top(
-        store.engine, TopCause, filters.suite, filters.name, newest=point_count, limit=TOP_COUNT
-    )
-    return [replace(cause, called_at=_find_call(store, cause)) for cause in causes]
-
-
-def _find_call(store: Store, cause: TopCause) -> str | None:
-    if not is_library_name(cause.file or ""):
+def _find_call(store: Store, top: TopBreak | TopCause) -> str | None:
+    if not is_library_name(top.file or ""):
         return None
-    run_file = open_run_or_board(store, cause.run_id)
-    return find_first_call(run_file, cause.run_id, cause.file, cause.function)
+    run_file = open_run_or_board(store, top.run_id)
+    if isinstance(top, TopBreak):
+        return find_break_call(run_file, top.run_id, top.fingerprint, top.file)
+    return find_first_call(run_file, top.run_id, top.file, top.function)
 
 
 def _list_recent_runs(

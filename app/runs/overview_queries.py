@@ -74,12 +74,15 @@ class TopBreak(fields.TitledBreak):
     function: fields.FunctionName
     file: fields.FileName
     line: fields.LineNumber
+    run_id: str = field(metadata=PRIVATE)  # one that has it
+    fingerprint: str = field(metadata=PRIVATE)
     break_count: int
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
     is_present: Annotated[
         bool, "Whether the newest run of a suite and name that had it still has it."
     ]
+    called_at: fields.CalledAt = None
 
 
 @dataclass(frozen=True)
@@ -270,6 +273,7 @@ _LEFT_OUT = ("id", "fingerprint", "function_id", "hints", "suggestion")
 
 def breaks_sql(scope: str) -> str:
     columns = RECORDS["distinct_breaks"].select_sql("d", *_LEFT_OUT)
+    columns += ", d.fingerprint, top.run_id"
     of = ("distinct_breaks", "run_breaks", "distinct_id", "break_count", 0)
     return top_sql(scope, *of, columns)
 

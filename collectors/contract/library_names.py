@@ -23,6 +23,7 @@ _PACKAGES = frozenset(
         "pytest",
         "pytorch_lightning",
         "ray",
+        "site-packages",  # of a package that is not named here
         "timm",
         "torch",
         "torchao",
@@ -42,6 +43,11 @@ def is_library_name(file: str) -> bool:
     if not slash:
         return head.removesuffix(".py") in sys.stdlib_module_names or file.startswith("<frozen")
     return head in _PACKAGES or head in sys.stdlib_module_names
+
+
+def name_package_file(path: str) -> str:
+    """Return the stored name of a file by its path below site-packages."""
+    return path if is_library_name(path) else f"site-packages/{path}"
 
 
 def is_harness_step(file: str | None) -> bool:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from compileboard.collectors.contract import events
+from compileboard.collectors.contract.library_names import name_package_file
 from compileboard.collectors.contract.record_names import (
     AOT_METADATA,
     CONFIG,
@@ -163,9 +164,10 @@ class PathNamer:
             )
         inside = self._below_root(path)
         # An environment inside the repository (.venv/lib/…/site-packages/torch) is still a package.
-        for pattern in (_PACKAGES, _STDLIB, _STDLIB_WINDOWS):
-            below = pattern.search(inside if inside is not None else path)
-            if below:
+        if below := _PACKAGES.search(inside if inside is not None else path):
+            return name_package_file(below.group(1))
+        for pattern in (_STDLIB, _STDLIB_WINDOWS):
+            if below := pattern.search(inside if inside is not None else path):
                 return below.group(1)
         if inside is not None:
             return inside

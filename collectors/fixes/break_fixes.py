@@ -19,7 +19,6 @@ from compileboard.collectors.fixes.statement import (
     Statement,
     Use,
     dotted_name,
-    find_block,
     find_statement,
     has_line_before,
     is_read,
@@ -63,15 +62,15 @@ class BreakSite:
         return (self.facts.source_line or (self.statement.text if self.statement else "")).strip()
 
     @property
-    def block(self) -> str | None:
-        return find_block(self.facts, self.statement) if self.statement else None
+    def is_in_eager_loop(self) -> bool:
+        return any(part.block in ("for", "while") for part in self.facts.eager)
 
     @cached_property
     def hides_breaks(self) -> bool:
         """True if the loop has more such lines, so that without this break the next one moves the
         whole loop to eager.
         """
-        if not self.facts.skipped_count or self.block not in ("for", "while"):
+        if not self.is_in_eager_loop:
             return False
         texts = [part if isinstance(part, str) else part.text for part in self.following]
         return any(_BREAKS.search(text) for text in texts)
@@ -104,12 +103,6 @@ class BreakSite:
         title = fix.title.format_map(values).replace(
             "Call the call ", "Make the call "
         )  # its text is unknown
-        if self.facts.skipped_count and fix.after is not None:
-            function = (self.facts.function or "").rsplit(".", 1)[-1]
-            title += (
-                f": all of {f'`{function}`' if function.isidentifier() else 'the function'} "
-                "runs eagerly now"
-            )
         if self.hides_breaks:
             return SuggestedFix(fix, title)
         return SuggestedFix(
@@ -146,8 +139,12 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
     site = BreakSite(facts)
     choose = _CHOICES.get(facts.gb_id or "")
     fixes = choose(site) if choose is not None else _choose_by_id(site)
-    if facts.skipped_count and site.block in ("for", "while"):
+    if site.is_in_eager_loop:
         fixes.append(site.suggest("loop_body"))
+    fixes = [fix for fix in fixes if fix.fix.gone_in is None]
+    for fix in list_fixes_for("graph_break", facts.gb_id or ""):
+        if fix.gone_in is not None and facts.torch_version < fix.gone_in:
+            fixes.insert(0, SuggestedFix(fix, fix.title))
     known = (suggested for suggested in fixes if suggested.fix.minimum_torch <= facts.torch_version)
     return list({suggested.fix.id: suggested for suggested in known}.values())
 

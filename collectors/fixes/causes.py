@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import groupby
 from typing import Annotated, Literal
 
 from compileboard.collectors.contract.categories import label_category
-from compileboard.collectors.contract.library_names import is_harness_step
+from compileboard.collectors.contract.compile_labels import label_line
+from compileboard.collectors.contract.library_names import is_harness_step, is_library_name
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.counterfactual import (
     STATES,
@@ -26,8 +28,10 @@ from compileboard.collectors.fixes.counterfactual import (
     list_sources,
 )
 from compileboard.collectors.fixes.fix import (
+    Block,
     BreakFacts,
     BreakOccurrence,
+    EagerFunction,
     RecompileFacts,
     RecordedBreak,
     RecordedCompile,
@@ -35,17 +39,25 @@ from compileboard.collectors.fixes.fix import (
     RecordedRecompile,
     RecordedRun,
     SourceLines,
+    StackFrame,
     SuggestedFix,
 )
+from compileboard.collectors.fixes.library_fixes import suggest_library_fixes
 from compileboard.collectors.fixes.recompile_fixes import name_sources, suggest_recompile_fixes
 from compileboard.collectors.fixes.recompiles import choose_guards, list_entries
 from compileboard.collectors.fixes.statement import (
+    find_block,
     find_statement,
     is_read,
     list_following,
     list_uses,
 )
-from compileboard.collectors.fixes.titles import name_builtin, title_breaks, title_recompiles
+from compileboard.collectors.fixes.titles import (
+    describe_eager,
+    name_builtin,
+    title_breaks,
+    title_recompiles,
+)
 
 LOGGING_BUILTINS = ("print",)
 
@@ -111,16 +123,22 @@ _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 # Settings of the whole process: one change is one cause, in however many functions it shows.
 _GLOBAL = STATES | {"global_value"}
 _PRIVATE = {"private": True}  # not in the API as it is: see app/runs/advice.py
+_MODULES = "torch/nn/modules/"
+_MODULE_CALLS = f"{_MODULES}module.py"
 _BRANCHES = ("Data-dependent branching", "generic_jump")
 
 
 @dataclass(frozen=True)
 class ResumedFunction:
-    """Code after a graph break that was compiled separately, and its recompiles."""
+    """Code that was compiled separately because of a graph break, and its recompiles."""
 
     function: Annotated[str | None, "Qualified name of the function."]
     file: Annotated[str | None, "Its file: path in the repository, or module path."]
-    line: Annotated[int | None, "Line of the function at which the graph broke."]
+    line: Annotated[
+        int | None,
+        "Line of the function at which the graph broke; null of a function called by one that "
+        "runs eagerly.",
+    ]
     compile_keys: Annotated[tuple[int, ...], "`id` of each of its compiles."]
     recompile_keys: Annotated[tuple[int, ...], "Those that are recompiles."]
     compile_us: Annotated[int, "Time of its compiles. Microseconds."]
@@ -256,8 +274,12 @@ class Cause:
     gb_id: Annotated[str | None, "torch's id of this kind of graph break: `GB0059`."] = None
     place_count: Annotated[int, "Functions that it shows in."] = 1
     graph_count: Annotated[int, "Graphs that a fix would join to others."] = 0
+    eager: Annotated[
+        tuple[EagerFunction, ...], "Functions that run eagerly for a graph break, outermost first."
+    ] = ()
     resumed: Annotated[
-        tuple[ResumedFunction, ...], "Code after the graph break, compiled on its own."
+        tuple[ResumedFunction, ...],
+        "Code after the graph break, and what eager functions call, compiled on its own.",
     ] = ()
     compile_keys: Annotated[
         tuple[int, ...], "`id` of each compile that a fix would shorten or save."
@@ -291,6 +313,10 @@ class Cause:
     @property
     def is_in_harness(self) -> bool:
         return is_harness_step(self.file)
+
+    @property
+    def eager_sentences(self) -> list[str]:
+        return [describe_eager(part, self.function) for part in self.eager]
 
     @property
     def has_recompiles(self) -> bool:
@@ -429,12 +455,15 @@ def _draft_breaks(
     for row in run.compiles:
         if row.resumed_at is not None:
             resumed[row.process_id, row.file, row.function, row.resumed_at].append(row)
-    groups = _group_breaks(run.breaks, code)
+    compiled = {(row.file, _bare_name(row.function)) for row in run.compiles}
+    compiled |= {("torch", _bare_name(row.torch_function)) for row in run.compiles}
     drafts = []
-    for members in groups:
+    for members in _group_breaks(run.breaks, code):
         events = [event for member in members for event in occurrences[member.id]]
         claims: dict[int, int] = {}
+        eager: dict[tuple[str | None, ...], EagerFunction] = {}
         after: dict[tuple[str | None, str | None, int | None], list[RecordedCompile]] = {}
+        known: set[int] = set()
         located = (
             set()
         )  # a line of a function may break thousands of times; the code after it is looked up once
@@ -445,15 +474,30 @@ def _draft_breaks(
             claims[broken.key] = max(claims.get(broken.key, 0), broken.restart_us)
             if event.outcome == "skipped":
                 claims[broken.key] = broken.total_us
+                part = _describe_skipped(broken, event.frame_line, code)
+                eager.setdefault((part.file, part.function), part)
             location = (broken.process_id, broken.file, broken.function, event.frame_line or -1)
-            if location in located:
-                continue
+            rows = [] if location in located else list(resumed.get(location, ()))
             located.add(location)
-            for row in resumed.get(location, ()):
+            for row in rows:
                 claims[row.key] = row.total_us
-                after.setdefault((row.file, row.function, row.resumed_at), []).append(row)
+            if event.outcome == "skipped":
+                called = [
+                    compiles[key] for key in run.called.get(broken.key, ()) if key in compiles
+                ]
+                rows += [row for row in called if row not in rows]
+            for row in rows:
+                if row.key not in known:
+                    known.add(row.key)
+                    after.setdefault((row.file, row.function, row.resumed_at), []).append(row)
         rows = [row for rows in after.values() for row in rows]
-        cause = _make_break_cause(members, events, run, code)
+        for part in _list_eager_modules(events, compiles, compiled):
+            eager.setdefault((part.file, part.function), part)
+        call = members[0].call
+        is_call_compiled = call is not None and (call.file, call.name) in compiled
+        cause = _make_break_cause(
+            members, events, tuple(eager.values()), is_call_compiled, run, code
+        )
         cause = replace(
             cause,
             resumed=tuple(_describe_resumed(rows) for rows in after.values()),
@@ -461,10 +505,51 @@ def _draft_breaks(
                 {(row.process_id, row.frame) for row in rows if row.outcome == "compiled"}
             ),
             compile_keys=tuple(claims),
-            is_eager=cause.is_eager or any(row.outcome == "recompile_limit" for row in rows),
+            is_eager=bool(eager) or any(row.outcome == "recompile_limit" for row in rows),
         )
         drafts.append(Draft(cause, claims))
     return drafts
+
+
+def _bare_name(function: str | None) -> str:
+    return (function or "").rsplit(".", 1)[-1]
+
+
+def _describe_skipped(
+    row: RecordedCompile, frame_line: int | None, code: CodeIndex
+) -> EagerFunction:
+    """Describe a frame that torch skips, and its statement that holds the break."""
+    block: tuple[Block | None, int | None] = (None, None)
+    if not (row.function or "").endswith(">"):
+        text = code.text(row.file, frame_line) or ""
+        block = find_block(code.find(row.file, frame_line), frame_line) or block
+        block = ("comprehension", frame_line) if not block[0] and " for " in text else block
+    is_rest = row.resumed_at is not None
+    return EagerFunction(row.function, row.file, row.line, is_rest, *block, row.called_at)
+
+
+def _list_eager_modules(
+    events: Sequence[BreakOccurrence],
+    compiles: Mapping[int, RecordedCompile],
+    compiled: set[tuple[str | None, str]],
+) -> Iterator[EagerFunction]:
+    """List torch's own modules, such as `nn.Sequential`, between a compiled function and what broke
+    below it: torch never compiles their frames on their own.
+    """
+    keys = [event.compile_key for event in events if event.is_inlined and event.compile_key]
+    rows = [compiles[key] for key in keys if key in compiles]
+    inlined = {(row.file, _bare_name(row.function)) for row in rows}
+    for event in events:
+        passed: list[StackFrame] = []
+        for frame in reversed(event.above):
+            if (frame.file, frame.name) in inlined:
+                called_at = label_line(frame.file, frame.line)
+                for part in reversed(passed):
+                    yield EagerFunction(part.name, part.file, part.line, called_at=called_at)
+                break
+            is_module = frame.file.startswith(_MODULES) and frame.file != _MODULE_CALLS
+            if is_module and ("torch", frame.name) not in compiled:
+                passed.append(frame)
 
 
 def _group_breaks(breaks: Sequence[RecordedBreak], code: CodeIndex) -> list[list[RecordedBreak]]:
@@ -514,11 +599,12 @@ def _describe_resumed(rows: Sequence[RecordedCompile]) -> ResumedFunction:
 def _make_break_cause(
     members: Sequence[RecordedBreak],
     events: Sequence[BreakOccurrence],
+    eager: tuple[EagerFunction, ...],
+    is_call_compiled: bool,
     run: RecordedRun,
     code: CodeIndex,
 ) -> Cause:
     first = members[0]
-    skipped_count = sum(event.outcome == "skipped" for event in events)
     breaks = []
     fixes: dict[str, SuggestedFix] = {}
     warnings: dict[str, HintWarning] = {}
@@ -528,20 +614,23 @@ def _make_break_cause(
             member,
             first_line=part.first_line if part else None,
             lines=part.lines if part else (),
-            skipped_count=skipped_count,
+            eager=eager,
             torch_version=run.torch_version,
         )
         breaks.append(facts)
         warnings |= {warning.hint: warning for warning in list_hint_warnings(facts)}
-        for suggested in suggest_break_fixes(facts):
+        suggest = suggest_break_fixes
+        if is_library_name(member.file or ""):
+            suggest = partial(suggest_library_fixes, is_call_compiled=is_call_compiled)
+        for suggested in suggest(facts):
             fixes.setdefault(suggested.fix.id, suggested)
     return Cause(
         number=0,
         kind="graph_break",
-        title=title_breaks(breaks),
+        title=title_breaks(breaks, eager),
         fingerprint=first.fingerprint,
         saved_us=None,
-        is_eager=skipped_count > 0,
+        is_eager=bool(eager),
         event_count=len(events),
         function=first.function,
         file=first.file,
@@ -549,7 +638,8 @@ def _make_break_cause(
         source_line=first.source_line,
         evidence=first.reason.strip().split("\n")[0],
         explanation=first.explanation,
-        called_at=first.called_at,
+        called_at=first.call.place if first.call else None,
+        eager=eager,
         gb_id=first.gb_id,
         place_count=len({(member.file, member.function) for member in members}),
         content_ids=tuple(member.id for member in members),
@@ -683,11 +773,19 @@ def _draft_recompiles(
         by_root[frozenset(roots)].append(one)
     drafts = []
     for members in by_root.values():
-        if all(member.is_after_break and member.compile.key in owned for member in members):
+        if all(_is_consequence(member, owned) for member in members):
             continue
         claims = {member.compile.key: member.compile.total_us for member in members}
         drafts.append(Draft(_make_recompile_cause(members, run, code), claims))
     return drafts
+
+
+def _is_consequence(saved: _Saved, owned: set[int]) -> bool:
+    """Whether a recompile goes with the graph break: of what an eager function calls, sizes are
+    those of the inputs and stay.
+    """
+    is_size = any(guard.category == "tensor_size" for guard in saved.guards)
+    return saved.compile.key in owned and (saved.is_after_break or not is_size)
 
 
 def _list_group_keys(guard: RecordedGuard) -> list[Hashable]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
+from compileboard.collectors.contract.compile_labels import label_line
+
 Kind = Literal["recompile", "graph_break"]
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 OLDEST_TORCH = (2, 4)
-_FACTS = {"for", "applies", "cost", "torch", "needless"}
+_FACTS = {"for", "applies", "cost", "torch", "gone", "needless"}
 _PROGRAM = re.compile(
     r"^## (Before|After|Settings)\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -40,6 +42,8 @@ class Fix:
         str, ...
     ] = ()  # statements to run after `import torch`, where that alone is the fix
     minimum_torch: tuple[int, ...] = OLDEST_TORCH
+    # Torch that no longer breaks: to run it is the fix, and the program before needs no other.
+    gone_in: tuple[int, ...] | None = None
     is_needless: bool = False  # what is recorded is as it should be: nothing to fix
 
     @property
@@ -87,6 +91,7 @@ def parse_fix(kind: Kind, fix_id: str, text: str) -> Fix:
         minimum_torch=tuple(map(int, facts["torch"].split(".")))
         if "torch" in facts
         else OLDEST_TORCH,
+        gone_in=tuple(map(int, facts["gone"].split("."))) if "gone" in facts else None,
         is_needless="needless" in facts,
     )
 
@@ -114,7 +119,8 @@ class SuggestedFix:
 
     @property
     def helps(self) -> bool:
-        return self.fix.after is not None and not self.fix.is_needless
+        is_known = self.fix.after is not None or self.fix.gone_in is not None
+        return is_known and not self.fix.is_needless
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,38 @@ class RecompileFacts:
 
 
 @dataclass(frozen=True)
+class StackFrame:
+    file: str
+    name: str
+    line: int | None
+    code: str | None = None
+
+    @property
+    def place(self) -> str:
+        return label_line(self.file, self.line)
+
+
+Block = Literal["for", "while", "with", "try", "comprehension"]
+
+
+@dataclass(frozen=True)
+class EagerFunction:
+    """A function that runs eagerly because its graph broke where torch cannot resume it."""
+
+    function: Annotated[str | None, "Qualified name of the function."]
+    file: Annotated[str | None, "Its file: path in the repository, or module path."]
+    line: Annotated[int | None, "Its first line, or the line that it begins or goes on at."]
+    is_rest: Annotated[bool, "Whether what stands before that line is compiled."] = False
+    block: Annotated[
+        Block | None, "Its statement around the graph break, if that is why; null if not known."
+    ] = None
+    block_line: Annotated[int | None, "Line of that statement."] = None
+    called_at: Annotated[
+        str | None, "Of a library's function: the line of the user's code that called it."
+    ] = None
+
+
+@dataclass(frozen=True)
 class BreakFacts:
     gb_id: str | None = None
     gb_type: str | None = None
@@ -155,8 +193,8 @@ class BreakFacts:
     source_line: str | None = None
     first_line: int | None = None
     lines: tuple[str, ...] = field(default=())
-    called_at: str | None = None  # by the user's code, where the line is a library's
-    skipped_count: int = 0  # functions left to run eagerly for it
+    call: StackFrame | None = None  # in the user's code, where the line is a library's
+    eager: tuple[EagerFunction, ...] = ()
     torch_version: tuple[int, int] = (2, 13)
 
 
@@ -233,10 +271,14 @@ class RecordedBreak(BreakFacts):
 
 @dataclass(frozen=True)
 class BreakOccurrence:
+    """`frame_line` is that of the compiled function, whose callers are `above` it on the stack."""
+
     distinct_id: int
     compile_key: int | None
     outcome: str
     frame_line: int | None
+    above: tuple[StackFrame, ...] = ()
+    is_inlined: bool = False  # it broke in a function that the compiled one called
 
 
 @dataclass(frozen=True)
@@ -246,4 +288,6 @@ class RecordedRun:
     breaks: Sequence[RecordedBreak] = ()
     occurrences: Sequence[BreakOccurrence] = ()
     code: Sequence[SourceLines] = ()
+    # Compiles that a skipped frame called, by its key.
+    called: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     torch_version: tuple[int, int] = (2, 13)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from compileboard.collectors.fixes.fix import BreakFacts, LineEdit
+from compileboard.collectors.fixes.fix import Block, BreakFacts, LineEdit, SourceLines
 
 MOST_LINES = 8
 _OPEN_ENDS = ("(", "[", "{", ",", "\\", "+", "-", "*", "/", "=", " and", " or", " not", "|", "&")
@@ -129,18 +129,24 @@ def has_line_before(facts: BreakFacts, statement: Statement) -> bool:
     )
 
 
-def find_block(facts: BreakFacts, statement: Statement) -> str | None:
-    if facts.first_line is None:
+_BLOCKS: tuple[Block, ...] = ("for", "while", "with", "try")
+
+
+def find_block(code: SourceLines | None, line: int | None) -> tuple[Block, int] | None:
+    """Find the loop, `with` or `try` of the same function that a line is in, and its line."""
+    if code is None or line is None or line < code.first_line:
         return None
-    depth = len(statement.indent)
-    for line in reversed(facts.lines[: max(0, statement.line - facts.first_line)]):
-        if not line.strip() or _depth(line) >= depth:
+    depth = None
+    for position in range(min(line - code.first_line, len(code.lines) - 1), -1, -1):
+        text = code.lines[position]
+        if not text.strip() or (depth is not None and _depth(text) >= depth):
             continue
-        depth = _depth(line)
-        word = line.split()[0].rstrip(":(")
-        if word in ("for", "while", "with"):
-            return word
-        if word in ("def", "class", "async"):
+        depth = _depth(text)
+        word = re.split(r"[\s:(]", text.strip().removeprefix("async "), maxsplit=1)[0]
+        for block in _BLOCKS:
+            if word == block and (block != "try" or position < line - code.first_line):
+                return block, code.first_line + position
+        if word in ("def", "class"):
             return None
     return None
 

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from compileboard.collectors.contract.categories import label_category
-from compileboard.collectors.fixes.fix import BreakFacts, RecompileFacts
+from compileboard.collectors.contract.compile_labels import label_line
+from compileboard.collectors.contract.library_names import is_library_name
+from compileboard.collectors.fixes.fix import Block, BreakFacts, EagerFunction, RecompileFacts
 from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
 MOST_VALUES = 4
@@ -202,6 +204,11 @@ _LABELS = {
 _CONSEQUENCES = ("GB0092", "GB7000")
 _BUILTIN = re.compile(r"builtin (?:operator )?`?([A-Za-z_]\w*)`?")
 _QUALNAME = re.compile(r"module: (?P<module>[^,]*), qualname: (?P<name>[\w.]+)")
+_INNER = {
+    **dict.fromkeys(("listcomp>", "setcomp>", "dictcomp>"), "comprehension"),
+    "genexpr>": "generator",
+    "lambda>": "lambda",
+}
 _BRANCHES = {
     "if": "`if` on a tensor",
     "while": "`while` on a tensor",
@@ -237,9 +244,46 @@ def label_break(facts: BreakFacts) -> str:
     return _LABELS.get(gb_id) or first[:120] or "Graph break without a reason"
 
 
-def title_breaks(breaks: Sequence[BreakFacts]) -> str:
+def title_breaks(breaks: Sequence[BreakFacts], eager: Sequence[EagerFunction] = ()) -> str:
     own = [facts for facts in breaks if facts.gb_id not in _CONSEQUENCES] or breaks
-    return ", then ".join(list(dict.fromkeys(label_break(facts) for facts in own))[:2])
+    title = ", then ".join(list(dict.fromkeys(label_break(facts) for facts in own))[:2])
+    if not eager:
+        return title
+    first = eager[0]
+    place = f" in {first.file}" if is_library_name(first.file or "") else ""
+    title = f"{_capitalize(name_eager(first))}{place} runs eagerly: {title}"
+    return f"{title} in its {_name_block(first.block)}" if first.block else title
+
+
+def _name_block(block: Block) -> str:
+    kind = {"with": " block", "try": " block", "comprehension": ""}.get(block, " loop")
+    return f"`{block}`{kind}" if kind else block
+
+
+def name_eager(part: EagerFunction) -> str:
+    """Return `Net.forward`, "the rest of `step`" or "a comprehension in `f`"."""
+    outer, _, inner = (part.function or "").rpartition("<")
+    name = f"`{part.function}`" if part.function else "a function"
+    if inner in _INNER:
+        outer = outer.removesuffix(".<locals>.")
+        name = f"a {_INNER[inner]}" + (f" in `{outer}`" if outer else "")
+    return f"the rest of {name}" if part.is_rest else name
+
+
+def describe_eager(part: EagerFunction, broken: str | None) -> str:
+    """Return which function runs eagerly, from which line, and what of it holds the break."""
+    place = f" ({label_line(part.file, part.line)})" if part.file else ""
+    called = f", called at {part.called_at}," if part.called_at else ""
+    sentence = f"{_capitalize(name_eager(part))}{place}{called} runs eagerly"
+    if part.block is None:
+        return f"{sentence}."
+    at = f" at line {part.block_line}" if part.block_line else ""
+    what = "breaks" if broken == part.function else "calls what breaks"
+    return f"{sentence}: its {_name_block(part.block)}{at} {what}."
+
+
+def _capitalize(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _name_written(facts: BreakFacts, skipped: str) -> str:

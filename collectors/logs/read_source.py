@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import tokenize
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from compileboard.collectors.contract.events import CompileStarted, Event, GraphBroke, Recompiled
 from compileboard.collectors.contract.secrets import scrub_text
+from compileboard.collectors.contract.shapes import Frame
 from compileboard.collectors.decode.records import FILE_LIMIT_BYTES, PathNamer, is_library, is_torch
 from compileboard.collectors.fixes.fix import SourceLines
+from compileboard.collectors.fixes.statement import find_block
 from compileboard.collectors.store.run_causes import MOST_EXCERPTS
 
 LINES_BEFORE, LINES_AFTER = 4, 5
+LONGEST_BLOCK = 30  # lines from the head of a loop, `with` or `try`, which are kept as well
 LONGEST_LINE = 200
 MOST_FILES = 200
 
@@ -43,7 +46,9 @@ class SourceReader:
             return None
         if code is not None and code.strip().split("\n")[0].strip() not in lines[line - 1]:
             return None
-        first = max(1, line - LINES_BEFORE)
+        block = find_block(SourceLines(file, 1, tuple(lines)), line)
+        is_near = block is not None and line - block[1] <= LONGEST_BLOCK
+        first = max(1, min(line - LINES_BEFORE, block[1] if block and is_near else line))
         text = scrub_text(
             "\n".join(part[:LONGEST_LINE] for part in lines[first - 1 : line + LINES_AFTER])
         )
@@ -82,18 +87,20 @@ def _list_lines(event: Event) -> Iterator[tuple[str, int, str | None]]:
     if isinstance(event, GraphBroke):
         if event.file and event.line:
             yield event.file, event.line, event.source_line
-    elif isinstance(event, CompileStarted) and event.frame_compile_id:
-        if event.file and event.line and not is_torch(event.file):
-            yield event.file, event.line, None
-        else:
-            frames = (
-                frame for frame in reversed(event.stack) if not is_torch(str(frame.get("file")))
-            )
-            caller = next(frames, None)
-            file, line = (caller.get("file"), caller.get("line")) if caller else (None, None)
-            if caller and file is not None and line is not None:
-                yield file, line, caller.get("code")
+        yield from _list_callers(event.stack)
+    elif isinstance(event, CompileStarted):
+        is_own = event.file and event.line and not is_torch(event.file)
+        if is_own and event.frame_compile_id:
+            yield str(event.file), event.line or 0, None
+        yield from list(_list_callers(event.stack[:-1] if is_own else event.stack))[:1]
     elif isinstance(event, Recompiled):
         for guard in event.guards:
             if guard.file and guard.line:
                 yield guard.file, guard.line, guard.source_line
+
+
+def _list_callers(stack: Sequence[Frame]) -> Iterator[tuple[str, int, str | None]]:
+    for frame in reversed(stack):
+        file, line = frame.get("file"), frame.get("line")
+        if file is not None and line is not None and not is_torch(file):
+            yield file, line, frame.get("code")

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 from ..contract import record_names
@@ -194,14 +195,14 @@ class Hooks:
     # -- what is seen
 
     def _emit(self, name: str, metadata: Any, payload: Any, context: Any) -> None:
-        if name == record_names.COMPILE_START:
-            self._hook_skips()
-            metadata = _resolve_names(metadata)
-        elif name == record_names.COMPILE_ERROR and (error := sys.exc_info()[1]) is not None:
-            runtime_failures.mark(error, runtime_failures.COMPILE, context)
         extra: dict[str, Any] | None = None
         if name == record_names.COMPILE_START:
-            extra = {**_frame_name(), "trace": torch_compat.trace_file()}
+            self._hook_skips()
+            start = torch_compat.starting_frame()
+            metadata = _complete_stack(metadata, start)
+            extra = {**_frame_name(start), "trace": torch_compat.trace_file()}
+        elif name == record_names.COMPILE_ERROR and (error := sys.exc_info()[1]) is not None:
+            runtime_failures.mark(error, runtime_failures.COMPILE, context)
         elif name == record_names.RECOMPILE and (failed := self.failed_guards.read()):
             extra = {"failed": self.redact(failed)}
         self.spool.write(name, self.redact(metadata), self.redact(payload), context, extra)
@@ -359,18 +360,16 @@ def _argv() -> list[str]:
     return [str(argument) for argument in getattr(sys, "orig_argv", None) or sys.argv]
 
 
-def _frame_name() -> dict[str, str]:
+def _frame_name(start: FrameType | None) -> dict[str, str]:
     """Return the qualified name of the function that Dynamo compiles.
 
     Python 3.10 has none; there the recorder's source index names the frame.
     """
-    code = torch_compat.starting_code()
-    return (
-        {"qualname": code.co_qualname} if code is not None and hasattr(code, "co_qualname") else {}
-    )
+    code: Any = start.f_locals.get("code") if start is not None else None
+    return {"qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}
 
 
-def _resolve_names(metadata: Any) -> Any:
+def _complete_stack(metadata: Any, start: FrameType | None) -> Any:
     names: dict[int, str] = {}
     frames = []
     for frame in metadata.get("stack", []):
@@ -379,6 +378,8 @@ def _resolve_names(metadata: Any) -> Any:
             names = names or torch_compat.interned_strings()
             frame = {**frame, "filename": names.get(filename)}
         frames.append(frame)
+    if start is not None and len(frames) > 1:
+        frames[-1:-1] = torch_compat.list_lost_callers(start, frames[-2])
     return {**metadata, "stack": frames}
 
 

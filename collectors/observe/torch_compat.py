@@ -279,21 +279,41 @@ def exclude_from_dynamo(code: CodeType) -> bool:
     return True
 
 
-def starting_code() -> CodeType | None:
-    """Return the code object that Dynamo is compiling, from inside its dynamo_start event.
+def starting_frame() -> FrameType | None:
+    """Return the frame of torch's log_dynamo_start, from inside its dynamo_start event.
 
-    It is an argument of torch's log_dynamo_start, which is on the stack. The event has only the
-    bare name, and wrapping that function would add a frame to the stack it captures.
+    Its argument `code` is what Dynamo compiles: the event has only the bare name, and wrapping that
+    function would add a frame to the stack it captures.
     """
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MOST_FRAMES_TO_START):
-        if frame is None:
-            return None
-        if frame.f_code.co_name == "log_dynamo_start":
-            code = frame.f_locals.get("code")
-            return code if isinstance(code, CodeType) else None
+        if frame is None or frame.f_code.co_name == "log_dynamo_start":
+            return frame
         frame = frame.f_back
     return None
+
+
+def list_lost_callers(start: FrameType, last: Any) -> list[dict[str, Any]]:
+    """List the frames between torch's own and the last caller of its stack, outermost first.
+
+    Source: log_dynamo_start skips a fixed number of frames, in 2.13 up to two of the program's.
+    """
+    own, frame = start.f_code.co_filename, start.f_back
+    lost: list[dict[str, Any]] = []
+    for _ in range(MOST_FRAMES_TO_START):
+        if frame is None:
+            break
+        found = {
+            "filename": frame.f_code.co_filename,
+            "line": frame.f_lineno,
+            "name": frame.f_code.co_name,
+        }
+        if all(last.get(key) == value for key, value in found.items()):
+            return lost[::-1]
+        if found["filename"] != own:
+            lost.append(found)
+        frame = frame.f_back
+    return []
 
 
 def interned_strings() -> dict[int, str]:

@@ -20,6 +20,7 @@ from compileboard.collectors.fixes.fix import (
     RecordedRecompile,
     RecordedRun,
     SourceLines,
+    StackFrame,
 )
 from compileboard.collectors.fixes.recompiles import to_recorded
 from compileboard.collectors.store.ingest.insert import InsertOnce
@@ -119,19 +120,19 @@ limit :most
 # A body has what its own columns lack: the context, and the stack of a break in a function that
 # another one called.
 BREAKS_SQL = """
-with firsts (distinct_id, id) as materialized (
-  select distinct_id, min(id)
-  from graph_breaks
-  where run_id = :run_id
-  group by distinct_id
+with firsts (id) as materialized (
+  select min(b.id)
+  from graph_breaks as b
+  left join compiles as c on c.id = b.compile_key
+  where b.run_id = :run_id
+  group by b.distinct_id, c.function_id
 )
 select
   b.distinct_id, b.compile_key, b.outcome, b.line, d.fingerprint, d.gb_id, d.gb_type, d.reason,
   d.explanation, d.hints,
   f.name as function, f.file, d.source_line, c.function_id is not b.function_id as is_inlined,
-  cf.name as frame_function, cf.file as frame_file,
-  case when c.function_id is not b.function_id
-    or b.id = (select o.id from firsts as o where o.distinct_id = b.distinct_id)
+  cf.name as frame_function, cf.file as frame_file, c.stack_id,
+  case when c.function_id is not b.function_id or b.id in (select id from firsts)
     then e.body end as body
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id
@@ -160,6 +161,46 @@ where file not like '<%'
 order by depth
 limit :deepest
 """
+# The frame that is skipped runs at once: the first thing that is compiled then is what it calls.
+NEXT_STACK_SQL = """
+select n.stack_id
+from compiles as c
+join compiles as n on n.process_id = c.process_id and n.id > c.id
+where c.id = :key
+  and n.stack_id is not null
+order by n.id
+limit 1
+"""
+CALLED_SQL = """
+with recursive below (id) as (
+  select s.id
+  from compiles as c
+  join stack_nodes as own on own.id = c.stack_id
+  join stack_nodes as s on s.run_id = c.run_id and s.file = own.file and s.name = own.name
+  where c.id = :key
+  union
+  select n.id
+  from stack_nodes as n
+  join below as b on n.parent_id = b.id
+)
+select k.id as key
+from compiles as c
+join compiles as k on k.process_id = c.process_id and k.id > c.id
+  and k.function_id is not c.function_id
+join below as b on b.id = k.stack_id
+where c.id = :key
+order by k.id
+limit :most
+"""
+FIRST_BREAK_SQL = """
+select e.body
+from distinct_breaks as d
+join graph_breaks as b on b.distinct_id = d.id and b.run_id = :run_id
+join events as e on e.process_id = b.process_id and e.sequence = b.sequence
+where d.fingerprint = :fingerprint
+order by b.time_us, b.id
+limit 1
+"""
 FIRST_STACK_SQL = """
 select c.stack_id
 from functions as f
@@ -183,6 +224,7 @@ def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRu
     row = connection.execute("select torch_version from runs where id = :run_id", values).fetchone()
     version = _VERSION.match((row["torch_version"] if row else None) or "")
     run = RecordedRun(
+        called=_read_called(connection, values, occurrences),
         compiles=_read_compiles(connection, values, recompiles),
         recompiles=recompiles,
         breaks=breaks,
@@ -228,6 +270,20 @@ def find_user_call(
     if call is None and is_wrapper(file or ""):
         call = find_caller(connection, stack_id)
     return label_line(call.file, call.line) if call else None
+
+
+def find_break_call(
+    connection: sqlite3.Connection, run_id: str, fingerprint: str, file: str | None
+) -> str | None:
+    """Return where the user's code called the library's function in which a graph first broke in a
+    run, None for a user's own function.
+    """
+    if not is_library_name(file or ""):
+        return None
+    values = {"run_id": run_id, "fingerprint": fingerprint}
+    row = connection.execute(FIRST_BREAK_SQL, values).fetchone()
+    call = find_call_in_stack(read_body(row["body"])) if row else None
+    return call.place if call else None
 
 
 def find_first_call(
@@ -340,40 +396,85 @@ def _read_breaks(
                 hints=tuple(body.get("hints") or read_json(list[str], row["hints"]) or ()),
                 context=str(body.get("debug_context") or ""),
                 explanation=body.get("explanation") or row["explanation"] or "",
-                called_at=_find_call_in_stack(body) if is_library_name(row["file"] or "") else None,
+                call=find_call_in_stack(body) if is_library_name(row["file"] or "") else None,
                 **{name: body.get(name) or row[name] for name in ("reason", "source_line")},
                 **{
                     name: row[name]
                     for name in ("fingerprint", "gb_id", "gb_type", "function", "file", "line")
                 },
             )
-        frame_line = _find_frame_line(row, body) if row["is_inlined"] else row["line"]
-        occurrences.append(
-            BreakOccurrence(row["distinct_id"], row["compile_key"], row["outcome"], frame_line)
-        )
+        above, frame_line = _find_frame(connection, row, _list_frames(body)) if body else ((), None)
+        if frame_line is None and not row["is_inlined"]:
+            frame_line = row["line"]
+        elif frame_line is None and row["outcome"] == "skipped":
+            frame_line = _find_called_line(connection, row)
+        key = (row["distinct_id"], row["compile_key"], row["outcome"])
+        occurrences.append(BreakOccurrence(*key, frame_line, above, bool(row["is_inlined"])))
     return list(distinct.values()), occurrences
 
 
-def _find_call_in_stack(body: Mapping[str, Any]) -> str | None:
-    stack = body.get("stack")
-    for frame in reversed(stack if isinstance(stack, list) else []):
-        file = frame.get("file") if isinstance(frame, dict) else None
-        if isinstance(file, str) and not file.startswith("<") and not is_library_name(file):
-            line = frame.get("line")
-            return label_line(file, line if isinstance(line, int) else None)
+def _list_frames(body: Mapping[str, Any]) -> list[StackFrame]:
+    return [
+        StackFrame(frame["file"], str(frame.get("name")), frame.get("line"), frame.get("code"))
+        for frame in body.get("stack") or ()
+        if isinstance(frame, dict) and isinstance(frame.get("file"), str)
+    ]
+
+
+def _find_frame(
+    connection: sqlite3.Connection, row: sqlite3.Row, stack: list[StackFrame]
+) -> tuple[tuple[StackFrame, ...], int | None]:
+    """Return the compiled function's callers, and its line: torch leaves it out where it called a
+    module.
+    """
+    callers = [
+        (caller.file, caller.name)
+        for caller in reversed(_list_callers(connection, row["stack_id"] or 0)[1:])
+        if not caller.file.startswith("torch/_dynamo/")
+    ]
+    position = len(callers)
+    if not position or [(frame.file, frame.name) for frame in stack[:position]] != callers:
+        named = [place for place, one in enumerate(stack) if _is_frame(row, one.file, one.name)]
+        position = max(named, default=len(stack))
+    own = stack[position] if position < len(stack) else None
+    is_last = position == len(stack) - 1  # which is what broke, not the function that called it
+    is_itself = own is not None and _is_frame(row, own.file, own.name)
+    is_itself = is_itself and not (is_last and row["is_inlined"])
+    return tuple(stack[:position]), own.line if own and is_itself else None
+
+
+def _is_frame(row: sqlite3.Row, file: str, name: str) -> bool:
+    bare = (row["frame_function"] or "").rsplit(".", 1)[-1]
+    return file == row["frame_file"] and name.rsplit(".", 1)[-1] == bare
+
+
+def _find_called_line(connection: sqlite3.Connection, row: sqlite3.Row) -> int | None:
+    """Return the line of a skipped function that called what was compiled next."""
+    following = connection.execute(NEXT_STACK_SQL, {"key": row["compile_key"]}).fetchone()
+    for caller in _list_callers(connection, following["stack_id"])[1:] if following else ():
+        if _is_frame(row, caller.file, caller.name):
+            return caller.line
     return None
 
 
-def _find_frame_line(row: sqlite3.Row, body: Mapping[str, Any]) -> int | None:
-    stack = body.get("stack")
-    name = (row["frame_function"] or "").rsplit(".", 1)[-1]
-    for frame in reversed(stack if isinstance(stack, list) else []):
-        if not isinstance(frame, dict):
-            continue
-        if (
-            frame.get("file") == row["frame_file"]
-            and str(frame.get("name")).rsplit(".", 1)[-1] == name
-        ):
-            line = frame.get("line")
-            return line if isinstance(line, int) else None
+def _read_called(
+    connection: sqlite3.Connection,
+    values: Mapping[str, Any],
+    occurrences: Iterable[BreakOccurrence],
+) -> dict[int, tuple[int, ...]]:
+    skipped = {
+        event.compile_key
+        for event in occurrences
+        if event.outcome == "skipped" and event.compile_key is not None
+    }
+    return {
+        key: tuple(row["key"] for row in connection.execute(CALLED_SQL, {**values, "key": key}))
+        for key in sorted(skipped)
+    }
+
+
+def find_call_in_stack(body: Mapping[str, Any]) -> StackFrame | None:
+    for frame in reversed(_list_frames(body)):
+        if not frame.file.startswith("<") and not is_library_name(frame.file):
+            return frame
     return None

@@ -409,6 +409,7 @@ def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[Cou
             f"{cause.file or 'unknown file'}{line} in {cause.function or 'unknown function'}"
             f"{called}; {effect}"
         ]
+        notes += [strip_ticks(sentence) for sentence in cause.eager_sentences]
         if cause.variation and cause.variation.sets:
             notes += [cause.variation.sentence, *cause.variation.lines]
         notes += [strip_ticks(cause.fixes[0].title)] if cause.fixes else ["no fix is known"]

@@ -28,18 +28,23 @@ DATABASE, RUN = "run.db", "R"
 def record_causes(text: str) -> list[Cause]:
     """Record one program into a database of its own, once a process."""
     with tempfile.TemporaryDirectory() as folder:
-        return _record_causes(text, Path(folder))
+        path = Path(folder, "program.py")
+        path.write_text(text, encoding="utf-8")
+        return record_program(path)
 
 
-def _record_causes(text: str, folder: Path) -> list[Cause]:
-    path = folder / "program.py"
-    path.write_text(text, encoding="utf-8")
+def record_program(path: Path) -> list[Cause]:
+    with tempfile.TemporaryDirectory() as folder:
+        return _record_program(path, Path(folder))
+
+
+def _record_program(path: Path, folder: Path) -> list[Cause]:
     with (
         restored_settings(),
         patched_compile(Outcome(), "compiled"),
         contextlib.redirect_stdout(io.StringIO()),
         warnings.catch_warnings(),
-        recorded(folder) as recorder,
+        recorded(folder, path.parent) as recorder,
     ):
         warnings.simplefilter("ignore")
         runpy.run_path(str(path), run_name="__main__")
@@ -50,7 +55,7 @@ def _record_causes(text: str, folder: Path) -> list[Cause]:
 
 
 @contextlib.contextmanager
-def recorded(folder: Path) -> Iterator[Recorder]:
+def recorded(folder: Path, cwd: Path | None = None) -> Iterator[Recorder]:
     """Record what this process does into the folder's database."""
     spool, database = folder / "spool", folder / DATABASE
     spool.mkdir()
@@ -61,7 +66,7 @@ def recorded(folder: Path) -> Iterator[Recorder]:
         database=str(database),
         run_id=RUN,
         started_us=time.time_ns() // 1000,
-        cwd=str(folder),
+        cwd=str(cwd or folder),
         recorder_process_id="recorder",
         environment={},
     )

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import pytest
 
 from compileboard.collectors.contract.events import GraphBroke, Recompiled
-from compileboard.collectors.fixes.fix import BreakFacts
+from compileboard.collectors.fixes.fix import BreakFacts, EagerFunction
 from compileboard.collectors.record.in_process import watch
 
 torch = pytest.importorskip("torch")
@@ -180,7 +180,9 @@ def list_break_facts(outcome: Outcome, path: Path) -> list[BreakFacts]:
                 source_line=graph_break.source_line,
                 first_line=first,
                 lines=tuple(lines[first - 1 : first - 1 + LINES_AROUND]),
-                skipped_count=int(graph_break.outcome == "skipped"),
+                eager=(EagerFunction(graph_break.function, graph_break.file, None),)
+                if graph_break.outcome == "skipped"
+                else (),
             )
         )
     return list(dict.fromkeys(facts))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.causes import list_hint_warnings
-from compileboard.collectors.fixes.fix import BreakFacts, list_fixes
-from compileboard.collectors.fixes.statement import find_whole, mark_part, shorten
+from compileboard.collectors.fixes.fix import BreakFacts, EagerFunction, SourceLines, list_fixes
+from compileboard.collectors.fixes.statement import find_block, find_whole, mark_part, shorten
 from compileboard.collectors.fixes.titles import label_break
 
 
@@ -160,13 +160,51 @@ def test_a_print_of_an_object_is_not_reordered() -> None:
     assert "print_reordered" not in [suggested.fix.id for suggested in listed]
 
 
-def test_a_break_in_a_loop_says_that_all_runs_eagerly() -> None:
+def test_the_loop_that_runs_eagerly_is_taken_out_of_compiled_code() -> None:
     program = (
         "def relax(x):\n    for _ in range(3):\n        torch._dynamo.graph_break()\n    return x\n"
     )
-    fixes = suggest_break_fixes(facts_of("GB0025", program, 3, function="relax", skipped_count=1))
+    eager = (EagerFunction("relax", "t.py", 1, block="for", block_line=2),)
+    fixes = suggest_break_fixes(facts_of("GB0025", program, 3, function="relax", eager=eager))
     assert [suggested.fix.id for suggested in fixes] == ["graph_break_removed", "loop_body"]
-    assert fixes[0].title.endswith(": all of `relax` runs eagerly now")
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (3, None),
+        (5, ("try", 4)),
+        (7, None),
+        (8, ("with", 8)),
+        (10, ("for", 9)),
+        (12, ("while", 12)),
+    ],
+)
+def test_the_block_around_a_line_is_of_its_own_function(
+    line: int, found: tuple[str, int] | None
+) -> None:
+    text = """
+    for f in everything:
+        def f(x):
+            try:
+                x = read(x)
+            except OSError:
+                x = 0
+            async with lock:
+                for y in x:
+                    print(y)
+
+            while x.any():
+                x = x - 1
+    """
+    lines = tuple(textwrap.dedent(text).split("\n"))
+    assert find_block(SourceLines("t.py", 1, lines), line) == found
+
+
+def test_a_fix_that_is_a_newer_torch_is_suggested_to_an_older_one() -> None:
+    old = suggest_break_fixes(BreakFacts("GB0179", torch_version=(2, 11)))
+    new = suggest_break_fixes(BreakFacts("GB0179", torch_version=(2, 13)))
+    assert [fixes[0].fix.id for fixes in (old, new)] == ["newer_torch", "deepcopy_clone"]
 
 
 def test_hints_without_effect_are_named() -> None:
@@ -277,10 +315,14 @@ def parses(text: str) -> bool:
     ),
     position=st.integers(0, 5),
     context=CONTEXTS,
-    skipped_count=st.integers(0, 1),
+    eager=st.sampled_from([(), (EagerFunction("f", "t.py", 7, block="for"),)]),
 )
 def test_an_edit_of_any_line_parses_or_is_not_given(
-    gb_id: str, lines: list[str], position: int, context: str, skipped_count: int
+    gb_id: str,
+    lines: list[str],
+    position: int,
+    context: str,
+    eager: tuple[EagerFunction, ...],
 ) -> None:
     lines = [line for text in lines for line in text.splitlines()] or [""]
     position %= len(lines)
@@ -293,7 +335,7 @@ def test_an_edit_of_any_line_parses_or_is_not_given(
         source_line=lines[position].strip(),
         first_line=7,
         lines=tuple(lines),
-        skipped_count=skipped_count,
+        eager=eager,
         hints=("Avoid calling `type.__new__` in your code.",),
     )
     assert label_break(facts)

@@ -13,7 +13,16 @@ from compileboard.collectors.fixes.fix import CATALOGUE, Fix, find_fix, list_fix
 
 BREAK_FIXES, RECOMPILE_FIXES = list_fixes("graph_break"), list_fixes("recompile")
 BLANKS = {
-    "graph_break": {"expression", "call", "condition", "tensor", "mask", "function"},
+    "graph_break": {
+        "expression",
+        "call",
+        "condition",
+        "tensor",
+        "mask",
+        "function",
+        "place",
+        "package",
+    },
     "recompile": {
         "source",
         "sources",

@@ -15,6 +15,7 @@ from compileboard.collectors.fixes.fix import (
     RecordedRecompile,
     RecordedRun,
     SourceLines,
+    StackFrame,
 )
 from compileboard.collectors.fixes.titles import describe_savings
 
@@ -101,6 +102,48 @@ def test_a_line_that_breaks_thousands_of_times_looks_its_resumed_code_up_once() 
     (cause,) = build_causes(RecordedRun(compiles, [], [_break(1, 5)], occurrences))
     assert cause.event_count == count
     assert [len(part.compile_keys) for part in cause.resumed] == [count - 2]
+
+
+def test_what_runs_eagerly_is_the_skipped_frame_and_what_it_calls_stands_below() -> None:
+    lines = ("def forward(self, x):", "    for block in self.blocks:", "        x = block(x)")
+    compiles = [
+        _compile(1, function="Net.forward", outcome="skipped"),
+        _compile(2, function="Block.forward"),
+        _compile(3, function="Block.forward", is_recompile=True),
+    ]
+    grad = replace(_size(), category="requires_grad", fingerprint="grad")
+    recorded = RecordedRun(
+        compiles,
+        [RecordedRecompile(3, (grad,))],
+        [replace(_break(1, 10), function="Block.forward")],
+        [BreakOccurrence(1, 1, "skipped", 3, is_inlined=True)],
+        [SourceLines("model.py", 1, lines)],
+        called={1: (2, 3)},
+    )
+    (cause,) = build_causes(recorded)
+    assert (cause.function, cause.line, cause.is_eager) == ("Block.forward", 10, True)
+    assert cause.title == "`Net.forward` runs eagerly: Graph break in its `for` loop"
+    assert cause.eager_sentences == [
+        "`Net.forward` (model.py:3) runs eagerly: its `for` loop at line 2 calls what breaks."
+    ]
+    assert [(part.function, part.compile_keys) for part in cause.resumed] == [
+        ("Block.forward", (2, 3))
+    ]
+    size = replace(recorded, recompiles=[RecordedRecompile(3, (_size(),))])
+    assert [cause.kind for cause in build_causes(size)] == ["graph_break", "recompile"]
+
+
+def test_a_break_in_a_package_is_mended_at_the_users_call() -> None:
+    call = StackFrame("train.py", "forward", 17, "y = run_steps(torch.sin, x, 3)")
+    broken = replace(_break(1, 9), file="site-packages/stepping/run.py", call=call)
+    skipped = [BreakOccurrence(1, 1, "skipped", 9)]
+    rows = [_compile(1, file=broken.file), _compile(2, file="train.py", function="Net.forward")]
+    (inside,) = build_causes(RecordedRun(rows, [], [broken], skipped))
+    assert [suggested.fix.id for suggested in inside.fixes] == ["library_call", "library_outside"]
+    assert "`run_steps(torch.sin, x, 3)` at `train.py:17`" in inside.fixes[1].title
+    (outside,) = build_causes(RecordedRun(rows[:1], [], [broken], skipped))
+    assert [suggested.fix.id for suggested in outside.fixes] == ["library_call"]
+    assert not any(suggested.edits for suggested in (*inside.fixes, *outside.fixes))
 
 
 def test_time_that_two_causes_claim_counts_for_the_larger() -> None:
