@@ -39,7 +39,7 @@ from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import SourceLines, SuggestedFix, find_fix
 from compileboard.collectors.fixes.statement import find_whole, mark_part
-from compileboard.collectors.fixes.titles import describe_savings
+from compileboard.collectors.fixes.titles import describe_saving, describe_savings
 from compileboard.collectors.store.dashboard import Trial
 
 _DISABLED = (
@@ -412,6 +412,10 @@ class CauseRow(Cause):
         return self.source_line and mark_part(self.source_line)
 
     @property
+    def saving(self) -> str | None:
+        return describe_saving(self, format_duration)
+
+    @property
     def noun(self) -> str:
         return format_plural(
             self.event_count, "graph break" if self.kind == "graph_break" else "recompile"
@@ -560,6 +564,7 @@ class SavingShare:
 
 
 def list_savings(causes: Sequence[Cause], compile_us: int | None) -> list[SavingShare]:
+    compile_us = causes[0].clock_us or compile_us if causes else None
     if not compile_us or not any(cause.saved_us for cause in causes):
         return []
     parts = [(cause.number, cause.saved_us) for cause in causes if cause.saved_us]

@@ -83,7 +83,7 @@ class ProgramSavings:
     run_id: RunId
     name: Annotated[str, "What the run is called."]
     sentence: Annotated[str, "What its fixes save, in one sentence."]
-    saved_us: Annotated[DurationUs, "Compile time that its fixes save, at most."]
+    saved_us: Annotated[DurationUs, "Estimate of the compile time that its fixes save."]
     compile_us: Annotated[DurationUs | None, "Its compile time."]
     fix_count: Annotated[Count, "Causes with a known fix."]
     first_cause: Annotated[str, "The cause to fix first."]

@@ -1,18 +1,14 @@
 """Causes of a run's lost compile time as a tree: a graph break or guard, its consequences, and the
 savings of a fix.
-
-Time claimed by several causes counts for the largest only, so savings never exceed the compile
-time.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from heapq import heapify, heappop, heappush
 from itertools import groupby
 from typing import Annotated, Literal
 
@@ -32,6 +28,7 @@ from compileboard.collectors.fixes.fix import (
     BreakFacts,
     BreakOccurrence,
     EagerFunction,
+    Left,
     RecompileFacts,
     RecordedBreak,
     RecordedCompile,
@@ -45,6 +42,16 @@ from compileboard.collectors.fixes.fix import (
 from compileboard.collectors.fixes.library_fixes import suggest_library_fixes
 from compileboard.collectors.fixes.recompile_fixes import name_sources, suggest_recompile_fixes
 from compileboard.collectors.fixes.recompiles import choose_guards, list_entries
+from compileboard.collectors.fixes.savings import (
+    Claims,
+    Cost,
+    measure_costs,
+    save_all_but_dynamic,
+    save_joined,
+    save_whole,
+    settle,
+    share_clock,
+)
 from compileboard.collectors.fixes.statement import (
     find_block,
     find_statement,
@@ -122,6 +129,8 @@ _DIM = re.compile(r"at index (\d{1,4})\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 # Settings of the whole process: one change is one cause, in however many functions it shows.
 _GLOBAL = STATES | {"global_value"}
+# What code after a break reads of the same object as before it would vary without the break, too.
+_OWN_STATE = re.compile(r"(?:self|G)\b")
 _PRIVATE = {"private": True}  # not in the API as it is: see app/runs/advice.py
 _MODULES = "torch/nn/modules/"
 _MODULE_CALLS = f"{_MODULES}module.py"
@@ -249,13 +258,28 @@ def _join_names(sources: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
+class MeasuredSaving:
+    """What a trial of a cause's first fix measured."""
+
+    base_us: Annotated[int, "Compile time without the fix, a median. Microseconds."]
+    new_us: Annotated[int, "Compile time with it. Microseconds."]
+    ended_us: Annotated[int, "When. Microseconds since 1970."]
+
+    @property
+    def share(self) -> float:
+        return max(0.0, 1 - self.new_us / self.base_us)
+
+
+@dataclass(frozen=True)
 class Cause:
     number: Annotated[int, "Its place in the run's list, as `try --fix` takes it."]
     kind: Annotated[Literal["graph_break", "recompile"], "What it is."]
     title: Annotated[str, "What happens."]
     fingerprint: Annotated[str, "What identifies it in every database."]
     saved_us: Annotated[
-        int | None, "Compile time that a fix saves, at most; shared time counts once. Microseconds."
+        int | None,
+        "Estimate of the compile time that fixing it saves; time that several causes share "
+        "counts once, ranks that compile at the same time count by the clock. Microseconds.",
     ]
     is_eager: Annotated[bool, "Whether code runs eagerly for it."]
     event_count: Annotated[int, "Graph breaks, or recompiles."]
@@ -304,6 +328,16 @@ class Cause:
     code: Annotated[
         SourceLines | None, "The user's source around it; null where it was not kept."
     ] = None
+    measured: Annotated[
+        MeasuredSaving | None,
+        "What a trial of its first fix measured: `saved_us` is that share of this run's compile "
+        "time. Null where it was not tried.",
+    ] = None
+    clock_us: Annotated[
+        int | None,
+        "Compile time of the run by the clock, where processes compiled at the same time. "
+        "Microseconds.",
+    ] = None
     fixes: tuple[SuggestedFix, ...] = field(default=(), metadata=_PRIVATE)
 
     @property
@@ -338,7 +372,8 @@ class Cause:
 @dataclass
 class Draft:
     cause: Cause
-    claims: dict[int, int] = field(default_factory=dict)
+    claims: Claims
+    consequences: frozenset[int] = frozenset()  # keys of recompiles that are gone with its break
 
 
 class Groups:
@@ -358,11 +393,12 @@ class Groups:
 
 def build_causes(run: RecordedRun) -> list[Cause]:
     compiles = {row.key: row for row in run.compiles}
+    costs = measure_costs(run.compiles)
     code = CodeIndex(run.code)
-    drafts = _draft_breaks(run, compiles, code)
-    owned = {key for draft in drafts for part in draft.cause.resumed for key in part.recompile_keys}
-    drafts += _draft_recompiles(run, compiles, code, owned)
-    causes = _settle(drafts, compiles)
+    drafts = _draft_breaks(run, compiles, costs, code)
+    consequences = {key for draft in drafts for key in draft.consequences}
+    drafts += _draft_recompiles(run, compiles, costs, code, consequences)
+    causes = _settle(drafts, costs, run.compiles)
     causes.sort(key=_rank)
     causes = _place_parts_first(causes)
     numbered = []
@@ -398,26 +434,48 @@ def _place_parts_first(causes: Sequence[Cause]) -> list[Cause]:
     return list(placed.values())
 
 
-def _settle(drafts: Sequence[Draft], compiles: Mapping[int, RecordedCompile]) -> list[Cause]:
-    left = {key: row.total_us for key, row in compiles.items()}
+_NO_EFFECT = ("unchanged", "worse", "different", "failed")
+_SETTING = re.compile(r"torch\._dynamo\.config\.(?P<name>\w+) = (?P<value>.+)")
+
+
+def _keep_working(cause: Cause, run: RecordedRun) -> Cause:
+    """Leave out fixes that a trial found of no use, and settings that are so already."""
+    fixes: list[SuggestedFix] = []
+    measured = None
+    for suggested in cause.fixes:
+        trials = (trial for trial in run.trials if trial.is_of(cause.fingerprint, suggested))
+        trial = next((trial for trial in trials if trial.outcome != "interrupted"), None)
+        if trial is not None and trial.outcome in _NO_EFFECT:
+            continue
+        if trial is not None and trial.base_us and trial.new_us is not None and not fixes:
+            measured = MeasuredSaving(trial.base_us, trial.new_us, trial.ended_us)
+        is_set = any(_is_set(statement, run.settings) for statement in suggested.settings)
+        fixes.append(replace(suggested, settings=()) if is_set else suggested)
+    return replace(cause, fixes=tuple(fixes), measured=measured)
+
+
+def _is_set(statement: str, settings: Mapping[str, object]) -> bool:
+    match = _SETTING.fullmatch(statement)
+    return match is not None and repr(settings.get(match["name"])) == match["value"]
+
+
+def _settle(
+    drafts: Sequence[Draft], costs: Mapping[int, Cost], compiles: Sequence[RecordedCompile]
+) -> list[Cause]:
+    shares = share_clock(compiles)
+    left_us = whole_us = int(sum(row.total_us * shares[row.key] for row in compiles))
+    clock_us = whole_us if min(shares.values(), default=1.0) < 1 else None
     settled = [draft.cause for draft in drafts if draft.cause.is_expected]
     drafts = [draft for draft in drafts if not draft.cause.is_expected]
-
-    def remaining(draft: Draft) -> int:
-        return sum(min(claim, left.get(key, 0)) for key, claim in draft.claims.items())
-
-    waiting = [(-remaining(draft), position) for position, draft in enumerate(drafts)]
-    heapify(waiting)
-    while waiting:
-        claimed_us, position = heappop(waiting)
-        saved_us = remaining(drafts[position])
-        if saved_us < -claimed_us:  # a larger one took of it since
-            heappush(waiting, (-saved_us, position))
-            continue
-        for key, claim in drafts[position].claims.items():
-            left[key] = max(0, left.get(key, 0) - claim)
-        settled.append(replace(drafts[position].cause, saved_us=saved_us or None))
-    return settled
+    estimates = zip(drafts, settle([draft.claims for draft in drafts], costs))
+    for draft, saved_us in sorted(estimates, key=lambda pair: pair[0].cause.measured is None):
+        if draft.cause.measured is not None:
+            saved_us = round(draft.cause.measured.share * whole_us)
+        is_timed = any(costs[key].total_us for key in draft.cause.compile_keys)
+        saved_us = min(saved_us, left_us)
+        left_us -= saved_us
+        settled.append(replace(draft.cause, saved_us=saved_us if is_timed else None))
+    return [replace(cause, clock_us=clock_us) for cause in settled]
 
 
 class CodeIndex:
@@ -446,7 +504,10 @@ class CodeIndex:
 
 
 def _draft_breaks(
-    run: RecordedRun, compiles: Mapping[int, RecordedCompile], code: CodeIndex
+    run: RecordedRun,
+    compiles: Mapping[int, RecordedCompile],
+    costs: Mapping[int, Cost],
+    code: CodeIndex,
 ) -> list[Draft]:
     occurrences = defaultdict(list)
     for occurrence in run.occurrences:
@@ -457,10 +518,11 @@ def _draft_breaks(
             resumed[row.process_id, row.file, row.function, row.resumed_at].append(row)
     compiled = {(row.file, _bare_name(row.function)) for row in run.compiles}
     compiled |= {("torch", _bare_name(row.torch_function)) for row in run.compiles}
+    guards = {recompile.compile_key: recompile.guards for recompile in run.recompiles}
     drafts = []
     for members in _group_breaks(run.breaks, code):
         events = [event for member in members for event in occurrences[member.id]]
-        claims: dict[int, int] = {}
+        broken: dict[int, RecordedCompile] = {}
         eager: dict[tuple[str | None, ...], EagerFunction] = {}
         after: dict[tuple[str | None, str | None, int | None], list[RecordedCompile]] = {}
         known: set[int] = set()
@@ -468,23 +530,18 @@ def _draft_breaks(
             set()
         )  # a line of a function may break thousands of times; the code after it is looked up once
         for event in events:
-            broken = compiles.get(event.compile_key) if event.compile_key is not None else None
-            if broken is None:
+            at = compiles.get(event.compile_key) if event.compile_key is not None else None
+            if at is None:
                 continue
-            claims[broken.key] = max(claims.get(broken.key, 0), broken.restart_us)
+            broken[at.key] = at
             if event.outcome == "skipped":
-                claims[broken.key] = broken.total_us
-                part = _describe_skipped(broken, event.frame_line, code)
+                part = _describe_skipped(at, event.frame_line, code)
                 eager.setdefault((part.file, part.function), part)
-            location = (broken.process_id, broken.file, broken.function, event.frame_line or -1)
+            location = (at.process_id, at.file, at.function, event.frame_line or -1)
             rows = [] if location in located else list(resumed.get(location, ()))
             located.add(location)
-            for row in rows:
-                claims[row.key] = row.total_us
             if event.outcome == "skipped":
-                called = [
-                    compiles[key] for key in run.called.get(broken.key, ()) if key in compiles
-                ]
+                called = [compiles[key] for key in run.called.get(at.key, ()) if key in compiles]
                 rows += [row for row in called if row not in rows]
             for row in rows:
                 if row.key not in known:
@@ -504,11 +561,49 @@ def _draft_breaks(
             graph_count=len(
                 {(row.process_id, row.frame) for row in rows if row.outcome == "compiled"}
             ),
-            compile_keys=tuple(claims),
+            compile_keys=(*broken, *(row.key for row in rows if row.key not in broken)),
             is_eager=bool(eager) or any(row.outcome == "recompile_limit" for row in rows),
         )
-        drafts.append(Draft(cause, claims))
+        claims, consequences = _claim_joined(events, broken, rows, guards, costs)
+        drafts.append(Draft(_keep_working(cause, run), claims, consequences))
     return drafts
+
+
+def _claim_joined(
+    events: Sequence[BreakOccurrence],
+    broken: Mapping[int, RecordedCompile],
+    after: Sequence[RecordedCompile],
+    guards: Mapping[int, tuple[RecordedGuard, ...]],
+    costs: Mapping[int, Cost],
+) -> tuple[Claims, frozenset[int]]:
+    """Claim what is saved if what a break divides is one graph; the recompiles that go with it."""
+    names = {(row.file, _bare_name(row.function)) for row in broken.values()}
+    # A function that one with the same break called is compiled only for that.
+    inner = {
+        (broken[event.compile_key].file, broken[event.compile_key].function)
+        for event in events
+        if event.compile_key is not None
+        and event.compile_key in broken
+        and any((frame.file, frame.name) in names for frame in event.above)
+    }
+    parts: dict[str, tuple[list[RecordedCompile], list[RecordedCompile]]] = {}
+    consequences = set()
+    for row in {row.key: row for row in (*broken.values(), *after)}.values():
+        left, gone = parts.setdefault(row.process_id, ([], []))
+        first_guard = next(iter(guards.get(row.key, ())), None)
+        if row.key in broken and (row.file, row.function) not in inner:
+            left.append(row)
+        elif first_guard is None:
+            gone.append(row)
+        elif (row.file, row.function) in inner or not _OWN_STATE.match(first_guard.source or ""):
+            gone.append(row)
+            consequences.add(row.key)
+    claims: Claims = {}
+    # What runs eagerly is compiled with the fix, which takes more than it saves.
+    if not any(event.outcome == "skipped" for event in events):
+        for left, gone in parts.values():
+            claims |= save_joined(left, gone, costs)
+    return claims, frozenset(consequences)
 
 
 def _bare_name(function: str | None) -> str:
@@ -753,14 +848,18 @@ def _order(compile_id: str) -> list[int]:
 def _draft_recompiles(
     run: RecordedRun,
     compiles: Mapping[int, RecordedCompile],
+    costs: Mapping[int, Cost],
     code: CodeIndex,
-    owned: set[int],
+    consequences: set[int],
 ) -> list[Draft]:
     frames: dict[Hashable, list[Recompiled]] = defaultdict(list)
     for recompile in run.recompiles:
         row = compiles.get(recompile.compile_key)
         if row is not None and (recompile.guards or recompile.failed):
             frames[row.process_id, row.frame].append((recompile, row))
+    firsts: dict[Hashable, RecordedCompile] = {}
+    for row in run.compiles:
+        firsts.setdefault((row.process_id, row.frame), row)
     groups = Groups()
     saved = [one for frame in frames.values() for one in choose_recompile_causes(frame)]
     for one in saved:
@@ -771,21 +870,57 @@ def _draft_recompiles(
     for one in saved:
         roots = {groups.root(("guard", guard.fingerprint)) for guard in one.guards}
         by_root[frozenset(roots)].append(one)
-    drafts = []
+    found: list[tuple[Cause, list[RecordedCompile]]] = []
     for members in by_root.values():
-        if all(_is_consequence(member, owned) for member in members):
-            continue
-        claims = {member.compile.key: member.compile.total_us for member in members}
-        drafts.append(Draft(_make_recompile_cause(members, run, code), claims))
-    return drafts
+        own = {m.compile.key: m.compile for m in members if not _is_consequence(m, consequences)}
+        if own:
+            cause = _keep_working(_make_recompile_cause(members, run, code), run)
+            found.append((cause, list(own.values())))
+    # The first recompile of a function that a fix makes one for any size takes the first compile's
+    # place; the later ones are saved whole.
+    places: dict[Hashable, int] = {}
+    for row in sorted(
+        (row for cause, rows in found if _left_by(cause) == "dynamic" for row in rows),
+        key=lambda row: row.key,
+    ):
+        places.setdefault((row.process_id, row.frame), row.key)
+    return [
+        Draft(cause, _claim_recompiles(cause, rows, firsts, places, costs)) for cause, rows in found
+    ]
 
 
-def _is_consequence(saved: _Saved, owned: set[int]) -> bool:
+def _is_consequence(saved: _Saved, consequences: Collection[int]) -> bool:
     """Whether a recompile goes with the graph break: of what an eager function calls, sizes are
     those of the inputs and stay.
     """
     is_size = any(guard.category == "tensor_size" for guard in saved.guards)
-    return saved.compile.key in owned and (saved.is_after_break or not is_size)
+    return saved.compile.key in consequences and (saved.is_after_break or not is_size)
+
+
+def _left_by(cause: Cause) -> Left:
+    return cause.fixes[0].fix.left if cause.fixes else "first"
+
+
+def _claim_recompiles(
+    cause: Cause,
+    rows: Iterable[RecordedCompile],
+    firsts: Mapping[Hashable, RecordedCompile],
+    places: Mapping[Hashable, int],
+    costs: Mapping[int, Cost],
+) -> Claims:
+    left = _left_by(cause)
+    if left == "each":
+        return {}
+    by_frame: dict[Hashable, list[RecordedCompile]] = defaultdict(list)
+    for row in rows:
+        by_frame[row.process_id, row.frame].append(row)
+    claims: Claims = {}
+    for frame, own in by_frame.items():
+        if left == "dynamic" and any(row.key == places[frame] for row in own):
+            claims |= save_all_but_dynamic(firsts[frame], own, costs)
+        else:
+            claims |= save_whole((row.key for row in own), costs)
+    return claims
 
 
 def _list_group_keys(guard: RecordedGuard) -> list[Hashable]:
@@ -819,6 +954,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         ),
         torch_version=run.torch_version,
         is_eager=is_eager,
+        is_static=any(member.recompile.is_static for member in own),
     )
     changes = _list_changes(members, own, common)
     fixes: dict[tuple[str, str], SuggestedFix] = {}

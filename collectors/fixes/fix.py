@@ -16,7 +16,9 @@ Kind = Literal["recompile", "graph_break"]
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 OLDEST_TORCH = (2, 4)
-_FACTS = {"for", "applies", "cost", "torch", "gone", "needless"}
+_FACTS = {"for", "applies", "cost", "torch", "gone", "needless", "left"}
+Left = Literal["first", "dynamic", "each"]
+_LEFT: dict[str, Left] = {"the first": "first", "one for any size": "dynamic", "as many": "each"}
 _PROGRAM = re.compile(
     r"^## (Before|After|Settings)\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -45,6 +47,7 @@ class Fix:
     # Torch that no longer breaks: to run it is the fix, and the program before needs no other.
     gone_in: tuple[int, ...] | None = None
     is_needless: bool = False  # what is recorded is as it should be: nothing to fix
+    left: Left = "first"  # which compiles of a function remain: the first, one for any size, or all
 
     @property
     def diff(self) -> list[str]:
@@ -93,6 +96,7 @@ def parse_fix(kind: Kind, fix_id: str, text: str) -> Fix:
         else OLDEST_TORCH,
         gone_in=tuple(map(int, facts["gone"].split("."))) if "gone" in facts else None,
         is_needless="needless" in facts,
+        left=_LEFT[facts.get("left", "the first")],
     )
 
 
@@ -145,6 +149,7 @@ class RecompileFacts:
     ] = ()  # what torch made dynamic at the recompile: "L['x']:0", "L['n']"
     torch_version: tuple[int, int] = (2, 13)
     is_eager: bool = False  # a function reached the recompile limit with it
+    is_static: bool = False  # compiled with `dynamic=False`, which no setting of sizes changes
 
 
 @dataclass(frozen=True)
@@ -211,7 +216,7 @@ class SourceLines:
 class RecordedCompile:
     """One compile with user names; `torch_function` is set if torch's wrapper was compiled.
 
-    `restart_us` is the part of `total_us` spent on discarded tracing passes.
+    `restart_us` is the part of `total_us` spent on discarded tracing passes, `phases_us` the rest.
     """
 
     key: int
@@ -229,6 +234,10 @@ class RecordedCompile:
     torch_function: str | None = None
     source_line: str | None = None
     called_at: str | None = None  # by the user's code, where the file is a library's
+    started_us: int = 0
+    phases_us: tuple[int, ...] = ()
+    op_count: int = 0
+    is_dynamic: bool = False
 
 
 @dataclass(frozen=True)
@@ -255,6 +264,7 @@ class RecordedRecompile:
     failed: tuple[RecordedGuard, ...] = ()
     unread: tuple[str, ...] = ()
     dynamic_sources: tuple[str, ...] = ()
+    is_static: bool = False  # it was compiled with `dynamic=False`
     cause_id: int | None = None  # over all runs
     fingerprint: str | None = None  # of that cause
 
@@ -282,6 +292,23 @@ class BreakOccurrence:
 
 
 @dataclass(frozen=True)
+class RecordedTrial:
+    """What became of a fix that was tried, on this run or another one with the same cause."""
+
+    cause_fingerprint: str | None
+    fix_id: str | None
+    settings: tuple[str, ...]
+    outcome: str
+    ended_us: int
+    base_us: int | None = None
+    new_us: int | None = None
+
+    def is_of(self, fingerprint: str, suggested: SuggestedFix) -> bool:
+        is_same = self.cause_fingerprint == fingerprint and self.fix_id == suggested.fix.id
+        return is_same and (bool(suggested.edits) or self.settings == suggested.settings)
+
+
+@dataclass(frozen=True)
 class RecordedRun:
     compiles: Sequence[RecordedCompile] = ()
     recompiles: Sequence[RecordedRecompile] = ()
@@ -290,4 +317,6 @@ class RecordedRun:
     code: Sequence[SourceLines] = ()
     # Compiles that a skipped frame called, by its key.
     called: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    trials: Sequence[RecordedTrial] = ()  # the newest first
+    settings: Mapping[str, object] = field(default_factory=dict)  # dynamo's, of all its compiles
     torch_version: tuple[int, int] = (2, 13)

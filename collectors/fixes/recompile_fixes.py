@@ -169,6 +169,7 @@ def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
             fix = find_fix("recompile", fix_id + AT_THE_LIMIT)
         if fix.minimum_torch <= facts.torch_version:
             title, own = _fill(fix.title, facts), fix.settings if settings is None else settings
+            own = () if facts.is_static and ALL_DYNAMIC in own else own
             suggestions.append(SuggestedFix(fix, title, settings=own))
     return suggestions
 
@@ -260,7 +261,8 @@ def _size(facts: RecompileFacts) -> Chosen:
         return ["size-in-the-code"]
     dimensions = _list_dimensions(facts)
     is_known = bool(facts.dynamic_sources or facts.siblings)
-    settings = (_dynamic(dimensions, facts) if is_known else ()) or (ALL_DYNAMIC,)
+    settings = _dynamic(dimensions, facts) if is_known or facts.is_static else ()
+    settings = settings or (ALL_DYNAMIC,)
     several = len({source for source, _ in dimensions}) > 1
     return [
         ("size-of-several-inputs" if several else "size-of-an-input", settings),

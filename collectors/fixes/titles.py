@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from typing import Protocol
 
 from compileboard.collectors.contract.categories import label_category
@@ -107,9 +108,26 @@ def strip_ticks(title: str) -> str:
     return title.replace("`", "")
 
 
+class Measured(Protocol):
+    @property
+    def base_us(self) -> int: ...
+
+    @property
+    def new_us(self) -> int: ...
+
+    @property
+    def ended_us(self) -> int: ...
+
+
 class HasSavings(Protocol):
     @property
     def saved_us(self) -> int | None: ...
+
+    @property
+    def measured(self) -> Measured | None: ...
+
+    @property
+    def clock_us(self) -> int | None: ...
 
     @property
     def is_fixable(self) -> bool: ...
@@ -118,21 +136,43 @@ class HasSavings(Protocol):
     def is_expected(self) -> bool: ...
 
 
+def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) -> str | None:
+    """Return "saves an estimated 1.20 s", or what a trial measured; None if nothing was timed."""
+    if cause.measured is not None:
+        base, new = map(format_duration, (cause.measured.base_us, cause.measured.new_us))
+        day = datetime.fromtimestamp(cause.measured.ended_us / 1e6, timezone.utc).date()
+        return f"compile time {base} → {new}, verified {day}"
+    if cause.saved_us is None:
+        return None
+    verb = "saves" if cause.is_fixable else "takes"
+    amount = (
+        f"an estimated {format_duration(cause.saved_us)}" if cause.saved_us else "no compile time"
+    )
+    return f"{verb} {amount}" if cause.saved_us or cause.is_fixable else None
+
+
 def describe_savings(
     causes: Sequence[HasSavings],
     compile_us: int | None,
     format_duration: Callable[[float | None], str],
 ) -> str:
-    """Return a sentence such as "4 fixes save up to 3.09 s of 5.87 s compile time"."""
+    """Return "4 fixes save an estimated 3.09 s of 5.87 s compile time", or what was measured."""
     fixable = [cause for cause in causes if cause.is_fixable]
     saved_us = sum(cause.saved_us or 0 for cause in fixable or causes)
-    whole = f"of {format_duration(compile_us)} compile time" if compile_us else "of compile time"
+    clock_us = causes[0].clock_us if causes else None
+    whole_us = clock_us or compile_us
+    whole = f"of {format_duration(whole_us)} compile time" if whole_us else "of compile time"
+    whole += " by the clock" if clock_us else ""
     if fixable:
         subject = "1 fix" if len(fixable) == 1 else f"{len(fixable)} fixes"
         verb = "saves" if len(fixable) == 1 else "save"
-        if not saved_us:
+        if all(cause.saved_us is None for cause in fixable):
             return f"{subject} known, saved compile time not recorded"
-        return f"{subject} {verb} up to {format_duration(saved_us)} {whole}"
+        if not saved_us:
+            return f"{subject} known, {verb} no compile time"
+        if whole_us and all(cause.measured or not cause.saved_us for cause in fixable):
+            return f"{subject} {verb} {saved_us / whole_us:.0%} {whole}, verified"
+        return f"{subject} {verb} an estimated {format_duration(saved_us)} {whole}"
     if all(cause.is_expected for cause in causes):
         return (
             "Nothing to fix: "
@@ -141,7 +181,7 @@ def describe_savings(
     subject = "1 cause" if len(causes) == 1 else f"{len(causes)} causes"
     verb = "costs" if len(causes) == 1 else "cost"
     cost = (
-        f"{verb} up to {format_duration(saved_us)} {whole}, "
+        f"{verb} an estimated {format_duration(saved_us)} {whole}, "
         if saved_us
         else "of graph breaks or recompiles, "
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from compileboard.collectors.fixes.fix import (
     RecordedCompile,
     RecordedRecompile,
     RecordedRun,
+    RecordedTrial,
     SourceLines,
     StackFrame,
 )
@@ -82,13 +83,18 @@ COMPILES_SQL = """
 select
   c.id as key, c.process_id, c.compile_id, c.generation, c.frame_id, f.name as function, f.file,
   c.line, c.resumed_at,
-  c.outcome, c.total_us, c.stack_id, c.recompiled_from is not null as is_recompile,
-  (select coalesce(sum(k.restart_us), 0)
-   from compilations as k
-   where k.compile_key = c.id and k.kind = 'forward') as restart_us
+  c.outcome, c.started_us, c.total_us, c.stack_id, c.recompiled_from is not null as is_recompile,
+  coalesce(sum(k.restart_us), 0) as restart_us,
+  coalesce(sum(k.aot_us), 0) as aot_us,
+  coalesce(sum(k.inductor_us), 0) as inductor_us,
+  coalesce(sum(k.codegen_us), 0) as codegen_us,
+  coalesce(sum(k.triton_us), 0) as triton_us,
+  coalesce(max(k.graph_op_count), 0) as op_count
 from compiles as c
 left join functions as f on f.id = c.function_id
+left join compilations as k on k.compile_key = c.id and k.kind <> 'runtime'
 where c.run_id = :run_id
+group by c.id
 order by c.started_us, c.id
 limit :most
 """
@@ -110,12 +116,29 @@ from recompiles as r
 join compilations as k on k.compile_key = r.compile_key and k.kind = 'forward'
 join events as e on e.process_id = k.process_id and e.sequence = k.sequence
 where r.run_id = :run_id
-  and exists (
-    select 1
-    from guard_failures as g
-    where g.recompile_id = r.id and g.category = 'tensor_size')
 order by r.time_us, r.id
 limit :most
+"""
+CONFIGS_SQL = """
+select distinct t.hash, t.body
+from processes as p
+join process_configs as c on c.process_id = p.id and c.kind = 'dynamo'
+join configs as t on t.hash = c.config_hash
+where p.run_id = :run_id
+order by t.hash
+limit 20
+"""
+TRIALS_SQL = """
+select t.cause_fingerprint, t.fix_id, t.settings, t.outcome, t.ended_us, t.result
+from trials as t
+join runs as r on r.id = t.run_id
+where t.fix_id is not null
+  and (t.run_id = :run_id or r.torch_version = (
+    select torch_version
+    from runs
+    where id = :run_id))
+order by t.run_id = :run_id desc, t.ended_us desc, t.id
+limit 1000
 """
 # A body has what its own columns lack: the context, and the stack of a break in a function that
 # another one called.
@@ -219,7 +242,18 @@ def load_causes(connection: sqlite3.Connection, run_id: str) -> list[Cause]:
 
 def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRun:
     values = {"run_id": run_id, "most": MOST_ROWS}
-    recompiles = _read_recompiles(connection, values)
+    dynamo = {
+        row["hash"]: read_json(dict[str, Any], row["body"]) or {}
+        for row in connection.execute(CONFIGS_SQL, values)
+    }
+    # `dynamic=False` sets both.
+    static = {
+        hash_
+        for hash_, settings in dynamo.items()
+        if settings.get("automatic_dynamic_shapes") is False
+        and settings.get("assume_static_by_default") is True
+    }
+    recompiles = _read_recompiles(connection, values, static)
     breaks, occurrences = _read_breaks(connection, values)
     row = connection.execute("select torch_version from runs where id = :run_id", values).fetchone()
     version = _VERSION.match((row["torch_version"] if row else None) or "")
@@ -230,6 +264,12 @@ def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRu
         breaks=breaks,
         occurrences=occurrences,
         code=list_source_lines(connection, run_id),
+        trials=_list_trials(connection, values),
+        settings={
+            name: value
+            for name, value in next(iter(dynamo.values()), {}).items()
+            if all(other.get(name) == value for other in dynamo.values())
+        },
     )
     return (
         run if version is None else replace(run, torch_version=(int(version[1]), int(version[2])))
@@ -306,13 +346,38 @@ def _list_callers(connection: sqlite3.Connection, stack_id: int) -> list[Caller]
     ]
 
 
+def _list_trials(connection: sqlite3.Connection, values: Mapping[str, Any]) -> list[RecordedTrial]:
+    trials = []
+    for row in connection.execute(TRIALS_SQL, values):
+        metrics = (read_json(dict[str, Any], row["result"]) or {}).get("metrics") or ()
+        compile_s: dict[str, Any] = next(
+            (metric for metric in metrics if metric.get("name") == "compile_s"), {}
+        )
+        base, new = compile_s.get("base"), compile_s.get("new")
+        trials.append(
+            RecordedTrial(
+                row["cause_fingerprint"],
+                row["fix_id"],
+                tuple(read_json(list[str], row["settings"]) or ()),
+                row["outcome"],
+                row["ended_us"],
+                None if base is None else round(base * 1e6),
+                None if new is None else round(new * 1e6),
+            )
+        )
+    return trials
+
+
 def _read_recompiles(
-    connection: sqlite3.Connection, values: Mapping[str, Any]
+    connection: sqlite3.Connection, values: Mapping[str, Any], static: Collection[str]
 ) -> list[RecordedRecompile]:
-    dynamic = {
-        row["compile_key"]: str(read_body(row["body"]).get("dynamic_sources") or "")
-        for row in connection.execute(DYNAMIC_SQL, values)
-    }
+    dynamic: dict[int, str] = {}
+    is_static: dict[int, bool] = {}
+    for row in connection.execute(DYNAMIC_SQL, values):
+        body = read_body(row["body"])
+        dynamic[row["compile_key"]] = str(body.get("dynamic_sources") or "")
+        config = (body.get("metrics") or {}).get("dynamo_config") or {}
+        is_static[row["compile_key"]] = config.get("config_hash") in static
     recompiles = []
     for row in connection.execute(RECOMPILES_SQL, values):
         event = read_event(row["body"])
@@ -323,6 +388,7 @@ def _read_recompiles(
                 replace(
                     recompile,
                     dynamic_sources=tuple(filter(None, sources)),
+                    is_static=is_static.get(row["compile_key"], False),
                     cause_id=row["cause_id"],
                     fingerprint=row["fingerprint"],
                 )
@@ -344,6 +410,15 @@ def _read_compiles(
         (row["process_id"], row["generation"], row["frame_id"]): types[row["key"]]
         for row in rows
         if row["key"] in types
+    }
+    dynamic = {
+        recompile.compile_key
+        for recompile in recompiles
+        if recompile.dynamic_sources
+        or (
+            not recompile.is_static
+            and any(guard.category == "tensor_size" for guard in recompile.guards[:1])
+        )
     }
     callers: dict[int, Caller | None] = {}
     calls: dict[tuple[str | None, int | None], str | None] = {}
@@ -375,12 +450,23 @@ def _read_compiles(
                 total_us=row["total_us"],
                 restart_us=min(row["restart_us"], row["total_us"]),
                 is_recompile=bool(row["is_recompile"]),
+                started_us=row["started_us"],
+                phases_us=_list_phases(row),
+                op_count=row["op_count"],
+                is_dynamic=row["key"] in dynamic,
                 torch_function=row["function"] if caller is not None else None,
                 source_line=caller.code if caller is not None else None,
                 called_at=calls[location],
             )
         )
     return compiles
+
+
+def _list_phases(row: sqlite3.Row) -> tuple[int, ...]:
+    """Return dynamo's time and that of each later phase, restarts excepted."""
+    later = [row[f"{phase}_us"] for phase in ("aot", "inductor", "codegen", "triton")]
+    left = row["total_us"] - min(row["restart_us"], row["total_us"])
+    return (max(0, left - sum(later)), *(later if sum(later) <= left else [0] * len(later)))
 
 
 def _read_breaks(

@@ -16,7 +16,7 @@ from compileboard.collectors.contract.compile_labels import build_label, label_f
 from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
 from compileboard.collectors.contract.run_config import STALE_AFTER_S, knows_its_device
 from compileboard.collectors.fixes.causes import Cause
-from compileboard.collectors.fixes.titles import describe_savings, strip_ticks
+from compileboard.collectors.fixes.titles import describe_saving, describe_savings, strip_ticks
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.repros import ReproLine, list_repros
 from compileboard.collectors.store.run_causes import load_causes
@@ -399,9 +399,9 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
 def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[CountedItem]:
     items = []
     for cause in causes[:TOP]:
-        verb = "saves" if cause.is_fixable else "takes"
-        saved = [f"{verb} up to {duration_text(cause.saved_us)}"] if cause.saved_us else []
-        effect = ", ".join(["runs eagerly"] * cause.is_eager + saved) or "time not recorded"
+        saved = describe_saving(cause, duration_text)
+        effects = ["runs eagerly" if cause.is_eager else None, saved]
+        effect = ", ".join(filter(None, effects)) or "time not recorded"
         effect = "nothing to fix" if cause.is_expected else effect
         line = f":{cause.line}" if cause.line else ""
         called = f", called at {cause.called_at}" if cause.called_at else ""

@@ -36,6 +36,8 @@ def test_before_has_the_trouble_and_after_has_none(fix: Fix) -> None:
         assert causes and causes[0] in fix.keys and set(causes) - CONSEQUENCES <= set(fix.keys)
     changed += [run_text(fix.before, mode, fix.settings)] if fix.settings else []
     for after in changed:
+        if fix.kind == "recompile" and before.graph_count:
+            assert (after.graph_count >= before.graph_count) == (fix.left == "each")
         assert (after.error, list_causes(after, fix)) == (None, [])
         assert fix.kind == "recompile" or (after.skipped_count == 0 and after.graph_count > 0)
         assert after.gb_ids <= before.gb_ids

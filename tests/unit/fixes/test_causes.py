@@ -14,10 +14,11 @@ from compileboard.collectors.fixes.fix import (
     RecordedGuard,
     RecordedRecompile,
     RecordedRun,
+    RecordedTrial,
     SourceLines,
     StackFrame,
 )
-from compileboard.collectors.fixes.titles import describe_savings
+from compileboard.collectors.fixes.titles import describe_saving, describe_savings
 
 
 def _compile(
@@ -38,6 +39,10 @@ def _compile(
         False,
     )
     return replace(row, **more)
+
+
+def _again(key: int, of: int, total_us: int, **more: Any) -> RecordedCompile:
+    return _compile(key, total_us, frame=(0, of), is_recompile=True, is_dynamic=True, **more)
 
 
 def _size(
@@ -71,28 +76,46 @@ def _break(number: int, line: int, gb_type: str = "Graph break") -> RecordedBrea
 
 
 def test_one_size_in_several_places_is_one_cause_with_its_siblings() -> None:
-    compiles = [_compile(1, is_recompile=True), _compile(2, is_recompile=True, function="g")]
-    recompiles = [RecordedRecompile(1, (_size("user"),)), RecordedRecompile(2, (_size("item"),))]
+    compiles = [
+        _compile(1, 100),
+        _compile(2, 100, function="g"),
+        _again(3, of=1, total_us=250),
+        _again(4, of=2, total_us=250, function="g"),
+    ]
+    recompiles = [RecordedRecompile(3, (_size("user"),)), RecordedRecompile(4, (_size("item"),))]
     (cause,) = build_causes(RecordedRun(compiles, recompiles))
+    # The compile for any size is left of each function.
     assert (cause.saved_us, cause.event_count, cause.place_count) == (200, 2, 2)
     assert cause.title == "Dimension 0 of user, item changes: 16 → 7"
-    two = [recompiles[0], RecordedRecompile(2, (_size("item", dim=1),))]
+    two = [recompiles[0], RecordedRecompile(4, (_size("item", dim=1),))]
     assert len(build_causes(RecordedRun(compiles, two))) == 2
 
 
 def test_recompiles_after_a_break_belong_to_the_break() -> None:
     compiles = [
-        _compile(1, restart_us=30),
-        _compile(2, 50, 22),
+        _compile(1, 90, restart_us=30),
+        _compile(2, 60, 22),
         _compile(3, 60, 22, is_recompile=True),
     ]
     recompiles = [RecordedRecompile(3, (_size("___stack0"),))]
     breaks, occurrences = [_break(1, 22)], [BreakOccurrence(1, 1, "resumed", 22)]
     (cause,) = build_causes(RecordedRun(compiles, recompiles, breaks, occurrences))
-    assert (cause.kind, cause.saved_us, cause.graph_count) == ("graph_break", 30 + 50 + 60, 2)
+    assert (cause.kind, cause.saved_us, cause.graph_count) == ("graph_break", 30 + 60 + 60, 2)
     assert cause.resumed[0].recompile_keys == (3,)
     (alone,) = build_causes(RecordedRun(compiles, recompiles))  # the break itself was not recorded
     assert (alone.kind, alone.saved_us) == ("recompile", 60)
+
+
+def test_a_function_compiled_alone_only_because_a_break_is_in_it_belongs_to_the_break() -> None:
+    inner = {"function": "inner", "frame": (0, 2)}
+    compiles = [_compile(1), _compile(2, **inner), _compile(3, is_recompile=True, **inner)]
+    recompiles = [RecordedRecompile(3, (replace(_size("x"), category="requires_grad"),))]
+    print_in_inner = replace(_break(1, 22), function="inner")
+    above = (StackFrame("model.py", "f", 3),)
+    occurrences = [BreakOccurrence(1, 1, "resumed", 3, is_inlined=True)]
+    occurrences += [BreakOccurrence(1, key, "resumed", 22, above) for key in (2, 3)]
+    (cause,) = build_causes(RecordedRun(compiles, recompiles, [print_in_inner], occurrences))
+    assert (cause.kind, cause.saved_us) == ("graph_break", 200)
 
 
 def test_a_line_that_breaks_thousands_of_times_looks_its_resumed_code_up_once() -> None:
@@ -148,18 +171,21 @@ def test_a_break_in_a_package_is_mended_at_the_users_call() -> None:
 
 def test_time_that_two_causes_claim_counts_for_the_larger() -> None:
     compiles = [
-        _compile(1, is_recompile=True),
+        _compile(1, 50),
         _compile(2, 50, 22),
-        _compile(3, 60, 22, is_recompile=True),
+        _again(3, of=1, total_us=150),
+        _again(4, of=2, total_us=150, resumed_at=22),
     ]
-    recompiles = [RecordedRecompile(1, (_size(),)), RecordedRecompile(3, (_size("y"),))]
-    breaks, occurrences = [_break(1, 22)], [BreakOccurrence(1, 1, "resumed", 22)]
-    size, graph_break = build_causes(RecordedRun(compiles, recompiles, breaks, occurrences))
-    assert (size.saved_us, graph_break.saved_us) == (160, 50)
-    assert (size.event_count, size.title) == (
-        2,
-        "Dimension 0 of x changes: 16 → 7",
-    )  # y is a name after the break
+    recompiles = [RecordedRecompile(3, (_size(),)), RecordedRecompile(4, (_size("y"),))]
+    breaks = [_break(1, 22)]
+    occurrences = [BreakOccurrence(1, 1, "resumed", 22), BreakOccurrence(1, 3, "resumed", 22)]
+    causes = build_causes(RecordedRun(compiles, recompiles, breaks, occurrences))
+    assert sorted((cause.kind, cause.saved_us) for cause in causes) == [
+        ("graph_break", 200),
+        ("recompile", 50),
+    ]
+    (size,) = [cause for cause in causes if cause.kind == "recompile"]
+    assert (size.event_count, size.title) == (2, "Dimension 0 of x changes: 16 → 7")
 
 
 def test_breaks_of_one_branch_are_one() -> None:
@@ -209,6 +235,52 @@ def test_what_must_stay_the_same_together_is_one_cause() -> None:
     assert cause.sources == ("x", "y") and cause.event_count == 1
 
 
+def _varied_size(**more: Any) -> tuple[list[RecordedCompile], list[RecordedRecompile]]:
+    recompile = RecordedRecompile(2, (_size(),), **more)
+    return [_compile(1, 400), _again(2, of=1, total_us=1_000)], [recompile]
+
+
+def _try(cause: Cause, outcome: str) -> RecordedTrial:
+    (first, *_others) = cause.fixes
+    return RecordedTrial(
+        cause.fingerprint,
+        first.fix.id,
+        first.settings,
+        outcome,
+        1_796_000_000_000_000,
+        5_000,
+        4_000,
+    )
+
+
+def test_what_a_trial_measured_stands_in_place_of_the_estimate() -> None:
+    run = RecordedRun(*_varied_size())
+    (cause,) = build_causes(run)
+    assert describe_saving(cause, str) == "saves an estimated 400"
+    (measured,) = build_causes(replace(run, trials=[_try(cause, "improved")]))
+    assert measured.saved_us == 280  # a fifth, as in the trial
+    assert describe_saving(measured, str) == "compile time 5000 → 4000, verified 2026-11-30"
+
+
+def test_a_fix_is_not_offered_again_after_a_trial_found_no_effect() -> None:
+    run = RecordedRun(*_varied_size())
+    (cause,) = build_causes(run)
+    (tried,) = build_causes(replace(run, trials=[_try(cause, "unchanged")]))
+    assert tried.fixes == cause.fixes[1:] and tried.measured is None
+    interrupted = replace(run, trials=[_try(cause, "interrupted"), _try(cause, "unchanged")])
+    assert build_causes(interrupted)[0].fixes == tried.fixes
+
+
+def test_a_setting_is_offered_only_where_it_changes_something() -> None:
+    (cause,) = build_causes(RecordedRun(*_varied_size()))
+    assert cause.fixes[0].settings == ("torch._dynamo.config.assume_static_by_default = False",)
+    (static,) = build_causes(RecordedRun(*_varied_size(is_static=True)))  # dynamic=False
+    assert static.fixes[0].settings == ("torch.compiler.config.dynamic_sources = \"L['x']:0\"",)
+    so_already = {"assume_static_by_default": False}
+    (same,) = build_causes(RecordedRun(*_varied_size(), settings=so_already))
+    assert same.fixes[0].settings == () and not same.can_try
+
+
 _keys = st.integers(0, 8)
 _compiles = st.builds(
     _compile,
@@ -254,8 +326,8 @@ def test_what_needs_no_fix_stands_last_and_saves_nothing() -> None:
     modes = RecordedGuard(
         "mode", "module_attribute", "self.training", "True", "False", "self.training", None, None
     )
-    compiles = [_compile(1, 900, is_recompile=True), _compile(2, 50, is_recompile=True)]
-    recompiles = [RecordedRecompile(1, (modes,)), RecordedRecompile(2, (_size(),))]
+    compiles = [_compile(1, 50), _compile(2, 900, is_recompile=True), _again(3, 1, 50)]
+    recompiles = [RecordedRecompile(2, (modes,)), RecordedRecompile(3, (_size(),))]
     size, mode = build_causes(RecordedRun(compiles, recompiles))
     assert (size.category, size.is_expected, size.saved_us) == ("tensor_size", False, 50)
     assert (mode.is_expected, mode.is_fixable, mode.can_try, mode.saved_us, mode.number) == (
@@ -265,7 +337,10 @@ def test_what_needs_no_fix_stands_last_and_saves_nothing() -> None:
         None,
         2,
     )
-    assert describe_savings([size, mode], 950, str) == "1 fix saves up to 50 of 950 compile time"
+    assert (
+        describe_savings([size, mode], 950, str)
+        == "1 fix saves an estimated 50 of 950 compile time"
+    )
     assert describe_savings([mode], 950, str) == "Nothing to fix: 1 cause is as expected"
-    (eager,) = build_causes(RecordedRun([_compile(1, outcome="recompile_limit")], recompiles[:1]))
+    (eager,) = build_causes(RecordedRun([_compile(2, outcome="recompile_limit")], recompiles[:1]))
     assert eager.is_eager and not eager.is_expected

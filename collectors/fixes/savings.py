@@ -1,0 +1,175 @@
+"""Estimate the compile time that a fix saves, from what the run's own compiles took.
+
+What is still compiled with the fix is subtracted. What a process pays once, as imports and the
+first C++ or Triton build, is paid by whatever compiles first, so a fix does not save it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from statistics import median
+
+from compileboard.collectors.fixes.fix import RecordedCompile
+
+# `python -m benchmarks.fixes.costs` measures both, of dynamo, AOTAutograd, inductor, code, builds:
+# a graph costs as much as that many operators, beside its own,
+GRAPH_IN_OPS = (6, 6, 10, 10, 100)
+# and for any size, as much as that many for a single size.
+DYNAMIC_COSTS = (2.1, 3.2, 1.2, 1.1, 1.0)
+
+Claims = dict[int, float]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a compile took by phase, without what its process pays once, and its restarts."""
+
+    phases: tuple[float, ...]
+    restart_us: float = 0.0
+    op_count: int = 0
+
+    @property
+    def graph_us(self) -> float:
+        return sum(self.phases)
+
+    @property
+    def total_us(self) -> float:
+        return self.graph_us + self.restart_us
+
+
+def measure_costs(compiles: Sequence[RecordedCompile]) -> dict[int, Cost]:
+    """Return the cost of each compile by its key. `compiles` are in the order they started."""
+    shares = share_clock(compiles)
+    by_process: dict[str, list[RecordedCompile]] = defaultdict(list)
+    for row in compiles:
+        by_process[row.process_id].append(row)
+    costs = {}
+    for rows in by_process.values():
+        once = _find_once(rows)
+        for row in rows:
+            phases = [us - once.get((row.key, place), 0.0) for place, us in enumerate(_phases(row))]
+            # A pass that was thrown away repeats what the last one did, up to the break.
+            restart_us = min(row.restart_us, phases[0]) if row is rows[0] else row.restart_us
+            share = shares[row.key]
+            costs[row.key] = Cost(
+                tuple(us * share for us in phases), restart_us * share, row.op_count
+            )
+    return costs
+
+
+def _phases(row: RecordedCompile) -> tuple[float, ...]:
+    return row.phases_us or (row.total_us - row.restart_us,)
+
+
+def _find_once(rows: Sequence[RecordedCompile]) -> dict[tuple[int, int], float]:
+    """Return by how much the first compile to have a phase exceeds what the later ones suggest."""
+    once = {}
+    for place in range(max(len(_phases(row)) for row in rows)):
+        with_phase = [row for row in rows if any(_phases(row)[place : place + 1])]
+        if len(with_phase) > 1:
+            first, *later = with_phase
+            typical = median(_phases(row)[place] / _weigh(row, place) for row in later)
+            usual_us = typical * _weigh(first, place)
+            once[first.key, place] = max(0.0, _phases(first)[place] - usual_us)
+    return once
+
+
+def _weigh(row: RecordedCompile, place: int) -> float:
+    weight = GRAPH_IN_OPS[place] + row.op_count
+    return weight * (DYNAMIC_COSTS[place] if row.is_dynamic else 1.0)
+
+
+def share_clock(compiles: Iterable[RecordedCompile]) -> dict[int, float]:
+    """Return what part of each compile counts where processes compile at the same time.
+
+    A second in which three of them do is a third of a second of each.
+    """
+    rows = [row for row in compiles if row.total_us > 0]
+    shares = {row.key: 1.0 for row in compiles}
+    if len({row.process_id for row in rows}) < 2:
+        return shares
+    ends = [(row.started_us, True, row) for row in rows]
+    ends += [(row.started_us + row.total_us, False, row) for row in rows]
+    ends.sort(key=lambda end: (end[0], end[1]))
+    running: dict[str, set[int]] = defaultdict(set)
+    counted: dict[int, float] = defaultdict(float)
+    before_us = 0
+    for at_us, is_start, row in ends:
+        process_count = sum(1 for keys in running.values() if keys)
+        for keys in running.values():
+            for key in keys:
+                counted[key] += (at_us - before_us) / process_count
+        before_us = at_us
+        (running[row.process_id].add if is_start else running[row.process_id].discard)(row.key)
+    return shares | {row.key: min(1.0, counted[row.key] / row.total_us) for row in rows}
+
+
+def save_whole(keys: Iterable[int], costs: Mapping[int, Cost]) -> Claims:
+    return {key: costs[key].total_us for key in keys}
+
+
+def save_all_but_dynamic(
+    first: RecordedCompile, saved: Sequence[RecordedCompile], costs: Mapping[int, Cost]
+) -> Claims:
+    """One compile for any size is left of the first compile of a function and its recompiles."""
+    rows = list({row.key: row for row in (first, *saved)}.values())
+    if dynamic := [costs[row.key].phases for row in saved if row.is_dynamic]:
+        return _spread(rows, sum(_longest(dynamic)), costs)
+    longest = _longest([costs[row.key].phases for row in rows])
+    return _spread(rows, sum(us * cost for us, cost in zip(longest, DYNAMIC_COSTS)), costs)
+
+
+def save_joined(
+    left: Sequence[RecordedCompile], gone: Sequence[RecordedCompile], costs: Mapping[int, Cost]
+) -> Claims:
+    """The graphs of `gone` become a part of those of `left`, and are compiled as often as these."""
+    rows = [*left, *gone]
+    if not left:
+        return {}
+    op_count = sum(costs[row.key].op_count for row in rows)
+    inner = {row.frame: costs[row.key].op_count for row in gone}
+    frames = {row.frame for row in left}
+    joined = sum(costs[row.key].op_count for row in left)
+    joined += round(len(left) * sum(inner.values()) / len(frames))
+    phases = zip(*(costs[row.key].phases for row in rows))
+    left_us = 0.0
+    for graph, of_one in zip(GRAPH_IN_OPS, phases):
+        share = (len(left) * graph + joined) / (len(rows) * graph + op_count)
+        left_us += max(*of_one, sum(of_one) * min(1.0, share))
+    return _spread(rows, left_us, costs)
+
+
+def _longest(phases: Collection[tuple[float, ...]]) -> list[float]:
+    return [max(of_one) for of_one in zip(*phases)]
+
+
+def _spread(rows: Sequence[RecordedCompile], left_us: float, costs: Mapping[int, Cost]) -> Claims:
+    """Claim of each row the same share of its graph, so that `left_us` is left, and restarts."""
+    total = sum(costs[row.key].graph_us for row in rows)
+    share = max(0.0, 1 - left_us / total) if total else 0.0
+    return {row.key: costs[row.key].graph_us * share + costs[row.key].restart_us for row in rows}
+
+
+def settle(claims: Sequence[Claims], costs: Mapping[int, Cost]) -> list[int]:
+    """Return what each saves, in microseconds; time that several claim counts for the largest."""
+    left = {key: cost.total_us for key, cost in costs.items()}
+    saved = [0] * len(claims)
+
+    def remaining(position: int) -> float:
+        return sum(min(us, left[key]) for key, us in claims[position].items())
+
+    waiting = [(-remaining(position), position) for position in range(len(claims))]
+    heapify(waiting)
+    while waiting:
+        claimed_us, position = heappop(waiting)
+        saved_us = remaining(position)
+        if saved_us < -claimed_us:  # a larger one took of it since
+            heappush(waiting, (-saved_us, position))
+            continue
+        for key, us in claims[position].items():
+            left[key] = max(0.0, left[key] - us)
+        saved[position] = int(saved_us)
+    return saved

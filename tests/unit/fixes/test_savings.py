@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compileboard.collectors.fixes.fix import RecordedCompile
+from compileboard.collectors.fixes.savings import (
+    DYNAMIC_COSTS,
+    measure_costs,
+    save_all_but_dynamic,
+    save_joined,
+    save_whole,
+    settle,
+    share_clock,
+)
+
+
+def _compile(key: int, *phases_us: int, process: str = "p", ops: int = 2) -> RecordedCompile:
+    return RecordedCompile(
+        key=key,
+        process_id=process,
+        compile_id=f"{key}/0",
+        frame=(0, key),
+        function="f",
+        file="model.py",
+        line=1,
+        resumed_at=None,
+        outcome="compiled",
+        total_us=sum(phases_us),
+        restart_us=0,
+        is_recompile=False,
+        started_us=key,
+        phases_us=phases_us,
+        op_count=ops,
+    )
+
+
+def _save_joined(left: RecordedCompile, *gone: RecordedCompile) -> int:
+    costs = measure_costs([left, *gone])
+    return settle([save_joined([left], gone, costs)], costs)[0]
+
+
+def test_the_first_cpp_build_moves_to_the_graph_that_is_left() -> None:
+    # `view`, `print`, `sin`: nothing is built for the first graph.
+    assert 150 <= _save_joined(_compile(1, 300, 0), _compile(2, 200, 9_600)) <= 200
+    # Both graphs are built, the first with what a process builds once.
+    saved = _save_joined(_compile(1, 300, 9_600), _compile(2, 300, 100))
+    assert 300 <= saved <= 400
+
+
+def test_operators_move_to_the_graph_that_is_left() -> None:
+    small = _save_joined(_compile(1, 900), _compile(2, 900))
+    large = _save_joined(_compile(1, 900, ops=300), _compile(2, 900, ops=300))
+    assert 600 < small < 900 and large < 100
+
+
+def test_the_compile_for_any_size_is_left() -> None:
+    first, again = _compile(1, 1_000), _compile(2, 1_300)
+    costs = measure_costs([first, again])
+    recorded = save_all_but_dynamic(first, [replace(again, is_dynamic=True)], costs)
+    assert sum(recorded.values()) == pytest.approx(1_000)
+    # No graph for any size was compiled: what it would take is estimated.
+    unknown = save_all_but_dynamic(first, [again], costs)
+    assert sum(unknown.values()) == pytest.approx(max(0, 2_300 - 1_300 * DYNAMIC_COSTS[0]))
+
+
+def test_processes_that_compile_at_the_same_time_count_by_the_clock() -> None:
+    ranks = [replace(_compile(key, 100, process=f"rank {key}"), started_us=0) for key in range(4)]
+    alone = replace(_compile(9, 100, process="rank 0"), started_us=100)
+    costs = measure_costs([*ranks, alone])
+    assert sum(cost.total_us for cost in costs.values()) == pytest.approx(200)
+    assert settle([save_whole(range(4), costs)], costs) == [100]
+
+
+_times = st.integers(0, 10**6)
+_compiles = st.lists(
+    st.builds(
+        lambda process, started_us, phases_us, ops: replace(
+            _compile(0, *phases_us, process=process, ops=ops), started_us=started_us
+        ),
+        st.sampled_from("pqr"),
+        _times,
+        st.tuples(_times, _times, _times),
+        st.integers(0, 500),
+    ),
+    min_size=1,
+    max_size=8,
+).map(lambda rows: [replace(row, key=key, frame=(0, key)) for key, row in enumerate(rows)])
+
+
+@given(_compiles)
+def test_shares_add_up_to_the_time_in_which_something_compiles(
+    compiles: list[RecordedCompile],
+) -> None:
+    one_each = list({row.process_id: row for row in compiles}.values())
+    union_us, end_us = 0, 0
+    for row in sorted(one_each, key=lambda row: row.started_us):
+        union_us += max(0, row.started_us + row.total_us - max(end_us, row.started_us))
+        end_us = max(end_us, row.started_us + row.total_us)
+    shares = share_clock(one_each)
+    counted_us = sum(shares[row.key] * row.total_us for row in one_each)
+    assert counted_us == pytest.approx(union_us, abs=1e-3)
+
+
+@given(_compiles, st.sets(st.integers(0, 7)), st.sets(st.integers(0, 7)))
+def test_more_causes_never_save_less_nor_more_than_all_compiles_took(
+    compiles: list[RecordedCompile], first: set[int], second: set[int]
+) -> None:
+    costs = measure_costs(compiles)
+    claims = [save_whole(keys & costs.keys(), costs) for keys in (first, second, first | second)]
+    for left in compiles:
+        claims.append(save_joined([left], [row for row in compiles if row is not left], costs))
+        claims.append(save_all_but_dynamic(left, [row for row in compiles if row != left], costs))
+    alone = [settle([claim], costs)[0] for claim in claims]
+    total_us = sum(row.total_us for row in compiles)
+    assert all(0 <= saved_us <= total_us + 1 for saved_us in alone)
+    assert max(alone[:2]) <= alone[2] + 1
+    assert max(alone) - 1 <= sum(settle(claims, costs)) <= total_us + 1
