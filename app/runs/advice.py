@@ -396,7 +396,9 @@ class CauseRow(Cause):
         return format_id(self.content_ids[0])
 
     def hide_source(self) -> CauseRow:
-        titles = [_BLANK.sub("…", suggested.fix.title) for suggested in self.fixes]
+        titles = [
+            suggested.fix.warn(_BLANK.sub("…", suggested.fix.title)) for suggested in self.fixes
+        ]
         advice = [
             replace(row, title=title, diff=(), file=None)
             for row, title in zip(self.advice, titles, strict=True)

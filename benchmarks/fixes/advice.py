@@ -4,7 +4,8 @@
 
 Every program is recorded by our hooks into a database; the fixes of its causes that need no person
 are applied to the program's text, each alone and then all together, and the program is run again
-beside the one without.
+beside the one without. The programs of reported wrong advice stand alone: what is advised first of
+each cause, followed as an edit or a setting where it is one and by hand elsewhere.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from dataclasses import dataclass, field
 
 from benchmarks.common import Row, print_table
 from compileboard.collectors.fixes.fix import Fix, list_fixes
-from tests.integration.fixes.following import count_trouble, follow
+from tests.integration.fixes.following import apply_fixes, compare, count_trouble, follow
 from tests.integration.fixes.recording import record_causes
-from tests.integration.fixes.running import is_equal, run_text
+from tests.integration.fixes.running import Outcome, is_equal, run_text
+from tests.programs.advised.reference import ReferenceProgram, list_reference_programs
 from tests.programs.advised.surveyed_breaks import list_surveyed
 from tests.programs.advised.user_recompiles import USER_PROGRAMS
 from tests.tools.observed import PROGRAMS
@@ -30,6 +32,15 @@ HEADINGS = (
     "crash or wrong result",
     "no effect",
     "none left, fewer",
+)
+
+
+REFERENCE_HEADINGS = (
+    "program",
+    "advised first",
+    "followed",
+    "breaks, recompiles, compiles",
+    "came of it",
 )
 
 
@@ -108,6 +119,31 @@ def follow_by_hand(fixes: Mapping[str, tuple[str, str]], kind: str) -> Tally:
     return tally
 
 
+def follow_reference(program: ReferenceProgram) -> Row:
+    """Follow what is advised first of each cause of a program of reported wrong advice."""
+    firsts = [cause.fixes[0] for cause in record_causes(program.text) if cause.fixes]
+    ready = [suggested for suggested in firsts if suggested.edits or suggested.settings]
+    before = run_text(program.text)
+    changed = program.followed or (apply_fixes(program.text, ready) if ready else None)
+    advised = ", ".join(suggested.fix.id for suggested in firsts)
+    if changed is None:
+        is_needless = bool(firsts) and all(suggested.fix.is_needless for suggested in firsts)
+        came = "nothing to fix" if is_needless else "not followed"
+        return Row(program.name, advised, "-", _count(before), came)
+    followed = compare(program.text, changed, "both")
+    return Row(
+        program.name,
+        advised,
+        "by hand" if program.followed else "edit or setting",
+        f"{_count(before)} → {_count(run_text(changed))}",
+        followed.note if followed.verdict in ("crash", "wrong result") else followed.verdict,
+    )
+
+
+def _count(outcome: Outcome) -> str:
+    return f"{outcome.trouble_count}, {len(outcome.recompiles)}, {outcome.graph_count}"
+
+
 def list_pairs(fixes: Iterable[Fix]) -> dict[str, tuple[str, str]]:
     """Map the fixes that help to their programs before and after."""
     return {fix.id: (fix.before, fix.after) for fix in fixes if fix.after is not None}
@@ -115,7 +151,13 @@ def list_pairs(fixes: Iterable[Fix]) -> dict[str, tuple[str, str]]:
 
 def main() -> int:
     """Print the table, and what did not work."""
-    argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "").parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--reference", action="store_true", help="only the reported programs")
+    asked = parser.parse_args()
+    reported = [follow_reference(program) for program in list_reference_programs()]
+    print_table("Advice that was wrong, now", reported, headings=REFERENCE_HEADINGS)
+    if asked.reference:
+        return 0
     break_fixes, recompile_fixes = list_fixes("graph_break"), list_fixes("recompile")
     user_breaks = {
         path.stem: path.read_text()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from compileboard.collectors.fixes.fix import (
@@ -15,15 +15,29 @@ from compileboard.collectors.fixes.fix import (
     find_fix,
     list_fixes_for,
 )
+from compileboard.collectors.fixes.preconditions import (
+    Function,
+    Use,
+    find_function,
+    is_changed_in_place,
+    is_dict,
+    is_made_before,
+    is_plain_choice,
+    is_read,
+    is_tensor,
+    list_arguments,
+    list_block,
+    list_decisions,
+    list_loops,
+    list_names,
+    list_uses,
+    list_values,
+    writes_state,
+)
 from compileboard.collectors.fixes.statement import (
     Statement,
-    Use,
     dotted_name,
     find_statement,
-    has_line_before,
-    is_read,
-    list_following,
-    list_uses,
     shorten,
 )
 from compileboard.collectors.fixes.titles import name_builtin, name_skipped
@@ -43,15 +57,15 @@ _GENERIC = {
 
 @dataclass
 class BreakSite:
+    """The line of a graph break; `function` is None where it was not recorded whole."""
+
     facts: BreakFacts
     statement: Statement | None = field(init=False)
+    function: Function | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.statement = find_statement(self.facts)
-
-    @cached_property
-    def following(self) -> Sequence[Statement | str]:
-        return list_following(self.facts, self.statement) if self.statement else []
+        self.function = find_function(self.facts.lines, self.facts.first_line, self.facts.line)
 
     @cached_property
     def calls(self) -> list[ast.Call]:
@@ -65,15 +79,68 @@ class BreakSite:
     def is_in_eager_loop(self) -> bool:
         return any(part.block in ("for", "while") for part in self.facts.eager)
 
+    @property
+    def line_number(self) -> int:
+        return self.statement.line if self.statement else self.facts.line or 0
+
+    @cached_property
+    def loop(self) -> ast.For | ast.While | None:
+        loops = list_loops(self.function, self.line_number) if self.function else []
+        return loops[-1] if loops else None
+
     @cached_property
     def hides_breaks(self) -> bool:
-        """True if the loop has more such lines, so that without this break the next one moves the
-        whole loop to eager.
+        """True if the loop has more such lines, or runs as long as a tensor says, so that without
+        this break the next one moves the whole loop to eager.
         """
-        if not self.is_in_eager_loop:
+        if not self.is_in_eager_loop or self.loop is None:
             return False
-        texts = [part if isinstance(part, str) else part.text for part in self.following]
-        return any(_BREAKS.search(text) for text in texts)
+        own = ast.unparse(self.statement.node) if self.statement else self.line
+        others = ast.unparse(self.loop).replace(own, "", 1)
+        return isinstance(self.loop, ast.While) or bool(_BREAKS.search(others))
+
+    def locate(self, node: ast.AST | None) -> tuple[Function, ast.AST] | None:
+        """Return the function, and in it a part of the statement."""
+        if node is None or self.function is None or self.statement is None:
+            return None
+        lines = range(self.statement.line, self.statement.line + self.statement.line_count)
+        wanted = ast.dump(node)
+        for part in ast.walk(self.function):
+            if getattr(part, "lineno", 0) in lines and ast.dump(part) == wanted:
+                return self.function, part
+        return None
+
+    def find_decided(self, test: ast.AST | None) -> ast.AST | None:
+        """Return the `if`, loop or assert of the function that tests an expression."""
+        found = self.locate(test)
+        nodes = ast.walk(found[0]) if found else ()
+        return next((n for n in nodes if getattr(n, "test", None) is found[1]), None)
+
+    def is_given(self, node: ast.AST | None) -> bool:
+        """Return whether a value is known before the call: made of arguments alone."""
+        found = self.locate(node)
+        return found is not None and not is_made_before(*found, self.line_number)
+
+    def is_tensor(self, node: ast.AST | None) -> bool:
+        found = self.locate(node)
+        return found is not None and is_tensor(*found)
+
+    def uses(self, node: ast.AST | None) -> set[Use]:
+        found = self.locate(node)
+        return list_uses(*found) if found else {"unknown"}
+
+    def decisions(self, node: ast.AST | None) -> list[ast.AST]:
+        found = self.locate(node)
+        return list_decisions(*found) if found else []
+
+    def only_chooses(self, node: ast.AST | None) -> bool:
+        """Return whether all that a value decides can be written with `torch.where`."""
+        decisions = self.decisions(node)
+        return (
+            self.function is not None
+            and bool(decisions)
+            and all(is_plain_choice(self.function, decision) for decision in decisions)
+        )
 
     def find_call(self, *names: str) -> ast.Call | None:
         for call in self.calls:
@@ -103,6 +170,7 @@ class BreakSite:
         title = fix.title.format_map(values).replace(
             "Call the call ", "Make the call "
         )  # its text is unknown
+        title = fix.warn(title)
         if self.hides_breaks:
             return SuggestedFix(fix, title)
         return SuggestedFix(
@@ -116,9 +184,18 @@ class BreakSite:
             or not isinstance(self.statement.node, ast.Expr)
         ):
             return None
-        if has_line_before(self.facts, self.statement):
+        if self._is_one_of_several():
             return LineEdit(self.facts.file, self.statement.line, self.statement.line_count, ())
         return self.statement.rewrite(self.facts.file, "pass")
+
+    def _is_one_of_several(self) -> bool:
+        for node in ast.walk(self.function) if self.function else ():
+            for name in ("body", "orelse", "finalbody"):
+                body = getattr(node, name, None)
+                lines = [part.lineno for part in body] if isinstance(body, list) else []
+                if self.line_number in lines:
+                    return len(lines) > 1
+        return False
 
 
 Choose = Callable[[BreakSite], list[SuggestedFix]]
@@ -127,26 +204,38 @@ _ARGUMENT_TYPES = re.compile(r"\.variables\.[\w.]*?(\w+)'>")
 _FUNCTION = re.compile(r"<function ([\w.<>]+) at ")
 _PRINTABLE = {"TensorVariable", "ConstantVariable", "StringFormatVariable"}
 _LOGGER_METHOD = re.compile(r">\.(?P<name>\w+), args")
-_CAPTURED_USES: set[Use] = {"arithmetic", "returned", "size"}
+# What a number captured in the graph may be used for, by running each.
+_CAPTURED_USES: set[Use] = {"tensor", "argument", "returned", "stored", "size"}
 _CALLED = {
     "GB0123": ("backward",),
     "GB9186": ("grad",),
 }  # what a title names, of the calls of a line
 _LOGGER_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
+_RANDOM = ("random.", "np.random.", "numpy.random.")
+_NUMPY = ("np.", "numpy.")
 
 
 def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
+    """Return the fixes whose preconditions hold, those that change nothing else first."""
     site = BreakSite(facts)
     choose = _CHOICES.get(facts.gb_id or "")
     fixes = choose(site) if choose is not None else _choose_by_id(site)
-    if site.is_in_eager_loop:
+    if fixes and site.is_in_eager_loop:
         fixes.append(site.suggest("loop_body"))
+    if site.hides_breaks:
+        fixes.insert(0, site.suggest("loop_left_out"))
     fixes = [fix for fix in fixes if fix.fix.gone_in is None]
     for fix in list_fixes_for("graph_break", facts.gb_id or ""):
         if fix.gone_in is not None and facts.torch_version < fix.gone_in:
             fixes.insert(0, SuggestedFix(fix, fix.title))
     known = (suggested for suggested in fixes if suggested.fix.minimum_torch <= facts.torch_version)
-    return list({suggested.fix.id: suggested for suggested in known}.values())
+    once = {suggested.fix.id: suggested for suggested in known}.values()
+    return sorted(once, key=lambda suggested: suggested.fix.changes is not None)
+
+
+def reads_for_branch(facts: BreakFacts) -> bool:
+    site = BreakSite(facts)
+    return any("branch" in site.uses(call) for call in site.calls if is_read(call))
 
 
 def _choose_by_id(site: BreakSite) -> list[SuggestedFix]:
@@ -192,17 +281,43 @@ def _choose_for_print(site: BreakSite) -> list[SuggestedFix]:
     if _is_in_autograd_function(site):
         return [site.suggest("function_pure", edit=site.remove_line())]
     types = set(_ARGUMENT_TYPES.findall(site.facts.context))
-    in_caller = site.suggest("print_in_caller", expression=expression)
-    removed = site.suggest("print_removed", expression=expression, edit=site.remove_line())
-    if types - _PRINTABLE or "True" in site.facts.context.rsplit("]", 1)[-1]:
-        return [removed, in_caller]
-    return [site.suggest("print_reordered", expression=expression), in_caller, removed]
+    has_keywords = "True" in site.facts.context.rsplit("]", 1)[-1]
+    reordered = site.suggest("print_reordered", expression=expression)
+    fixes = [
+        site.suggest("print_in_caller", expression=expression),
+        site.suggest("print_removed", expression=expression, edit=site.remove_line()),
+    ]
+    is_kept = not types - _PRINTABLE and not has_keywords and _is_reorderable(site, "print")
+    return [reordered, *fixes] if is_kept else fixes
+
+
+def _is_reorderable(site: BreakSite, name: str) -> bool:
+    """Return whether a line keeps its text when torch gives it after the graph: lines of inlined
+    functions and of comprehensions are lost, and a tensor that is written to has its later value.
+    """
+    found = site.locate(site.find_call(name))
+    if found is None or site.facts.is_inlined:
+        return False
+    function, call = found
+    names = list_names(call) | {part.id for part in _list_sources(function, call)}
+    comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+    return not is_changed_in_place(function, names) and not any(
+        isinstance(node, comprehensions) and call in ast.walk(node) for node in ast.walk(function)
+    )
+
+
+def _list_sources(function: Function, call: ast.AST) -> Iterator[ast.Name]:
+    """Yield the names whose values are read for the arguments of a call, one step back."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and list_names(*node.targets) & list_names(call):
+            yield from (part for part in ast.walk(node.value) if isinstance(part, ast.Name))
 
 
 def _is_in_autograd_function(site: BreakSite) -> bool:
+    arguments = list_arguments(site.function) if site.function else []
     name = (site.facts.function or "").rsplit(".", 1)[-1]
     return name in ("forward", "backward") and any(
-        "autograd.Function" in line or "(ctx" in line for line in site.facts.lines
+        argument.arg == "ctx" for argument in arguments[:1]
     )
 
 
@@ -228,11 +343,11 @@ def _choose_for_skipped(site: BreakSite) -> list[SuggestedFix]:
     skipped = name_skipped(site.facts) or ""
     module, _, name = skipped.rpartition(".")
     if name == "warn" and "warnings" in module:
-        return [*_choose_for_warning(site), site.suggest("warning_in_caller")]
+        return _choose_for_warning(site)
     if module == "time":
         return [site.suggest("time_in_caller")]
-    if module in ("Random", "random", "_random"):
-        return _choose_for_random(site, name)
+    if module in ("Random", "random", "_random", "random.Random"):
+        return _choose_for_random(site, site.find_call(name))
     if module in ("torch.random", "torch.cuda.random") or "Generator" in skipped:
         return [site.suggest("seed_in_caller")]
     if module == "torch.serialization":
@@ -242,29 +357,47 @@ def _choose_for_skipped(site: BreakSite) -> list[SuggestedFix]:
     return _choose_for_call(site, name)
 
 
-def _choose_for_random(site: BreakSite, name: str) -> list[SuggestedFix]:
-    expression, drawn = _quote_call(site, name), site.find_call(name)
-    uses = list_uses(site.statement, drawn, site.following) if site.statement and drawn else set()
-    if "branch" not in uses:
-        return [site.suggest("random_torch", expression=expression)]
-    if site.statement and isinstance(site.statement.node, ast.While):
+def _choose_for_random(site: BreakSite, drawn: ast.Call | None) -> list[SuggestedFix]:
+    expression = site.quote(drawn) or _quote_call(site)
+    fix_id = "numpy_random_torch" if site.facts.gb_id == "GB0033" else "random_torch"
+    if isinstance(site.loop, ast.While):
         return [site.suggest("loop_body")]
-    return [site.suggest("random_where", expression=expression)]
+    in_caller = site.suggest("random_in_caller", expression=expression)
+    if "branch" not in site.uses(drawn):
+        return [in_caller, site.suggest(fix_id, expression=expression)]
+    if site.only_chooses(drawn):
+        return [in_caller, site.suggest("random_where", expression=expression)]
+    return [in_caller]
 
 
 def _choose_for_warning(site: BreakSite) -> list[SuggestedFix]:
+    call = site.find_call("warn")
     statements = (
         "import warnings",
         "torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)",
     )
-    is_plain = "warnings.warn(" in site.line and "{" not in site.line
-    return [site.suggest("warning_reordered", settings=statements if is_plain else ())]
+    is_constant = (
+        call is not None
+        and len(call.args) == 1
+        and isinstance(call.args[0], ast.Constant)
+        and all(keyword.arg == "stacklevel" for keyword in call.keywords)
+    )
+    in_caller = site.suggest("warning_in_caller")
+    if not is_constant or not _is_reorderable(site, "warn"):
+        return [in_caller]
+    return [in_caller, site.suggest("warning_reordered", settings=statements)]
 
 
 def _choose_for_call(site: BreakSite, name: str) -> list[SuggestedFix]:
-    expression = _quote_call(site, *([name] if name else []))
+    """A call whose arguments are known before the compiled function can be made in its caller."""
+    call = site.find_call(name) if name else None
+    call = call or next((call for call in site.calls if "." in dotted_name(call.func)), None)
+    call = call or next(iter(site.calls), None)
+    around = _choose_around(site)
+    if call is not None and site.function is not None and not site.is_given(call):
+        return around
     fix_id = "extension_in_caller" if site.facts.gb_id == "GB0007" else "call_in_caller"
-    return [site.suggest(fix_id, expression=expression), *_choose_around(site)]
+    return [site.suggest(fix_id, expression=_quote_call(site, *([name] if name else []))), *around]
 
 
 def _choose_for_method(site: BreakSite) -> list[SuggestedFix]:
@@ -273,15 +406,16 @@ def _choose_for_method(site: BreakSite) -> list[SuggestedFix]:
     return _choose_for_call(site, "")
 
 
+def _find_numpy(site: BreakSite) -> ast.Call | None:
+    return next((call for call in site.calls if dotted_name(call.func).startswith(_NUMPY)), None)
+
+
 def _choose_for_numpy(site: BreakSite) -> list[SuggestedFix]:
-    call = next(
-        (call for call in site.calls if dotted_name(call.func).startswith(("np.", "numpy."))), None
-    )
+    call = _find_numpy(site)
     if call is None and site.facts.gb_id == "GB0087":
         return _choose_around(site)
-    expression = site.quote(call)
     return [
-        site.suggest(fix_id, expression=expression)
+        site.suggest(fix_id, expression=site.quote(call))
         for fix_id in ("numpy_as_torch", "numpy_custom_op")
     ]
 
@@ -290,40 +424,43 @@ def _choose_for_context(site: BreakSite) -> list[SuggestedFix]:
     items = getattr(site.statement.node, "items", ()) if site.statement else ()
     if "TextIOWrapper" in site.facts.context or "open(" in site.line:
         return [site.suggest("file_in_caller")]
-    return [
-        site.suggest(
-            "context_in_caller", expression=site.quote(items[0].context_expr) if items else None
-        )
-    ]
+    expression = site.quote(items[0].context_expr) if items else None
+    block = list_block(site.function, site.line_number) if site.function else []
+    if site.function and block and writes_state(site.function, block):
+        return [site.suggest("block_in_caller", expression=expression)]
+    return [site.suggest("context_in_caller", expression=expression)]
 
 
 def _choose_for_copy(site: BreakSite) -> list[SuggestedFix]:
     call = site.find_call("deepcopy")
     argument = call.args[0] if call and len(call.args) == 1 else None
-    edit = None
-    is_call_of_copy = site.facts.explanation.startswith(
-        "Dynamo does not support copy.deepcopy() on tensors"
-    )
-    if (
-        site.statement
-        and site.facts.file
-        and call
-        and argument
-        and is_call_of_copy
-        and _is_tensor_copy(site, argument)
-    ):
-        text = site.statement.segment(argument)
-        text = text if isinstance(argument, ast.Name) else f"({text})"
-        edit = site.statement.replace(site.facts.file, (call, f"{text}.detach().clone()"))
-    return [site.suggest("deepcopy_clone", expression=site.quote(argument), edit=edit)]
+    names = {"expression": site.quote(argument)}
+    fixes = []
+    found = site.locate(argument)
+    if found is not None and is_dict(*found):
+        fixes = [site.suggest("deepcopy_items", given=names)]
+    elif site.is_tensor(argument) or _is_computed(site, argument):
+        edit = _clone_instead(site, call, argument) if not site.is_given(argument) else None
+        fixes = [site.suggest("deepcopy_clone", given=names, edit=edit)]
+    if site.is_given(argument):
+        fixes.insert(0, site.suggest("deepcopy_in_caller", given=names))
+    return fixes or _choose_around(site)
 
 
-def _is_tensor_copy(site: BreakSite, argument: ast.expr) -> bool:
-    if isinstance(argument, ast.BinOp):
-        return True
-    name = argument.id if isinstance(argument, ast.Name) else ""
-    computed = rf"\b{re.escape(name)} = (?:torch\.(?!nn)|.*[-+*/@])"
-    return bool(name) and any(re.search(computed, line) for line in site.facts.lines)
+def _is_computed(site: BreakSite, argument: ast.expr | None) -> bool:
+    """Return whether what torch could not copy was computed: of numbers, it would have been."""
+    values = list_values(site.function, argument) if site.function and argument else []
+    return bool(values) and all(isinstance(value, ast.BinOp) for value in values)
+
+
+def _clone_instead(
+    site: BreakSite, call: ast.Call | None, argument: ast.expr | None
+) -> LineEdit | None:
+    if site.statement is None or site.facts.file is None or call is None or argument is None:
+        return None
+    text = site.statement.segment(argument)
+    text = text if isinstance(argument, ast.Name) else f"({text})"
+    return site.statement.replace(site.facts.file, (call, f"{text}.detach().clone()"))
 
 
 def _choose_for_disabled(site: BreakSite) -> list[SuggestedFix]:
@@ -336,60 +473,52 @@ def _choose_for_disabled(site: BreakSite) -> list[SuggestedFix]:
 
 def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
     read = next((call for call in site.calls if is_read(call)), None)
-    if read is None or site.statement is None:
+    if read is None:
         return _choose_for_index(site)
     tensor = read.func.value if isinstance(read.func, ast.Attribute) else read.args[0]
     call = ".item()" if isinstance(read.func, ast.Attribute) else f"{dotted_name(read.func)}()"
     names = {"expression": site.quote(tensor), "call": call}
-    uses = list_uses(site.statement, read, site.following)
-    captured = site.suggest(
-        "item_captured", settings=None if uses <= _CAPTURED_USES else (), given=names
-    )
+    uses = site.uses(read)
+    captured = site.suggest("item_captured", given=names)
+    outside = site.suggest("item_in_caller", given=names)
+    given = [site.suggest("item_size_in_caller", given=names)] if site.is_given(tensor) else []
     if "branch" in uses:
-        return [
-            site.suggest("item_branch", given=names),
-            site.suggest("item_in_caller", given=names),
-        ]
-    if uses & {"size", "loop"}:
-        sized = site.suggest("item_size_in_caller", given=names)
-        return (
-            [sized]
-            if "loop" in uses
-            else [captured, sized]
-            if captured.settings
-            else [sized, captured]
-        )
-    if uses <= {"returned", "logged"}:
-        return [
-            site.suggest("item_in_caller", given=names),
-            *([captured] if "logged" not in uses else []),
-        ]
-    edit = _keep_tensor(site, read, tensor) if uses == {"arithmetic"} else None
-    return [site.suggest("item_kept_a_tensor", edit=edit, given=names), captured]
+        chosen = [site.suggest("item_branch", given=names)] if site.only_chooses(read) else []
+        return [*chosen, *given, site.suggest("if_in_caller", condition=site.quote(read))]
+    if "loop" in uses:
+        return [site.suggest("range_in_caller", given=names), *given]
+    if uses <= {"returned", "logged", "stored"}:
+        return [outside, *([captured] if "logged" not in uses else [])]
+    if uses <= _CAPTURED_USES:
+        edit = _keep_tensor(site, read, tensor) if uses == {"tensor"} else None
+        kept = [site.suggest("item_kept_a_tensor", edit=edit, given=names)] if edit else []
+        return [*kept, captured, *given]
+    return [*given, replace(captured, settings=())] if given else [outside, captured]
 
 
 def _keep_tensor(site: BreakSite, read: ast.Call, tensor: ast.expr) -> LineEdit | None:
+    statement = site.statement
     if (
-        site.statement is None
+        statement is None
+        or site.function is None
         or site.facts.file is None
         or dotted_name(read.func) in ("int", "bool")
     ):
         return None
-    reads = [call for call in site.calls if is_read(call)]
-    if len(reads) != 1:  # `float(x.item())`
+    if len([call for call in site.calls if is_read(call)]) != 1:  # `float(x.item())`
         return None
-    text = site.statement.segment(tensor)
+    targets = getattr(statement.node, "targets", ())
+    if is_changed_in_place(site.function, list_names(*targets)):
+        return None
+    text = statement.segment(tensor)
     if not isinstance(tensor, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
         text = f"({text})"
-    return site.statement.replace(site.facts.file, (read, f"{text}.detach()"))
+    # A name or a part of it may be written to later, which the number did not follow.
+    copied = "" if isinstance(tensor, ast.Call | ast.BinOp) else ".clone()"
+    return statement.replace(site.facts.file, (read, f"{text}.detach(){copied}"))
 
 
 def _choose_for_index(site: BreakSite) -> list[SuggestedFix]:
-    for node in site.statement.nodes() if site.statement else ():
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-            bound = site.quote(node.slice.upper or node.slice.lower)
-            captured = site.suggest("item_captured", expression=bound)
-            return [site.suggest("slice_masked", expression=bound), captured]
     index = next(
         (
             n
@@ -398,73 +527,67 @@ def _choose_for_index(site: BreakSite) -> list[SuggestedFix]:
         ),
         None,
     )
-    expression = site.quote(index.slice) if index else None
-    return [site.suggest("item_size_in_caller", expression=expression or "the tensor")]
+    if index is not None and isinstance(index.slice, ast.Slice):
+        bound = site.quote(index.slice.upper or index.slice.lower)
+        captured = site.suggest("item_captured", expression=bound)
+        return [captured, site.suggest("slice_masked", expression=bound)]
+    if index is not None and site.is_given(index.slice):
+        return [site.suggest("item_size_in_caller", expression=site.quote(index.slice))]
+    return _choose_around(site)
 
 
 def _choose_for_scalar_operator(site: BreakSite) -> list[SuggestedFix]:
     if compared := site.find_call("allclose", "equal"):
-        return [site.suggest("allclose_where", expression=site.quote(compared))]
+        fix_id = "allclose_where" if site.only_chooses(compared) else "if_in_caller"
+        quoted = site.quote(compared)
+        return [site.suggest(fix_id, expression=quoted, condition=quoted)]
     if drawn := next((call for call in site.calls if "random." in dotted_name(call.func)), None):
-        return [site.suggest("numpy_random_torch", expression=site.quote(drawn))]
+        return _choose_for_random(site, drawn)
     if listed := site.find_call("tolist"):
         return _choose_for_list(site, listed)
-    if computed := next(
-        (call for call in site.calls if dotted_name(call.func).startswith(("np.", "numpy."))), None
-    ):
-        return [site.suggest("numpy_as_torch", expression=site.quote(computed))]
+    if computed := _find_numpy(site):
+        quoted = site.quote(computed)
+        uses = site.uses(computed)
+        captured = site.suggest("item_captured", expression=quoted)
+        as_torch = site.suggest("numpy_as_torch", expression=quoted)
+        return [captured, as_torch] if uses <= _CAPTURED_USES else [as_torch]
     if any(is_read(call) for call in site.calls):
         return _choose_for_item(site)
-    return [site.suggest("item_captured", settings=(), expression="the number")]
+    return [*_choose_around(site), site.suggest("item_captured", expression="the number")]
 
 
 def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[SuggestedFix]:
     listed = listed or site.find_call("tolist")
-    tensor = (
-        site.quote(listed.func.value)
-        if listed and isinstance(listed.func, ast.Attribute)
-        else "the tensor"
-    )
+    base = listed.func.value if listed and isinstance(listed.func, ast.Attribute) else None
+    tensor = site.quote(base) or "the tensor"
     in_caller = site.suggest("tolist_in_caller", expression=tensor)
     if listed is None or site.statement is None:
-        return [site.suggest("tolist_indexed", expression=tensor), in_caller]
+        return [in_caller]
     parent: ast.AST = site.statement.parents[listed]
-    element = parent if isinstance(parent, ast.Subscript) else listed
-    uses = list_uses(site.statement, element, site.following)
-    edit = _index_tensor(site, listed, element) if uses == {"arithmetic"} else None
-    indexed = site.suggest("tolist_indexed", expression=tensor, edit=edit)
-    if site.facts.gb_id == "GB0109":
-        return [indexed, in_caller]
-    settings = (
-        () if uses & {"branch", "loop", "logged", "unknown"} and not _is_split(parent) else None
-    )
-    captured = site.suggest("tolist_captured", settings=settings, expression=tensor)
-    return (
-        [indexed, captured, in_caller]
-        if isinstance(parent, ast.Subscript)
-        else [captured, in_caller]
-    )
+    is_element = isinstance(parent, ast.Subscript) and not isinstance(parent.slice, ast.Slice)
+    uses = site.uses(parent if is_element else listed)
+    indexed = site.suggest("tolist_indexed", expression=tensor)
+    if is_element and uses == {"tensor"} and isinstance(parent, ast.Subscript):
+        edit = _index_tensor(site, parent, base)
+        indexed = site.suggest("tolist_indexed", expression=tensor, edit=edit)
+    captured = site.suggest("tolist_captured", expression=tensor)
+    is_integer = site.facts.gb_id != "GB0109"
+    fixes = [
+        *([indexed] if is_element and uses <= {"tensor", "argument"} else []),
+        *([captured] if is_integer and uses <= _CAPTURED_USES else []),
+        *([in_caller] if site.is_given(base) or uses <= {"returned", "logged", "stored"} else []),
+    ]
+    fixes = fixes or _choose_around(site)
+    return [*fixes, indexed] if is_element and not uses & {"branch", "loop", "size"} else fixes
 
 
-def _index_tensor(site: BreakSite, listed: ast.Call, element: ast.AST) -> LineEdit | None:
-    if (
-        site.statement is None
-        or site.facts.file is None
-        or not isinstance(listed.func, ast.Attribute)
-    ):
+def _index_tensor(
+    site: BreakSite, element: ast.Subscript, base: ast.expr | None
+) -> LineEdit | None:
+    if site.statement is None or site.facts.file is None or base is None:
         return None
-    if not isinstance(element, ast.Subscript) or isinstance(element.slice, ast.Slice):
-        return None
-    value, index = site.statement.segment(listed.func.value), site.statement.segment(element.slice)
-    return site.statement.replace(site.facts.file, (element, f"{value}[{index}].detach()"))
-
-
-def _is_split(parent: ast.AST) -> bool:
-    return isinstance(parent, ast.Call) and getattr(parent.func, "attr", "") in (
-        "split",
-        "view",
-        "reshape",
-    )
+    value, index = site.statement.segment(base), site.statement.segment(element.slice)
+    return site.statement.replace(site.facts.file, (element, f"{value}[{index}].detach().clone()"))
 
 
 def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
@@ -480,83 +603,83 @@ def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
     )
     call = site.find_call(*names, "repeat_interleave", "masked_select", "bincount")
     expression = site.quote(call or masked) or "the operator"
-    settings = () if _sizes_decide(site) else None
-    captured = site.suggest("shape_captured", settings=settings, expression=expression)
+    in_caller = site.suggest("unique_in_caller", expression=expression)
+    if _sizes_decide(site, call or masked):
+        given = [in_caller] if call is not None and site.is_given(call) else []
+        return [site.suggest("shape_in_caller", expression=expression), *given]
+    captured = site.suggest("shape_captured", expression=expression)
     if "repeat_interleave" in operator:
-        return [site.suggest("repeat_output_size"), captured]
-    if "unique" in operator:
-        return [site.suggest("unique_in_caller", expression=expression), captured]
-    if call is not None and "nonzero" in operator:
-        argument = (
-            call.args[0]
-            if call.args
-            else call.func.value
-            if isinstance(call.func, ast.Attribute)
-            else None
-        )
-        tensor = site.quote(argument)
-        return [
-            captured,
-            site.suggest("nonzero_static", tensor=tensor.strip("`") if tensor else None),
-        ]
-    if masked is not None and site.statement is not None:
+        return [captured, site.suggest("repeat_output_size")]
+    if call is not None:
+        return [captured, *([in_caller] if site.is_given(call) else [])]
+    if masked is not None and site.statement is not None and site.find_call("sum"):
         text = site.statement.segment
         where = site.suggest("mask_where", tensor=text(masked.value), mask=text(masked.slice))
-        return [where, captured] if site.find_call("sum", "mean") else [captured, where]
+        return [captured, where]
     return [captured]
 
 
-def _sizes_decide(site: BreakSite) -> bool:
-    statement = site.statement
-    if statement is None or not isinstance(statement.node, ast.Assign):
-        return statement is None or isinstance(
-            statement.node, ast.If | ast.While | ast.For | ast.Assert
-        )
+def _sizes_decide(site: BreakSite, node: ast.AST | None) -> bool:
+    """Return whether Python asks for the size: in an `if`, or by a loop over the tensor."""
+    found = site.locate(node)
+    if found is None or site.function is None:
+        return True
+    text = ast.unparse(found[1])
     names = {
-        node.id
-        for target in statement.node.targets
-        for node in ast.walk(target)
-        if isinstance(node, ast.Name)
+        name
+        for part in ast.walk(site.function)
+        if isinstance(part, ast.Assign) and text in ast.unparse(part.value)
+        for name in list_names(*part.targets)
     }
-    for later in site.following:
-        if isinstance(later, str):
-            continue
-        deciding: list[ast.AST] = []
-        for node in later.nodes():
-            if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
-                deciding.append(node.test)
-            elif isinstance(node, ast.For | ast.comprehension):
-                deciding.append(node.iter)
-            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in (
-                "tolist",
-                "item",
-            ):
-                deciding.append(node)
-        mentioned = {
-            node.id for part in deciding for node in ast.walk(part) if isinstance(node, ast.Name)
-        }
-        if mentioned & names:
+    for part in ast.walk(site.function):
+        asked: ast.AST | None = None
+        if isinstance(part, ast.For | ast.comprehension):
+            asked = part.iter
+        elif isinstance(part, ast.Call) and getattr(part.func, "attr", "") in ("tolist", "item"):
+            asked = part
+        if asked is not None and (list_names(asked) & names or text in ast.unparse(asked)):
             return True
-    return False
+    return bool(site.decisions(node))
 
 
 def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
     node = site.statement.node if site.statement else None
-    if isinstance(node, ast.While):
-        return [site.suggest("while_in_caller"), site.suggest("while_fixed_steps")]
-    if isinstance(node, ast.Assert):
-        return [site.suggest("assert_constant_message", edit=_shorten_message(site, node))]
-    branch = node if isinstance(node, ast.If) else None
-    nodes = site.statement.nodes() if site.statement else ()
-    choice = branch or next((node for node in nodes if isinstance(node, ast.IfExp)), None)
+    nodes = list(site.statement.nodes()) if site.statement else []
+    choice = node if isinstance(node, ast.If | ast.While | ast.Assert) else None
+    choice = choice or next((part for part in nodes if isinstance(part, ast.IfExp)), None)
     test = getattr(choice, "test", None)
     quoted = site.quote(test)
     names = {"condition": quoted.strip("`") if quoted else None}
-    fixes = [site.suggest("if_where", given=names), site.suggest("if_cond", given=names)]
-    raised = site.following[0] if branch is not None and site.following else None
-    if branch is not None and isinstance(raised, Statement) and isinstance(raised.node, ast.Raise):
-        return [site.suggest("check_asserted", edit=_assert_instead(site, branch, raised))]
-    return [*fixes, site.suggest("if_in_caller", condition=quoted)]
+    drawn = next((call for call in site.calls if dotted_name(call.func).startswith(_RANDOM)), None)
+    if drawn is not None:
+        return _choose_for_random(site, drawn)
+    if isinstance(node, ast.While):
+        return [site.suggest("while_in_caller"), site.suggest("while_fixed_steps")]
+    if isinstance(node, ast.Assert):
+        edit = _shorten_message(site, node)
+        return [
+            site.suggest("check_in_caller", condition=quoted),
+            site.suggest("assert_constant_message", edit=edit),
+        ]
+    raised = _find_raise(site)
+    if raised is not None:
+        edit = _assert_instead(site, raised)
+        return [
+            site.suggest("check_in_caller", condition=quoted),
+            *([site.suggest("check_asserted", edit=edit)] if edit else []),
+        ]
+    if site.is_in_eager_loop:
+        outside = site.suggest("loop_body")
+    else:
+        outside = site.suggest("if_in_caller", condition=quoted)
+    decided = site.find_decided(test)
+    if site.function and decided and is_plain_choice(site.function, decided):
+        return [
+            site.suggest("if_where", given=names),
+            site.suggest("if_cond", given=names),
+            outside,
+        ]
+    return [outside]
 
 
 def _shorten_message(site: BreakSite, node: ast.Assert) -> LineEdit | None:
@@ -569,23 +692,25 @@ def _shorten_message(site: BreakSite, node: ast.Assert) -> LineEdit | None:
     return site.statement.replace(site.facts.file, (node.msg, repr(text or "assertion failed")))
 
 
-def _assert_instead(site: BreakSite, branch: ast.If, raised: Statement) -> LineEdit | None:
+def _find_raise(site: BreakSite) -> ast.Raise | None:
+    """Return what an `if` raises, where it does nothing else."""
+    for node in ast.walk(site.function) if site.function else ():
+        if isinstance(node, ast.If) and node.lineno == site.line_number and not node.orelse:
+            (first, *more) = node.body
+            return first if isinstance(first, ast.Raise) and not more else None
+    return None
+
+
+def _assert_instead(site: BreakSite, raised: ast.Raise) -> LineEdit | None:
     statement = site.statement
     if statement is None or site.facts.file is None or not statement.text.startswith("if "):
         return None
-    after = site.following[1] if len(site.following) > 1 else None
-    if after is None or isinstance(after, str) or len(after.indent) >= len(raised.indent):
-        return None  # more in the block than the raise, or its end is not recorded
-    if after.text.startswith(("elif ", "else")) or not isinstance(
-        branch.test, ast.Call | ast.Compare
-    ):
+    branch = statement.node
+    if not isinstance(branch, ast.If) or not isinstance(branch.test, ast.Call | ast.Compare):
         return None
-    if raised.line != statement.line + statement.line_count:
+    if raised.lineno != statement.line + statement.line_count:
         return None
-    node = raised.node
-    arguments = (
-        node.exc.args if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) else []
-    )
+    arguments = raised.exc.args if isinstance(raised.exc, ast.Call) else []
     constant = arguments[0] if arguments and isinstance(arguments[0], ast.Constant) else None
     text = (
         constant.value
@@ -596,9 +721,8 @@ def _assert_instead(site: BreakSite, branch: ast.If, raised: Statement) -> LineE
     edit = statement.rewrite(site.facts.file, line)
     if edit is None:
         return None
-    return LineEdit(
-        edit.file, edit.line, statement.line_count + raised.line_count, edit.replacement
-    )
+    count = (raised.end_lineno or raised.lineno) - statement.line + 1
+    return LineEdit(edit.file, edit.line, count, edit.replacement)
 
 
 _CHOICES: dict[str, Choose] = {

@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.library_names import is_harness_step, is_library_name
-from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
+from compileboard.collectors.fixes.break_fixes import reads_for_branch, suggest_break_fixes
 from compileboard.collectors.fixes.counterfactual import (
     STATES,
     Failed,
@@ -29,6 +29,7 @@ from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
     EagerFunction,
     Left,
+    LineEdit,
     RecompileFacts,
     RecordedBreak,
     RecordedCompile,
@@ -40,7 +41,7 @@ from compileboard.collectors.fixes.fix import (
     SuggestedFix,
 )
 from compileboard.collectors.fixes.library_fixes import suggest_library_fixes
-from compileboard.collectors.fixes.recompile_fixes import name_sources, suggest_recompile_fixes
+from compileboard.collectors.fixes.recompile_fixes import name_sources, suggest_together
 from compileboard.collectors.fixes.recompiles import choose_guards, list_entries
 from compileboard.collectors.fixes.savings import (
     Claims,
@@ -52,13 +53,7 @@ from compileboard.collectors.fixes.savings import (
     settle,
     share_clock,
 )
-from compileboard.collectors.fixes.statement import (
-    find_block,
-    find_statement,
-    is_read,
-    list_following,
-    list_uses,
-)
+from compileboard.collectors.fixes.statement import find_block
 from compileboard.collectors.fixes.titles import (
     describe_eager,
     name_builtin,
@@ -67,6 +62,7 @@ from compileboard.collectors.fixes.titles import (
 )
 
 LOGGING_BUILTINS = ("print",)
+SHOWN_BEFORE, SHOWN_AFTER = 4, 5
 
 
 @dataclass(frozen=True)
@@ -114,15 +110,6 @@ def _judge(hint: str, facts: BreakFacts) -> str | None:
     if gb_id == "GB0124" and "capture_scalar_outputs" in hint and reads_for_branch(facts):
         return "Moves the break to the `if` that depends on the number (GB0170)."
     return None
-
-
-def reads_for_branch(facts: BreakFacts) -> bool:
-    statement = find_statement(facts)
-    if statement is None:
-        return False
-    following = list_following(facts, statement)
-    reads = [call for call in statement.calls() if is_read(call)]
-    return any("branch" in list_uses(statement, call, following) for call in reads)
 
 
 _DIM = re.compile(r"at index (\d{1,4})\b")
@@ -494,13 +481,29 @@ class CodeIndex:
         )
         return max(
             parts,
-            key=lambda p: min(line - p.first_line, p.first_line + len(p.lines) - 1 - line),
+            key=lambda p: (
+                p.lines[0].lstrip().startswith(("def ", "async def ", "@")),  # a whole function
+                min(line - p.first_line, p.first_line + len(p.lines) - 1 - line),
+            ),
             default=None,
         )
 
     def text(self, file: str | None, line: int | None) -> str | None:
         part = self.find(file, line)
         return part.lines[line - part.first_line] if part is not None and line is not None else None
+
+
+def _cut(
+    part: SourceLines | None, line: int | None, edits: Sequence[LineEdit] = ()
+) -> SourceLines | None:
+    """Keep the lines of a function that a page shows: those around a line and of edits."""
+    if part is None or line is None:
+        return part
+    first = min([line - SHOWN_BEFORE, *(edit.line for edit in edits)]) - part.first_line
+    last = max([line + SHOWN_AFTER, *(edit.line + edit.line_count for edit in edits)])
+    start = max(0, first)
+    lines = part.lines[start : last - part.first_line + 1]
+    return SourceLines(part.file, part.first_line + start, lines)
 
 
 def _draft_breaks(
@@ -710,6 +713,7 @@ def _make_break_cause(
             first_line=part.first_line if part else None,
             lines=part.lines if part else (),
             eager=eager,
+            is_inlined=any(event.is_inlined for event in events if event.distinct_id == member.id),
             torch_version=run.torch_version,
         )
         breaks.append(facts)
@@ -741,7 +745,11 @@ def _make_break_cause(
         fingerprints=tuple(member.fingerprint for member in members),
         hints=tuple(dict.fromkeys(hint for member in members for hint in member.hints)),
         hint_warnings=tuple(warnings.values()),
-        code=code.find(first.file, first.line),
+        code=_cut(
+            code.find(first.file, first.line),
+            first.line,
+            [edit for suggested in fixes.values() for edit in suggested.edits],
+        ),
         fixes=tuple(fixes.values()),
     )
 
@@ -957,12 +965,9 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         is_static=any(member.recompile.is_static for member in own),
     )
     changes = _list_changes(members, own, common)
-    fixes: dict[tuple[str, str], SuggestedFix] = {}
     alone = {varying.source: varying.saved_alone for varying in first.variation.sources}
     # What saves recompiles alone has a cause of its own, which stands above.
-    for facts in sorted(changes, key=lambda facts: alone.get(facts.source or "", 0)):
-        for fix in suggest_recompile_fixes(facts):
-            fixes.setdefault((fix.fix.id, fix.title), fix)
+    ranked = sorted(changes, key=lambda facts: alone.get(facts.source or "", 0))
     return Cause(
         number=0,
         kind="recompile",
@@ -993,8 +998,8 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         variation=max(
             (member.variation for member in own), key=lambda variation: variation.recompile_count
         ),
-        code=part,
-        fixes=tuple(fixes.values()),
+        code=_cut(part, line),
+        fixes=tuple(suggest_together(ranked)),
     )
 
 

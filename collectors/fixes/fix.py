@@ -16,7 +16,7 @@ Kind = Literal["recompile", "graph_break"]
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 OLDEST_TORCH = (2, 4)
-_FACTS = {"for", "applies", "cost", "torch", "gone", "needless", "left"}
+_FACTS = {"for", "applies", "cost", "changes", "left", "torch", "gone", "needless"}
 Left = Literal["first", "dynamic", "each"]
 _LEFT: dict[str, Left] = {"the first": "first", "one for any size": "dynamic", "as many": "each"}
 _PROGRAM = re.compile(
@@ -40,6 +40,7 @@ class Fix:
     cost: str
     before: str
     after: str | None  # None where nothing helps
+    changes: str | None = None  # what else becomes different: exceptions, memory, order, values
     settings: tuple[
         str, ...
     ] = ()  # statements to run after `import torch`, where that alone is the fix
@@ -48,6 +49,10 @@ class Fix:
     gone_in: tuple[int, ...] | None = None
     is_needless: bool = False  # what is recorded is as it should be: nothing to fix
     left: Left = "first"  # which compiles of a function remain: the first, one for any size, or all
+
+    def warn(self, title: str) -> str:
+        """Add to a title what else the fix changes."""
+        return f"{title}. Changes {self.changes}" if self.changes else title
 
     @property
     def diff(self) -> list[str]:
@@ -90,6 +95,7 @@ def parse_fix(kind: Kind, fix_id: str, text: str) -> Fix:
         cost=facts["cost"],
         before=programs["Before"],
         after=programs.get("After"),
+        changes=facts.get("changes"),
         settings=tuple(programs.get("Settings", "").splitlines()),
         minimum_torch=tuple(map(int, facts["torch"].split(".")))
         if "torch" in facts
@@ -150,6 +156,7 @@ class RecompileFacts:
     torch_version: tuple[int, int] = (2, 13)
     is_eager: bool = False  # a function reached the recompile limit with it
     is_static: bool = False  # compiled with `dynamic=False`, which no setting of sizes changes
+    together: tuple[str, ...] = ()  # the categories of all that changes with it
 
 
 @dataclass(frozen=True)
@@ -200,6 +207,7 @@ class BreakFacts:
     lines: tuple[str, ...] = field(default=())
     call: StackFrame | None = None  # in the user's code, where the line is a library's
     eager: tuple[EagerFunction, ...] = ()
+    is_inlined: bool = False  # into a compiled function that called its own
     torch_version: tuple[int, int] = (2, 13)
 
 

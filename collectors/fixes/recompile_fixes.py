@@ -122,9 +122,10 @@ def _is_path(source: str) -> bool:
 
 # What dynamic=True does, for every torch.compile
 ALL_DYNAMIC = "torch._dynamo.config.assume_static_by_default = False"
-# Ends the id of a needless fix's stand-in, where the recompile limit was reached
-AT_THE_LIMIT = "-at-the-limit"
+# Instead of a needless fix, where the recompile limit was reached
+AT_THE_LIMIT = "variants-at-the-limit"
 
+_DYNAMIC_SOURCES = "torch.compiler.config.dynamic_sources = "
 _DIM = re.compile(r"\bat index (\d{1,4})")
 _CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
 _BLANK = re.compile(r"\{(source|sources|dim|dimensions|others|name|symbol|expected|expression)\}")
@@ -138,6 +139,10 @@ _SIZE = re.compile(r"\.(?:size|shape)\b")
 _ZERO_OR_ONE = re.compile(r"^\s*[12] <= |(?:!=|\bNe\(.*,) [01]\)?\s*$")
 _INT = re.compile(r"-?\d+")
 _FLOAT = re.compile(r"-?(?:\d+\.\d*|\d*\.?\d+e[-+]?\d+|nan|inf)")
+_SIZE_BRANCH = re.compile(r"\b(?:if|elif|while|assert)\b.*(?:\.shape|\.size\(|\blen\()")
+_REDUCTION = re.compile(
+    r"\.(?:mean|sum|std|var|softmax)\(\)|loss\(|\.softmax\((?:dim=)?0|BatchNorm"
+)
 _COUNT = re.compile(r"(?:\+|-)=")
 _LAYER = re.compile(r"(?:^|_)(?:idx|index|layer|layer_id|depth)$|layer", re.IGNORECASE)
 _LOOP_OR_BRANCH = (
@@ -166,12 +171,54 @@ def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
         fix_id, settings = (choice, None) if isinstance(choice, str) else choice
         fix = find_fix("recompile", fix_id)
         if fix.is_needless and facts.is_eager:  # what is needed once costs every call here
-            fix = find_fix("recompile", fix_id + AT_THE_LIMIT)
+            fix = find_fix("recompile", AT_THE_LIMIT)
         if fix.minimum_torch <= facts.torch_version:
-            title, own = _fill(fix.title, facts), fix.settings if settings is None else settings
+            title = fix.warn(_fill(fix.title, facts))
+            own = fix.settings if settings is None else settings
             own = () if facts.is_static and ALL_DYNAMIC in own else own
             suggestions.append(SuggestedFix(fix, title, settings=own))
-    return suggestions
+    return sorted(suggestions, key=lambda suggested: suggested.fix.changes is not None)
+
+
+def suggest_together(changes: Sequence[RecompileFacts]) -> list[SuggestedFix]:
+    """Suggest fixes of all that changes together: one alone would save nothing."""
+    categories = tuple(facts.category for facts in changes)
+    groups: dict[str | None, RecompileFacts] = {}
+    for facts in changes:
+        facts = replace(facts, together=categories)
+        first = next((suggested.fix.id for suggested in suggest_recompile_fixes(facts)), None)
+        if first not in groups:
+            groups[first] = facts
+        elif facts.source and facts.source != groups[first].source:
+            more = (*groups[first].siblings, facts.source, *facts.siblings)
+            groups[first] = replace(groups[first], siblings=tuple(dict.fromkeys(more)))
+    options = [suggest_recompile_fixes(facts) for facts in groups.values()]
+    if len(options) < 2:
+        return options[0] if options else []
+    if not all(options):
+        return []
+    firsts = [suggested for suggested, *_ in options]
+    needless = next((suggested for suggested in firsts if suggested.fix.is_needless), None)
+    if needless is not None:
+        return [needless]
+    titles = [suggested.title for suggested in firsts]
+    settings = [suggested.settings for suggested in firsts]
+    return [
+        SuggestedFix(
+            firsts[0].fix,
+            f"Together: {'; '.join(titles)}",
+            settings=_join_settings(settings) if all(settings) else (),
+        )
+    ]
+
+
+def _join_settings(settings: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Join statements; sources that are to be dynamic become one list."""
+    statements = list(dict.fromkeys(statement for own in settings for statement in own))
+    named = [statement for statement in statements if statement.startswith(_DYNAMIC_SOURCES)]
+    sources = [ast.literal_eval(statement.removeprefix(_DYNAMIC_SOURCES)) for statement in named]
+    joined = [f"{_DYNAMIC_SOURCES}{','.join(sources)!r}"] if sources else []
+    return tuple([statement for statement in statements if statement not in named] + joined)
 
 
 def describe_guard_fixes(
@@ -216,6 +263,11 @@ def _after_break(facts: RecompileFacts) -> Chosen:
     return ["value-after-a-break"]
 
 
+def _list_other_sizes(facts: RecompileFacts) -> set[str]:
+    """Return the sizes that can share a compile: 0 and 1 never do."""
+    return set(facts.values) - {"0", "1"}
+
+
 def _has_zero_or_one(facts: RecompileFacts) -> bool:
     return bool({"0", "1"} & set(facts.values))
 
@@ -232,25 +284,28 @@ def _list_dimensions(facts: RecompileFacts) -> list[tuple[str, int | None]]:
 
 def _dynamic(sources: Sequence[tuple[str, int | None]], facts: RecompileFacts) -> tuple[str, ...]:
     text = format_dynamic_sources(sources, facts.torch_version)
-    return (f"torch.compiler.config.dynamic_sources = {text!r}",) if text else ()
+    return (f"{_DYNAMIC_SOURCES}{text!r}",) if text else ()
 
 
 def _choose_by_category(facts: RecompileFacts) -> Chosen:
     fixes = list_fixes_for("recompile", facts.category)
-    return [fix.id for fix in fixes if not fix.id.endswith(AT_THE_LIMIT)]
+    return [fix.id for fix in fixes if fix.id != AT_THE_LIMIT]
 
 
 def _dynamic_source(facts: RecompileFacts) -> tuple[str, ...]:
-    return _dynamic([(facts.source or "", None)], facts)
+    return _dynamic([(source or "", None) for source in (facts.source, *facts.siblings)], facts)
 
 
 def _size(facts: RecompileFacts) -> Chosen:
     if _PARAMETER.search(f"{facts.reason} {facts.source}"):
         return [("size-of-a-parameter", _dynamic_source(facts))]
     source = "\n".join(facts.lines)
-    if _has_zero_or_one(facts):
-        if re.search(r"\b(?:if|elif|while|assert)\b.*(?:\.shape|\.size\(|\blen\()", source):
-            return ["size-zero-or-one-branch"]
+    if _has_zero_or_one(facts) and len(_list_other_sizes(facts)) < 2:
+        if _SIZE_BRANCH.search(source):
+            return ["size-zero-or-one"]
+        is_last = facts.dim == 0 and facts.values[0] not in ("0", "1") and "0" not in facts.values
+        if is_last and not _REDUCTION.search(source):
+            return ["last-batch", "size-zero-or-one", "size-unbacked"]
         return ["size-zero-or-one", "size-unbacked"]
     fixed = "|".join(re.escape(value) for value in facts.values if _INT.fullmatch(value))
     if fixed and re.search(
@@ -275,11 +330,7 @@ def _shape(facts: RecompileFacts) -> Chosen:
     if facts.symbol == "dimension marks" or "_dynamo_" in reason or "_has_dynamo" in reason:
         return ["marks-late"]
     if _ZERO_OR_ONE.search(reason):
-        return (
-            ["size-zero-or-one-later", "size-unbacked"]
-            if _SIZE.search(reason)
-            else ["size-compared"]
-        )
+        return ["size-zero-or-one", "size-unbacked"] if _SIZE.search(reason) else ["size-compared"]
     if "Mod(" in reason or "%" in reason:
         return ["size-multiple", "size-compared"]
     equal = "==" in reason or reason.startswith("Eq(")
@@ -307,8 +358,17 @@ def _is_in_loop_or_branch(facts: RecompileFacts) -> bool:
     return _is_written_in(facts, _list_decided, _LOOP_OR_BRANCH)
 
 
+def _is_negative(facts: RecompileFacts) -> bool:
+    """Return whether a position counts from the end, which `index_select` does not take."""
+    return any(value.startswith("-") for value in facts.values)
+
+
 def _is_position(facts: RecompileFacts) -> bool:
-    return not _is_in_loop_or_branch(facts) and _is_written_in(facts, _list_positions, _POSITION)
+    return (
+        not _is_negative(facts)
+        and not _is_in_loop_or_branch(facts)
+        and _is_written_in(facts, _list_positions, _POSITION)
+    )
 
 
 def _is_written_in(
@@ -364,7 +424,11 @@ def _is_called(node: ast.Subscript, statement: Statement) -> bool:
 
 
 def _is_subscript(facts: RecompileFacts) -> bool:
-    return not _is_in_loop_or_branch(facts) and _is_written_in(facts, _list_subscripts, _SUBSCRIPT)
+    return (
+        not _is_negative(facts)
+        and not _is_in_loop_or_branch(facts)
+        and _is_written_in(facts, _list_subscripts, _SUBSCRIPT)
+    )
 
 
 def _int(facts: RecompileFacts) -> Chosen:
@@ -439,12 +503,25 @@ def _attribute(facts: RecompileFacts) -> Chosen:
     return ["attribute-value"]
 
 
+def _is_cache(facts: RecompileFacts) -> bool:
+    """Return whether the function looks up what it stores."""
+    name, lines = re.escape(name_source(facts.source)), "\n".join(facts.lines)
+    is_asked = re.search(rf"\bnot in {name}\b", lines)
+    return bool(is_asked and re.search(rf"\b{name}\[[^\]]*\]\s*=", lines))
+
+
 def _length(facts: RecompileFacts) -> Chosen:
     line = facts.source_line or ""
+    if _is_cache(facts):
+        return ["cache-in-caller"]
     if _MUTATION.search(line):
         return ["list-that-grows"]
     is_dict = _OF_DICT.search(line) or " != " in facts.reason  # torch writes a dict's length so
-    return ["dict-keys" if is_dict else "list-length"]
+    if is_dict:
+        return ["dict-keys"]
+    name = re.escape(name_source(facts.source))
+    is_looped = re.search(rf"\bfor\b.*\bin\b.*\b{name}\b", "\n".join(facts.lines))
+    return ["list-that-is-looped" if is_looped else "list-length"]
 
 
 def _is_wrapper(facts: RecompileFacts) -> bool:
@@ -458,7 +535,16 @@ def _identity(facts: RecompileFacts) -> Chosen:
         return ["shared-wrapper"]
     if facts.symbol == "same object" or re.search(r"\w\S* is \S*\w", facts.reason):
         return ["tensors-that-were-one"]
+    named = re.search(r"type=<class '(?:[\w<>]+\.)*(\w+)'>", facts.reason)
+    if named and re.search(rf"\b{named[1]}\.[A-Za-z]\w*", "\n".join(facts.lines)):
+        return ["string", "variants-that-stay"]  # a member of an Enum, named in the code
     return ["function-object"]
+
+
+def _keys(facts: RecompileFacts) -> Chosen:
+    if "FuncTorch" in facts.reason:
+        return ["functorch"]
+    return ["inference-mode-variants" if "grad_mode" in facts.together else "inference-tensor"]
 
 
 def _type(facts: RecompileFacts) -> Chosen:
@@ -472,9 +558,13 @@ def _type(facts: RecompileFacts) -> Chosen:
 
 _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "tensor_size": _size,
-    "dispatch_keys": lambda facts: [
-        "functorch" if "FuncTorch" in facts.reason else "inference-tensor"
+    "dict_keys": lambda facts: ["cache-in-caller" if _is_cache(facts) else "dict-keys"],
+    "dispatch_keys": _keys,
+    "grad_mode": lambda facts: [
+        "inference-mode-variants" if "dispatch_keys" in facts.together else "grad-mode"
     ],
+    "tensor_requires_grad": lambda facts: ["requires-grad-variants", "requires-grad"],
+    "string_value": lambda facts: ["string", "variants-that-stay"],
     "symbolic_shape": _shape,
     "unknown": lambda facts: [],
     "int_value": _int,
@@ -492,7 +582,10 @@ def _fill(title: str, facts: RecompileFacts) -> str:
     changed = _CHANGED.search(facts.reason)
     size = _SIZE_OF.match(facts.source or "")
     source, dim = (size["tensor"], int(size["dim"])) if size else (facts.source, facts.dim)
-    name, dimensions = name_source(source), _list_dimensions(replace(facts, source=source, dim=dim))
+    siblings = () if facts.category == "tensor_size" else facts.siblings
+    name = name_sources((source, *siblings)) if source else name_source(source)
+    dimensions = _list_dimensions(replace(facts, source=source, dim=dim))
+    expected = next(iter(_list_other_sizes(facts)), None) if facts.dim is not None else None
     names = {
         "source": name,
         "sources": name_sources(
@@ -505,7 +598,7 @@ def _fill(title: str, facts: RecompileFacts) -> str:
         "dim": "that differs" if dim is None else str(dim),
         "name": name.rpartition(".")[2],
         "symbol": facts.symbol or (changed[1] if changed else "global setting"),
-        "expected": name_source(facts.values[0] if facts.values else None, "the other"),
+        "expected": expected or name_source(facts.values[0] if facts.values else None, "the other"),
         "expression": facts.source or "the size",
     }
     # One pass: a source may itself hold braces.

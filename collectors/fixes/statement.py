@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from compileboard.collectors.fixes.fix import Block, BreakFacts, LineEdit, SourceLines
 
@@ -89,44 +88,6 @@ def mark_part(line: str) -> str:
 
 def parse_statement(text: str) -> Statement | None:
     return _make(text.strip(), "", 1)
-
-
-def list_following(facts: BreakFacts, statement: Statement) -> list[Statement | str]:
-    """Return the statements after one in its function, as far as their lines were recorded; plain
-    text for those that do not parse.
-
-    In a loop, the statements before it are included, since they run after it too.
-    """
-    if facts.first_line is None:
-        return []
-    inner, outer = [], len(statement.indent)
-    lines, position = facts.lines, statement.line - facts.first_line + statement.line_count
-    while position < len(lines):
-        line = lines[position]
-        if line.strip() and (
-            _depth(line) < outer and line.lstrip().startswith(("def ", "class ", "@"))
-        ):
-            break
-        if line.strip() and not _depth(line) and outer:
-            break
-        read = _find_in(lines, position, facts.first_line) if line.strip() else None
-        if line.strip():
-            inner.append(read or line)
-        position += read.line_count if read and read.line == facts.first_line + position else 1
-    return inner
-
-
-def has_line_before(facts: BreakFacts, statement: Statement) -> bool:
-    if facts.first_line is None:
-        return False
-    before = [
-        line for line in facts.lines[: max(0, statement.line - facts.first_line)] if line.strip()
-    ]
-    return (
-        bool(before)
-        and _depth(before[-1]) == len(statement.indent)
-        and not _is_open(before[-1], ":")
-    )
 
 
 _BLOCKS: tuple[Block, ...] = ("for", "while", "with", "try")
@@ -219,141 +180,9 @@ def _parse(text: str) -> ast.stmt | None:
     return None
 
 
-def _is_open(line: str, *more: str) -> bool:
-    code = line.split(" #")[0].rstrip()
-    return code.endswith((*_OPEN_ENDS, *more))
+def _is_open(line: str) -> bool:
+    return line.split(" #")[0].rstrip().endswith(_OPEN_ENDS)
 
 
 def _depth(line: str) -> int:
     return len(line) - len(line.lstrip())
-
-
-Use = Literal["arithmetic", "returned", "logged", "branch", "size", "loop", "unknown"]
-
-_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
-_LOG_METHODS = {"debug", "info", "warning", "error", "critical", "log", "append", "add_scalar"}
-_SIZE_CALLS = {
-    "zeros",
-    "ones",
-    "empty",
-    "full",
-    "arange",
-    "rand",
-    "randn",
-    "new_zeros",
-    "new_ones",
-    "new_empty",
-}
-_MOST_NAMES = 4
-
-
-def list_uses(
-    statement: Statement, node: ast.AST, following: Sequence[Statement | str], depth: int = 0
-) -> set[Use]:
-    use, names = _climb(statement, node)
-    uses: set[Use] = {use} if use else set()
-    for name in names:
-        if use != "arithmetic" or not _is_tensor(name, following):
-            uses |= _list_name_uses(name, following, depth)
-    if not uses:
-        uses.add("unknown")
-    return uses
-
-
-def _is_tensor(name: str, following: Sequence[Statement | str]) -> bool:
-    for statement in following:
-        for node in statement.nodes() if isinstance(statement, Statement) else ():
-            value = node.value if isinstance(node, ast.Attribute | ast.Subscript) else None
-            if isinstance(value, ast.Name) and value.id == name:
-                return True
-    return False
-
-
-def _list_name_uses(name: str, following: Sequence[Statement | str], depth: int) -> set[Use]:
-    uses: set[Use] = set()
-    mention = re.compile(rf"\b{re.escape(name)}\b")
-    for position, statement in enumerate(following):
-        if isinstance(statement, str):
-            if mention.search(statement):
-                uses.add("unknown")
-            continue
-        for node in statement.nodes():
-            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-                later = following[position + 1 :]
-                uses |= (
-                    list_uses(statement, node, later, depth + 1)
-                    if depth < _MOST_NAMES
-                    else {"unknown"}
-                )
-    return uses
-
-
-def _climb(statement: Statement, node: ast.AST) -> tuple[Use | None, list[str]]:
-    is_computed = False
-    while (parent := statement.parents.get(node)) is not None:
-        if isinstance(parent, ast.BinOp):
-            if not isinstance(parent.op, _ARITHMETIC):
-                return "unknown", []
-            is_computed = True
-        elif isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.USub):
-            is_computed = True
-        elif isinstance(parent, ast.Compare | ast.BoolOp | ast.UnaryOp):
-            return ("branch" if _is_test(statement, parent) else "unknown"), []
-        elif isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
-            return ("branch" if getattr(parent, "test", None) is node else "unknown"), []
-        elif isinstance(parent, ast.Call):
-            return _name_call_use(parent, node), []
-        elif isinstance(parent, ast.Slice):
-            return "size", []
-        elif isinstance(parent, ast.JoinedStr | ast.FormattedValue):
-            return "logged", []
-        elif (
-            isinstance(parent, ast.Assign)
-            and len(parent.targets) == 1
-            and isinstance(parent.targets[0], ast.Name)
-        ):
-            return ("arithmetic" if is_computed else None), [parent.targets[0].id]
-        elif isinstance(parent, ast.AugAssign) and isinstance(parent.target, ast.Name):
-            if not isinstance(parent.op, _ARITHMETIC):
-                return "unknown", []
-            return "arithmetic", [parent.target.id]
-        elif isinstance(parent, ast.Return):
-            return ("arithmetic" if is_computed else "returned"), []
-        elif isinstance(parent, ast.Tuple | ast.List | ast.Dict):
-            return ("returned" if isinstance(statement.node, ast.Return) else "unknown"), []
-        elif isinstance(parent, ast.For):
-            return "loop", []
-        else:
-            return "unknown", []
-        node = parent
-    return "unknown", []
-
-
-def _is_test(statement: Statement, node: ast.AST) -> bool:
-    while (parent := statement.parents.get(node)) is not None:
-        if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
-            return getattr(parent, "test", None) is node
-        if not isinstance(parent, ast.BoolOp | ast.UnaryOp | ast.Compare):
-            return False
-        node = parent
-    return False
-
-
-def _name_call_use(call: ast.Call, argument: ast.AST) -> Use:
-    name = dotted_name(call.func)
-    last = name.rsplit(".", 1)[-1] if name else getattr(call.func, "attr", "")
-    if argument is call.func:
-        return "unknown"
-    if last == "range":
-        return "loop"
-    if last == "print" or last in _LOG_METHODS:
-        return "logged"
-    if last in _SIZE_CALLS:
-        return "size"
-    return "unknown"
-
-
-def is_read(call: ast.Call) -> bool:
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr == "item" and not call.args
-    return dotted_name(call.func) in ("float", "int", "bool") and len(call.args) == 1

@@ -1,21 +1,22 @@
-"""Read the user's source around graph breaks and recompiles while the file is unchanged."""
+"""Read the user's functions of graph breaks and recompiles while the file is unchanged."""
 
 from __future__ import annotations
 
+import ast
 import os
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from compileboard.collectors.contract.events import CompileStarted, Event, GraphBroke, Recompiled
 from compileboard.collectors.contract.secrets import scrub_text
 from compileboard.collectors.contract.shapes import Frame
 from compileboard.collectors.decode.records import FILE_LIMIT_BYTES, PathNamer, is_library, is_torch
 from compileboard.collectors.fixes.fix import SourceLines
-from compileboard.collectors.fixes.statement import find_block
 from compileboard.collectors.store.run_causes import MOST_EXCERPTS
 
-LINES_BEFORE, LINES_AFTER = 4, 5
-LONGEST_BLOCK = 30  # lines from the head of a loop, `with` or `try`, which are kept as well
+LINES_BEFORE, LINES_AFTER = 4, 5  # where the line is in no function
+MOST_LINES = 60  # of a function, on either side of the line
 LONGEST_LINE = 200
 MOST_FILES = 200
 
@@ -28,6 +29,7 @@ class SourceReader:
         self._accepts = accepts
         self._read: set[tuple[str, int]] = set()
         self._files: dict[str, list[str] | None] = {}
+        self._outlines: dict[str, _Outline] = {}
         self.unsaved: list[SourceLines] = []
 
     def read(self, events: Iterable[Event]) -> list[SourceLines]:
@@ -46,17 +48,19 @@ class SourceReader:
             return None
         if code is not None and code.strip().split("\n")[0].strip() not in lines[line - 1]:
             return None
-        block = find_block(SourceLines(file, 1, tuple(lines)), line)
-        is_near = block is not None and line - block[1] <= LONGEST_BLOCK
-        first = max(1, min(line - LINES_BEFORE, block[1] if block and is_near else line))
-        text = scrub_text(
-            "\n".join(part[:LONGEST_LINE] for part in lines[first - 1 : line + LINES_AFTER])
+        if file not in self._outlines:
+            self._outlines[file] = _read_outline("\n".join(lines))
+        outline = self._outlines[file]
+        first, last = outline.find_function(line)
+        kept = [part[:LONGEST_LINE] for part in lines[max(1, first) - 1 : last]]
+        scrubbed = scrub_text("\n".join(kept)).split("\n")
+        if len(scrubbed) != len(kept):  # a secret may have been several lines
+            return None
+        cut = (
+            part if outline.is_code(number, part) else safe
+            for number, (part, safe) in enumerate(zip(kept, scrubbed), max(1, first))
         )
-        cut = text.split("\n")
-        is_whole = len(cut) == len(
-            lines[first - 1 : line + LINES_AFTER]
-        )  # a secret may have been several lines
-        return SourceLines(file, first, tuple(cut)) if is_whole else None
+        return SourceLines(file, max(1, first), tuple(cut))
 
     def _load(self, file: str, time_us: int) -> list[str] | None:
         if file not in self._files and len(self._files) < MOST_FILES:
@@ -104,3 +108,38 @@ def _list_callers(stack: Sequence[Frame]) -> Iterator[tuple[str, int, str | None
         file, line = frame.get("file"), frame.get("line")
         if file is not None and line is not None and not is_torch(file):
             yield file, line, frame.get("code")
+
+
+@dataclass(frozen=True)
+class _Outline:
+    functions: tuple[tuple[int, int], ...] = ()  # first and last line, with decorators
+    text_lines: frozenset[int] | None = None  # of strings of several lines; None if not known
+
+    def find_function(self, line: int) -> tuple[int, int]:
+        around = [span for span in self.functions if span[0] <= line <= span[1]]
+        if not around:
+            return line - LINES_BEFORE, line + LINES_AFTER
+        first, last = max(around)
+        return max(first, line - MOST_LINES), min(last, line + MOST_LINES)
+
+    def is_code(self, number: int, line: str) -> bool:
+        """Return whether a line has no text that could be a secret: `token = ids[-1]`."""
+        if self.text_lines is None or number in self.text_lines:
+            return False
+        return not any(mark in line for mark in "\"'#")
+
+
+def _read_outline(text: str) -> _Outline:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _Outline()
+    functions, text_lines = [], set[int]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first = min(part.lineno for part in (node, *node.decorator_list))
+            functions.append((first, node.end_lineno or first))
+        elif isinstance(node, ast.Constant | ast.JoinedStr):
+            last = node.end_lineno or node.lineno
+            text_lines |= set(range(node.lineno, last + 1)) if last > node.lineno else set()
+    return _Outline(tuple(functions), frozenset(text_lines))

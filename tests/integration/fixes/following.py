@@ -35,21 +35,28 @@ def apply_fixes(text: str, suggestions: Sequence[SuggestedFix]) -> str:
 
 def follow(text: str, suggestions: Sequence[SuggestedFix]) -> Followed:
     """Apply fixes of one kind to a program, run it beside the program without, and compare."""
-    kind = suggestions[0].fix.kind
-    before, eager = run_text(text), run_text(text, "eager")
-    after = run_text(apply_fixes(text, suggestions))
     is_silent = any(suggested.fix.id in SILENT for suggested in suggestions)
-    if after.error is not None:
-        return Followed("crash", after.error)
-    if not is_equal(after.result, eager.result) or not (
-        is_silent or after.printed == eager.printed
-    ):
-        return Followed("wrong result", f"{after.result} {after.printed}")
+    return compare(text, apply_fixes(text, suggestions), suggestions[0].fix.kind, is_silent)
+
+
+def compare(text: str, changed: str, kind: str, is_silent: bool = False) -> Followed:
+    """Run a program with and without a change; what it returns, prints, warns of and raises has to
+    be that of eager mode.
+    """
+    before, after, eager = run_text(text), run_text(changed), run_text(text, "eager")
+    if after.error != eager.error:
+        return Followed("crash", str(after.error))
+    if not is_equal(after.result, eager.result):
+        return Followed("wrong result", f"{after.result}")
+    lost = eager.reported - after.reported
+    if not is_silent and (after.printed != eager.printed or lost):
+        return Followed("wrong result", f"printed {after.printed!r}, lost {dict(lost)}")
     old, new = count_trouble(before, kind), count_trouble(after, kind)
     verdict: Verdict = "none left" if new == 0 else "fewer" if new < old else "no effect"
     return Followed(verdict, f"{old} → {new}: {dict(after.gb_ids)}")
 
 
 def count_trouble(outcome: Outcome, kind: str) -> int:
-    """Count the recompiles, or the breaks and the functions that run eagerly for them."""
-    return len(outcome.recompiles) if kind == "recompile" else outcome.trouble_count
+    """Count the recompiles, the breaks and the functions that run eagerly for them, or both."""
+    recompile_count = len(outcome.recompiles) if kind != "graph_break" else 0
+    return recompile_count + (outcome.trouble_count if kind != "recompile" else 0)

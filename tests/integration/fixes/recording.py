@@ -47,7 +47,8 @@ def _record_program(path: Path, folder: Path) -> list[Cause]:
         recorded(folder, path.parent) as recorder,
     ):
         warnings.simplefilter("ignore")
-        runpy.run_path(str(path), run_name="__main__")
+        with contextlib.suppress(Exception):  # what ends the program is recorded too
+            runpy.run_path(str(path), run_name="__main__")
     try:
         return load_causes(recorder.sink.connection, RUN)
     finally:

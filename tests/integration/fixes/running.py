@@ -29,7 +29,6 @@ import torch.fx.experimental._config as symbol_config  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
 
 Mode = Literal["compiled", "fullgraph", "eager"]
-LINES_AROUND = 10
 
 
 @dataclass
@@ -42,6 +41,7 @@ class Outcome:
     graph_count: int = 0
     result: Any = None
     printed: str = ""
+    reported: Counter[str] = field(default_factory=Counter)  # warnings, and lines of stderr
     error: str | None = None
 
     @property
@@ -119,16 +119,16 @@ def patched_compile(outcome: Outcome, mode: Mode) -> Iterator[None]:
 
 def run_program(path: Path, mode: Mode = "compiled") -> Outcome:
     """Run a program file; what it raises is a part of the outcome."""
-    outcome, printed = Outcome(), io.StringIO()
+    outcome, printed, errors = Outcome(), io.StringIO(), io.StringIO()
     with (
         restored_settings(),
         contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(io.StringIO()),
-        warnings.catch_warnings(),
+        contextlib.redirect_stderr(errors),
+        warnings.catch_warnings(record=True) as warned,
         patched_compile(outcome, mode),
         watch([path.parent]) as record,
     ):
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("always")
         try:
             outcome.result = runpy.run_path(str(path), run_name="__main__")["result"]
         except Exception as error:
@@ -138,6 +138,7 @@ def run_program(path: Path, mode: Mode = "compiled") -> Outcome:
             )
         frames = counters["frames"]
         outcome.skipped_count = frames["total"] - frames["ok"] if mode != "eager" else 0
+    outcome.reported = Counter([*errors.getvalue().splitlines(), *(str(w.message) for w in warned)])
     outcome.graph_breaks, outcome.recompiles, outcome.printed = (
         record.graph_breaks,
         record.recompiles,
@@ -159,13 +160,10 @@ def run_text(text: str, mode: Mode = "compiled", settings: tuple[str, ...] = ())
 
 
 def list_break_facts(outcome: Outcome, path: Path) -> list[BreakFacts]:
-    """Return the facts of each distinct break of a program, with the ten lines around, in the order
-    they came.
-    """
+    """Return the facts of each distinct break of a program, in the order they came."""
     lines = path.read_text(encoding="utf-8").splitlines()
     facts = []
     for graph_break in outcome.graph_breaks:
-        first = max(1, (graph_break.line or 1) - LINES_AROUND // 2)
         facts.append(
             BreakFacts(
                 gb_id=graph_break.gb_id,
@@ -178,8 +176,8 @@ def list_break_facts(outcome: Outcome, path: Path) -> list[BreakFacts]:
                 file=graph_break.file,
                 line=graph_break.line,
                 source_line=graph_break.source_line,
-                first_line=first,
-                lines=tuple(lines[first - 1 : first - 1 + LINES_AROUND]),
+                first_line=1,
+                lines=tuple(lines),
                 eager=(EagerFunction(graph_break.function, graph_break.file, None),)
                 if graph_break.outcome == "skipped"
                 else (),

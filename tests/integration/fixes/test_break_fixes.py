@@ -99,7 +99,7 @@ def test_a_program_that_no_fix_was_written_for(path: Path) -> None:
 def test_a_random_branch_written_as_where_breaks_nothing(tmp_path: Path) -> None:
     text = (PROGRAMS / "graph_breaks" / "layer_drop.py").read_text(encoding="utf-8")
     assert [suggest_break_fixes(facts)[0].fix.id for facts in record_breaks(text, tmp_path)] == [
-        "random_where"
+        "random_in_caller"
     ]
     followed = run_text(edit_program(text, LAYER_DROP_BY_HAND))
     assert (followed.error, followed.trouble_count, followed.graph_count > 0) == (None, 0, True)

@@ -13,14 +13,15 @@ RECOMPILE_FIXES = list_fixes("recompile")
 BEFORE = {fix.id: fix.before for fix in RECOMPILE_FIXES} | {
     program.name: program.text for program in USER_PROGRAMS
 }
-# The size differs first of all before the break as well, and three programs have two fixes each.
+# The size differs first of all before the break as well, and the others have two fixes each.
 OTHER_FIRST = {
     "size-in-buckets": "size-of-an-input",
+    "requires-grad": "requires-grad-variants",
     "size-unbacked": "size-zero-or-one",
+    "size-multiple": "size-compared",
     "value-after-a-break": "size-of-an-input",
     "size-after-a-break": "size-of-an-input",
     "variants-that-stay": "int-that-the-code-needs",
-    "size-zero-or-one-branch-at-the-limit": "size-zero-or-one",  # its branch is not recorded
 }
 
 

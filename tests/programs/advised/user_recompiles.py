@@ -459,14 +459,13 @@ USER_PROGRAMS = (
     UserProgram(
         "prompt",
         _PROMPT,
-        ("size-zero-or-one",),
+        ("last-batch",),
         edit_program(
             _PROMPT,
             (
                 "    result.append(attend(torch.ones(query_count, 4), keys))",
                 "    query = torch.nn.functional.pad(torch.ones(query_count, 4), (0, 0, 0, "
-                "max(2 - query_count, 0)))\n"
-                "    torch._dynamo.maybe_mark_dynamic(query, 0)\n"
+                "6 - query_count))\n"
                 "    result.append(attend(query, keys)[:query_count])",
             ),
         ),

@@ -84,7 +84,10 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
     [
         ({**SIZE, "values": ("4", "5"), "after_break": True}, "value-after-a-break"),
         ({**SIZE, "values": ("4", "5"), "lines": ("if x.shape[0] == 4:",)}, "size-in-the-code"),
-        ({**SIZE, "values": ("1", "5"), "lines": ("if len(x) > 3:",)}, "size-zero-or-one-branch"),
+        ({**SIZE, "values": ("1", "5"), "lines": ("if len(x) > 3:",)}, "size-zero-or-one"),
+        ({**SIZE, "values": ("8", "1"), "dim": 1}, "size-zero-or-one"),
+        ({**SIZE, "values": ("12", "1"), "dim": 0}, "last-batch"),
+        ({**SIZE, "values": ("1", "5", "6"), "dim": 0}, "size-of-an-input"),
         (INT, "int"),
         ({**INT, "source_line": "for _ in range(k):"}, "int-that-the-code-needs"),
         ({**INT, "source_line": "x = layers[k](x)"}, "int-that-the-code-needs"),
@@ -100,10 +103,10 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
             "int-that-subscripts-a-tensor",
         ),
         ({**INT, "source_line": "return x[k] if k > 2 else x"}, "int-that-the-code-needs"),
-        ({"category": "grad_mode", "is_eager": True}, "grad-mode-at-the-limit"),
+        ({"category": "grad_mode", "is_eager": True}, "variants-at-the-limit"),
         (
             {**SIZE, "values": ("1", "5"), "lines": ("if len(x) > 3:",), "is_eager": True},
-            "size-zero-or-one-branch-at-the-limit",
+            "variants-at-the-limit",
         ),
         ({**INT, "source_line": 'return x * k if mode == "sin" else x - k'}, "int"),
         ({**INT, "source_line": "return x if k else x - 1"}, "int-that-the-code-needs"),
@@ -194,7 +197,8 @@ def test_a_guard_alone_has_the_titles_as_its_suggestion() -> None:
     guard = parse_reason("0/0: tensor 'x' size mismatch at index 0. expected 4, actual 8")
     assert guard.suggestion == (
         "Mark dimension 0 of x, and of inputs that share its size, dynamic before the first call. "
-        "Or pad x to a few fixed sizes and cut the result"
+        "Or pad x to a few fixed sizes and cut the result. "
+        "Changes sums, means and softmax over the padding, unless the code masks it"
     )
     assert describe_guard_fixes(guard, function="torch_dynamo_resume_in_f_at_9") == (
         "Remove the graph break before this code. Or compile with dynamic=True, which keeps "

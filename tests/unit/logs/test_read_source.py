@@ -44,6 +44,25 @@ def test_ten_lines_around_a_break_are_read_once(source: Path) -> None:
     assert [part.first_line for part in reader.read([_break(1), _break(30), _break(99)])] == [1, 26]
 
 
+def test_a_function_is_read_whole_and_only_text_in_it_can_be_a_secret(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    code = [
+        "@compiled",
+        "def step(token):",
+        "    token = pick(token)",
+        "    key = TRIPLE",
+        "TOKEN=abc",
+    ]
+    code += ["TRIPLE", "    api_key = 'abc'", *["    token += 1"] * 9, "    return token"]
+    path.write_text(
+        "\n".join(["import torch", "", *code, "", "other = 1"]).replace("TRIPLE", '"' * 3)
+    )
+    (excerpt,) = _reader(path).read([_break(5)])
+    assert (excerpt.first_line, len(excerpt.lines)) == (3, len(code))
+    assert excerpt.lines[2] == "    token = pick(token)"
+    assert "abc" not in "".join(excerpt.lines)
+
+
 def test_a_recompiled_function_and_its_guards_are_read(source: Path) -> None:
     start = {"file": "torch/_dynamo/external_utils.py", "line": 67, "frame_compile_id": 1}
     stack = [

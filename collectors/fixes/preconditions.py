@@ -1,0 +1,547 @@
+"""What a fix needs to hold, read from the recorded function by its syntax tree.
+
+Where the function was not recorded whole, nothing is known of it and no such fix is given.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from compileboard.collectors.fixes.statement import dotted_name
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_NUMBERS_OF_TENSORS = {"item", "size", "dim", "numel", "tolist", "data_ptr", "element_size"}
+_SAME_SHAPE = {
+    "abs",
+    "add",
+    "ceil",
+    "clamp",
+    "clamp_max",
+    "clamp_min",
+    "clone",
+    "contiguous",
+    "cos",
+    "cumsum",
+    "detach",
+    "div",
+    "exp",
+    "exp2",
+    "expm1",
+    "flip",
+    "floor",
+    "gelu",
+    "leaky_relu",
+    "log",
+    "log1p",
+    "log_softmax",
+    "mul",
+    "neg",
+    "pow",
+    "reciprocal",
+    "relu",
+    "relu6",
+    "roll",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "silu",
+    "sin",
+    "softmax",
+    "sqrt",
+    "square",
+    "sub",
+    "tan",
+    "tanh",
+    "tril",
+    "triu",
+    "where",
+    "zeros_like",
+    "ones_like",
+    "masked_fill",
+    "nan_to_num",
+}
+_TENSOR_METHODS = _SAME_SHAPE | {
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "argsort",
+    "backward",
+    "bmm",
+    "chunk",
+    "cpu",
+    "cuda",
+    "expand",
+    "flatten",
+    "gather",
+    "index_select",
+    "item",
+    "matmul",
+    "max",
+    "mean",
+    "min",
+    "mm",
+    "nonzero",
+    "norm",
+    "numel",
+    "numpy",
+    "permute",
+    "prod",
+    "repeat",
+    "requires_grad_",
+    "reshape",
+    "size",
+    "squeeze",
+    "std",
+    "sum",
+    "to",
+    "tolist",
+    "topk",
+    "transpose",
+    "unbind",
+    "unique",
+    "unsqueeze",
+    "var",
+    "view",
+}
+_ONE_NUMBER = {"amax", "amin", "item", "max", "mean", "min", "norm", "prod", "std", "sum"}
+_ARRANGING = {"dict", "list", "set", "sorted", "str", "tuple"}
+_MUTATIONS = {
+    "add",
+    "append",
+    "clear",
+    "discard",
+    "extend",
+    "insert",
+    "pop",
+    "popitem",
+    "remove",
+    "setdefault",
+    "update",
+    "write",
+}
+
+
+def find_function(
+    lines: Sequence[str], first_line: int | None, line: int | None
+) -> Function | None:
+    """Return the innermost function around a line, with the line numbers of its file."""
+    if first_line is None or line is None:
+        return None
+    try:
+        tree = ast.parse(textwrap.dedent("\n".join(lines)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    ast.increment_lineno(tree, first_line - 1)
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, Function)
+        and min(part.lineno for part in (node, *node.decorator_list)) <= line
+        and line <= (node.end_lineno or node.lineno)
+    ]
+    return max(around, key=lambda node: node.lineno, default=None)
+
+
+def list_names(*nodes: ast.AST) -> set[str]:
+    return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def list_arguments(function: Function) -> list[ast.arg]:
+    given = function.args
+    more = [part for part in (given.vararg, given.kwarg) if part]
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *more]
+
+
+def is_made_before(function: Function, node: ast.AST, line: int) -> bool:
+    """Return whether an expression uses what the function itself computed before a line, beyond
+    lists and the like of what it was given.
+    """
+    for name in list_names(node):
+        stores = [
+            part
+            for part in ast.walk(function)
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and part.id == name
+        ]
+        values = _list_values(function, name)
+        is_arranged = len(values) == len(stores) and all(
+            isinstance(value, ast.Call)
+            and dotted_name(value.func) in _ARRANGING
+            and not is_made_before(function, value, value.lineno)
+            for value in values
+        )
+        if any(part.lineno < line for part in stores) and not is_arranged:
+            return True
+    return False
+
+
+def is_tensor(function: Function, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
+    """Return whether an expression is certainly a tensor, as far as the function shows it."""
+    if isinstance(node, ast.Call):
+        name = dotted_name(node.func)
+        if name.startswith(("torch.", "F.")):
+            last = name.rsplit(".", 1)[-1]
+            return last[:1].islower() and not name.startswith(("torch.nn.Module", "torch.cuda."))
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        return method in _TENSOR_METHODS - _NUMBERS_OF_TENSORS and not name.startswith(
+            ("np.", "numpy.")
+        )
+    if isinstance(node, ast.BinOp):
+        return is_tensor(function, node.left, seen) or is_tensor(function, node.right, seen)
+    if isinstance(node, ast.UnaryOp | ast.Subscript):
+        inner = node.operand if isinstance(node, ast.UnaryOp) else node.value
+        return is_tensor(function, inner, seen)
+    if not isinstance(node, ast.Name) or node.id in seen:
+        return False
+    values = _list_values(function, node.id)
+    if any(isinstance(value, ast.Dict | ast.List | ast.Tuple) for value in values):
+        return False
+    if any(is_tensor(function, value, seen | {node.id}) for value in values):
+        return True
+    return not values and any(_shows_tensor(part, node.id) for part in ast.walk(function))
+
+
+def list_values(function: Function, node: ast.AST) -> list[ast.expr]:
+    """Return what a name is assigned, or the expression itself."""
+    if not isinstance(node, ast.Name):
+        return [node] if isinstance(node, ast.expr) else []
+    return _list_values(function, node.id)
+
+
+def _list_values(function: Function, name: str) -> list[ast.expr]:
+    return [
+        part.value
+        for part in ast.walk(function)
+        if isinstance(part, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == name for target in part.targets)
+    ]
+
+
+def _shows_tensor(node: ast.AST, name: str) -> bool:
+    def is_name(part: ast.AST) -> bool:
+        return isinstance(part, ast.Name) and part.id == name
+
+    if isinstance(node, ast.arg):
+        annotation = dotted_name(node.annotation) if node.annotation else ""
+        return node.arg == name and annotation.rsplit(".", 1)[-1] == "Tensor"
+    if isinstance(node, ast.Attribute):
+        return is_name(node.value) and node.attr in _TENSOR_METHODS | {"shape", "device", "T"}
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return is_name(node.left) or is_name(node.right)
+    if isinstance(node, ast.Call) and dotted_name(node.func).startswith(("torch.", "F.")):
+        is_made = dotted_name(node.func).rsplit(".", 1)[-1] in _SIZE_CALLS | {"tensor", "Tensor"}
+        return not is_made and any(is_name(part) for part in node.args[:1])
+    return False
+
+
+def is_dict(function: Function, node: ast.AST) -> bool:
+    """Return whether a name is certainly a dictionary of named values."""
+    if not isinstance(node, ast.Name):
+        return False
+    if any(isinstance(value, ast.Dict | ast.DictComp) for value in _list_values(function, node.id)):
+        return True
+    for part in ast.walk(function):
+        value = part.value if isinstance(part, ast.Attribute | ast.Subscript) else None
+        if not isinstance(value, ast.Name) or value.id != node.id:
+            continue
+        if isinstance(part, ast.Attribute) and part.attr in ("items", "keys", "values"):
+            return True
+        if (
+            isinstance(part, ast.Subscript)
+            and isinstance(part.slice, ast.Constant)
+            and isinstance(part.slice.value, str)
+        ):
+            return True
+    return False
+
+
+def is_changed_in_place(function: Function, names: set[str], after: int = 0) -> bool:
+    """Return whether a tensor of one of the names may be written to after a line."""
+    for node in ast.walk(function):
+        if getattr(node, "lineno", 0) <= after:
+            continue
+        target: ast.AST | None = None
+        if isinstance(node, ast.AugAssign):
+            target = node.target
+        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            target = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            is_written = node.func.attr.endswith("_") and not node.func.attr.endswith("__")
+            target = node.func.value if is_written else None
+        if target is not None and list_names(target) & names:
+            return True
+    return False
+
+
+def writes_state(function: Function, statements: Iterable[ast.AST]) -> bool:
+    """Return whether statements change what outlives the call: guards read some of it."""
+    nodes = [node for statement in statements for node in ast.walk(statement)]
+    shared = {
+        name
+        for node in ast.walk(function)
+        if isinstance(node, ast.Global | ast.Nonlocal)
+        for name in node.names
+    }
+    return any(
+        (isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store))
+        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in shared)
+        or (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _MUTATIONS
+        )
+        for node in nodes
+    )
+
+
+def list_block(function: Function, line: int) -> list[ast.stmt]:
+    """Return the body of the `with`, `if` or loop that starts at a line."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.With | ast.If | ast.For | ast.While) and node.lineno == line:
+            return [*node.body, *getattr(node, "orelse", ())]
+    return []
+
+
+def list_loops(function: Function, line: int) -> list[ast.For | ast.While]:
+    """Return the loops around a line, the outermost first."""
+    return [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.For | ast.While) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+
+
+Use = Literal[
+    "tensor", "argument", "returned", "stored", "logged", "branch", "size", "loop", "unknown"
+]
+
+_LOGS = {"debug", "info", "warning", "error", "critical", "log", "add_scalar", "write", "format"}
+_SIZE_CALLS = {"arange", "empty", "full", "new_empty", "new_ones", "new_zeros", "ones", "rand"} | {
+    "randn",
+    "zeros",
+}
+_NUMBER_CALLS = {"abs", "float", "int", "max", "min", "round"}
+
+
+def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozenset()) -> set[Use]:
+    """Return what consumes a number: "tensor" where it is computed with one, "argument" where
+    torch takes it, and so on.
+    """
+    parents = {child: part for part in ast.walk(function) for child in ast.iter_child_nodes(part)}
+    use, name = _climb(function, parents, node)
+    if name is None or name in seen:
+        return {use} if use else set()
+    uses: set[Use] = set()
+    for part in ast.walk(function):
+        if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load):
+            uses |= list_uses(function, part, seen | {name})
+    return uses or {"unknown"}
+
+
+def _climb(
+    function: Function, parents: dict[ast.AST, ast.AST], node: ast.AST
+) -> tuple[Use | None, str | None]:
+    """Return the use of a number, or the name that it is given."""
+    while (parent := parents.get(node)) is not None:
+        if isinstance(parent, ast.BinOp | ast.Compare):
+            others = (part for part in ast.iter_child_nodes(parent) if part is not node)
+            if any(isinstance(o, ast.expr) and is_tensor(function, o) for o in others):
+                return "tensor", None
+        if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
+            if parent.test is node:
+                return "branch", None
+            if not isinstance(parent, ast.IfExp):
+                return "unknown", None
+        elif isinstance(parent, ast.Compare | ast.BoolOp) and not _is_test(parents, parent):
+            return "unknown", None
+        elif isinstance(parent, ast.Call):
+            use = _name_call_use(parent)
+            if use is not None:
+                return use, None
+        elif isinstance(parent, ast.Attribute) and parent.attr == "item":
+            parent = parents[parent]
+        elif isinstance(parent, ast.Slice):
+            return "size", None
+        elif isinstance(parent, ast.Subscript):
+            return ("argument" if is_tensor(function, parent.value) else "unknown"), None
+        elif isinstance(parent, ast.JoinedStr | ast.FormattedValue):
+            return "logged", None
+        elif isinstance(parent, ast.Assign | ast.AnnAssign):
+            targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+            if isinstance(targets[0], ast.Name):
+                return None, targets[0].id
+            return ("stored" if not isinstance(targets[0], ast.Tuple) else "unknown"), None
+        elif isinstance(parent, ast.AugAssign):
+            if is_tensor(function, parent.target):
+                return "tensor", None
+            is_name = isinstance(parent.target, ast.Name)
+            return (None, parent.target.id) if is_name else ("stored", None)
+        elif isinstance(parent, ast.Return):
+            return "returned", None
+        elif isinstance(parent, ast.For):
+            return "loop", None
+        elif isinstance(parent, ast.Expr):
+            return None, None
+        elif not isinstance(
+            parent,
+            ast.BinOp
+            | ast.UnaryOp
+            | ast.Compare
+            | ast.BoolOp
+            | ast.Tuple
+            | ast.List
+            | ast.Dict
+            | ast.keyword,
+        ):
+            return "unknown", None
+        node = parent
+    return "unknown", None
+
+
+def _is_test(parents: dict[ast.AST, ast.AST], node: ast.AST) -> bool:
+    while (parent := parents.get(node)) is not None:
+        if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
+            return parent.test is node
+        if not isinstance(parent, ast.BoolOp | ast.UnaryOp | ast.Compare):
+            return False
+        node = parent
+    return False
+
+
+def _name_call_use(call: ast.Call) -> Use | None:
+    """Return None where the call gives a number again."""
+    name = dotted_name(call.func)
+    last = name.rsplit(".", 1)[-1] if name else getattr(call.func, "attr", "")
+    if name in _NUMBER_CALLS or name.startswith("math."):
+        return None
+    if last == "range":
+        return "loop"
+    if last == "print" or last in _LOGS:
+        return "logged"
+    if last in _SIZE_CALLS:
+        return "size"
+    if last in _MUTATIONS - {"update"}:
+        return "stored"
+    is_torch = name.startswith(("torch.", "F.")) or last in _TENSOR_METHODS
+    return "argument" if is_torch else "unknown"
+
+
+def is_read(call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr == "item" and not call.args
+    return dotted_name(call.func) in ("float", "int", "bool") and len(call.args) == 1
+
+
+def list_decisions(function: Function, tested: ast.AST) -> list[ast.AST]:
+    """Return what is decided by a value: what tests it, or a name that holds it."""
+    text = ast.unparse(tested)
+    names = {
+        target.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and text in ast.unparse(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert | ast.BoolOp)
+        and (test := getattr(node, "test", node))
+        and (names & list_names(test) or text in ast.unparse(test))
+    ]
+
+
+def is_plain_choice(function: Function, node: ast.AST) -> bool:
+    """Return whether an `if` only chooses between two tensors of one shape, which `torch.where`
+    can do: no other effect, no `and`, `or` or `not` on tensors, both sides known.
+    """
+    if not isinstance(node, ast.If | ast.IfExp) or any(
+        isinstance(part, ast.BoolOp | ast.Not | ast.In | ast.NotIn | ast.Is | ast.IsNot)
+        for part in ast.walk(node.test)
+    ):
+        return False
+    sides = _list_sides(function, node)
+    if sides is None:
+        return False
+    shapes = [_find_shape(function, side) for side in sides]
+    return shapes[0] is not None and shapes[0] == shapes[1]
+
+
+def _list_sides(function: Function, node: ast.If | ast.IfExp) -> tuple[ast.expr, ast.expr] | None:
+    if isinstance(node, ast.IfExp):
+        return node.body, node.orelse
+    if len(node.body) != 1 or len(node.orelse) > 1:
+        return None
+    first = node.body[0]
+    other = node.orelse[0] if node.orelse else _find_next(function, node)
+    if isinstance(first, ast.Return) and isinstance(other, ast.Return):
+        return (first.value, other.value) if first.value and other.value else None
+    written = _find_assigned(first)
+    if written is None:
+        return None
+    if not node.orelse:
+        return written[1], ast.Name(written[0], ast.Load())
+    second = _find_assigned(node.orelse[0])
+    return (written[1], second[1]) if second is not None and second[0] == written[0] else None
+
+
+def _find_next(function: Function, node: ast.stmt) -> ast.stmt | None:
+    for parent in ast.walk(function):
+        for body in (getattr(parent, "body", ()), getattr(parent, "orelse", ())):
+            if isinstance(body, list) and node in body[:-1]:
+                return body[body.index(node) + 1]
+    return None
+
+
+def _find_assigned(node: ast.stmt) -> tuple[str, ast.expr] | None:
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target, value = node.targets[0], node.value
+    elif isinstance(node, ast.AugAssign):
+        target = node.target
+        value = ast.BinOp(ast.Name(getattr(target, "id", ""), ast.Load()), node.op, node.value)
+    else:
+        return None
+    return (target.id, value) if isinstance(target, ast.Name) else None
+
+
+def _find_shape(
+    function: Function, node: ast.AST, seen: frozenset[str] = frozenset()
+) -> str | None:
+    """Return the name of the tensor whose shape an expression has, "" for a number, else None."""
+    if isinstance(node, ast.Constant):
+        return "" if isinstance(node.value, int | float) else None
+    if isinstance(node, ast.UnaryOp):
+        return _find_shape(function, node.operand, seen)
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.MatMult):
+            return None
+        shapes = {_find_shape(function, part, seen) for part in (node.left, node.right)} - {""}
+        return shapes.pop() if len(shapes) == 1 else None if shapes else ""
+    if isinstance(node, ast.IfExp):
+        shapes = {_find_shape(function, part, seen) for part in (node.body, node.orelse)}
+        return shapes.pop() if len(shapes) == 1 else None
+    if isinstance(node, ast.Call):
+        name = dotted_name(node.func)
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else name
+        if method in _NUMBER_CALLS | _ONE_NUMBER and len(node.args) == (method in _NUMBER_CALLS):
+            return ""
+        if name.startswith(("torch.", "F.")) and node.args:
+            base: ast.AST = node.args[0]
+        elif isinstance(node.func, ast.Attribute):
+            base, name = node.func.value, node.func.attr
+        else:
+            return None
+        is_kept = name.rsplit(".", 1)[-1] in _SAME_SHAPE - {"where"}
+        return _find_shape(function, base, seen) if is_kept else None
+    if not isinstance(node, ast.Name):
+        return None
+    values = [] if node.id in seen else _list_values(function, node.id)
+    shapes = {_find_shape(function, value, seen | {node.id}) for value in values} - {node.id}
+    return node.id if not shapes else shapes.pop() if len(shapes) == 1 else None

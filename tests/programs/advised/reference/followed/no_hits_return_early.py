@@ -1,0 +1,17 @@
+import torch
+
+
+@torch.compile
+def sum_kept(scores, keep):
+    return scores[keep[:, 0]].sum()
+
+
+def pick(scores):
+    m = scores > 0.5
+    keep = m.nonzero()
+    if keep.numel() == 0:
+        return scores.sum() * 0
+    return sum_kept(scores, keep)
+
+
+result = [pick(torch.tensor([0.1, 0.9, 0.7])), pick(torch.tensor([0.1, 0.2, 0.3]))]

@@ -1,0 +1,31 @@
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return torch.relu(y)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Block(4), Block(4)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+torch.manual_seed(0)
+net = torch.compile(Net())
+result = []
+for _ in range(2):
+    x = torch.ones(3, 4)
+    result.append(net(x).detach())
+    for _block in range(2):
+        print("norm of the block", x.shape[0])

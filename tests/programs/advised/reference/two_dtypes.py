@@ -1,0 +1,12 @@
+# advised first: dtype
+import torch
+
+
+@torch.compile
+def project(x, w):
+    return (x @ w).relu()
+
+
+result = []
+for dtype in (torch.float32, torch.float64, torch.float32):
+    result.append(project(torch.ones(2, 3, dtype=dtype), torch.ones(3, 2, dtype=dtype)))
