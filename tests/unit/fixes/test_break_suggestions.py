@@ -211,8 +211,11 @@ def test_the_block_around_a_line_is_of_its_own_function(
 
 
 def test_a_fix_that_is_a_newer_torch_is_suggested_to_an_older_one() -> None:
-    old = suggest_break_fixes(BreakFacts("GB0179", torch_version=(2, 11)))
-    new = suggest_break_fixes(BreakFacts("GB0179", torch_version=(2, 13)))
+    program = "def f(x):\n    y = x * 2\n    return copy.deepcopy(y) + x\n"
+    old, new = (
+        suggest_break_fixes(facts_of("GB0179", program, 3, torch_version=version))
+        for version in ((2, 11), (2, 13))
+    )
     assert [fixes[0].fix.id for fixes in (old, new)] == ["newer_torch", "deepcopy_clone"]
 
 
