@@ -100,6 +100,7 @@ select
 from {rollup.table}_rows as b
 join runs as r on r.pub = b.pub
 where b.month = {{month:UInt32}}
+  and r.source <> 'trial'
 group by r.suite, r.name, b.{rollup.key}
 """  # noqa: S608  own names only
 

@@ -96,6 +96,7 @@ CAPABILITIES = {
     "minifier": "repro minify",
     "minifier_program": "programs that repro minify leaves",
     "graph_compiler": "repro commands on graphs of AOTAutograd",
+    "backward_passes": "gradients compared by `try`",
     "skip_code": "dynamo kept out of the collector's own code around compiled code",
     "events": "graph breaks, recompiles, caches and failures as torch reports them",
     "graph_breaks": "graph breaks",

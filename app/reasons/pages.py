@@ -42,7 +42,18 @@ CAUSE_SORTS = (
     ("last", "last seen"),
     ("first", "newest cause first"),
 )
-MORE_FILTERS = ("name", "tag", "host", "gpu", "torch", "commit", "state", "since", "until")
+MORE_FILTERS = (
+    "name",
+    "tag",
+    "host",
+    "gpu",
+    "torch",
+    "commit",
+    "state",
+    "since",
+    "until",
+    "trials",
+)
 
 
 @graph_breaks.get("/graph_breaks")

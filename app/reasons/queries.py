@@ -55,6 +55,7 @@ _FUNCTION_LIMITS = """,
     select coalesce(sum(u.recompile_limit_count), 0)
     from recompile_causes as c
     join run_functions as u on u.function_id = c.function_id
+    join runs as r on r.id = u.run_id and r.source <> 'trial'
     where c.id = :id
   ) as limit_count
 """
@@ -376,6 +377,19 @@ limit 10000000
 """  # noqa: S608 - our own names
 
     @property
+    def _no_trial(self) -> str:
+        """Leave out runs that `try` made, where another run has the reason too."""
+        return f"""(
+    r.source <> 'trial' or (
+      select count(*)
+      from $stored({self.run_table}) as o
+      join runs as q on $of(o, q)
+      where o.{self.key} = :id
+        and q.source <> 'trial'
+    ) = 0
+  )"""  # noqa: S608 - our own names
+
+    @property
     def get_sql(self) -> str:
         return f"""
 with summed as (
@@ -386,6 +400,7 @@ with summed as (
   from {self.run_table} as b
   join runs as r on r.id = b.run_id
   where b.{self.key} = :id
+    and {self._no_trial}
   group by b.{self.key}
 )
 select
@@ -414,6 +429,7 @@ join $stored({self.run_table}) as b on $of(b, r)
 $totals
 $words
 where b.{self.key} = :id
+  and {self._no_trial}
   and (:after_us is null or (r.started_us, r.id) < (:after_us, :after_id))
 order by r.started_us desc, r.id desc
 limit :limit
@@ -721,11 +737,14 @@ def _trace_summed(engine: Engine, subject: ReasonSubject, selected: Any) -> Reas
 def get_reason(engine: Engine, subject: ReasonSubject, reason_id: int) -> Any:
     values = {"id": reason_id}
     if engine.dialect == "clickhouse":
-        every = subject.filter(runs=RunFilter())
         ordering = ReasonOrder(subject.count)
-        sql = subject.totals_sql(every, ordering, only="{key} = :id")
-        rows = engine.rows(sql, values | _bind_order(subject, every, None, 1))
-        return next(iter(_list_monthly(engine, subject, every, ordering, rows)), None)
+        for runs in (RunFilter(), RunFilter(trials=True)):  # as `_no_trial`
+            every = subject.filter(runs=runs)
+            sql = subject.totals_sql(every, ordering, only="{key} = :id")
+            rows = engine.rows(sql, values | _bind_order(subject, every, None, 1))
+            for reason in _list_monthly(engine, subject, every, ordering, rows):
+                return reason
+        return None
     row = get_row(engine, subject.get_sql, values)
     return make_row(subject.reason, row) if row else None
 

@@ -106,6 +106,7 @@ join runs as r on $of(b, r)
 $totals
 where b.{subject.key} = :id
   and $t.result_count > 0
+  and r.source <> 'trial'
 order by r.started_us desc, b.run_id desc
 limit :limit
 """  # noqa: S608  own texts only

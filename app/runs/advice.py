@@ -36,11 +36,11 @@ from compileboard.app.runs.states import list_problems as list_failures
 from compileboard.app.timeline.model import find_phase
 from compileboard.collectors.contract.compile_labels import build_label
 from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import SourceLines, SuggestedFix, find_fix
 from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import describe_saving, describe_savings
-from compileboard.collectors.store.dashboard import Trial
 
 _DISABLED = (
     ("force_disable_caches", True),
@@ -350,27 +350,12 @@ class FixAdvice:
 
 
 @dataclass(frozen=True)
-class TriedFix:
-    """Result of a fix that was tried on this run's program."""
-
-    tables = ("trials",)
-
-    outcome: str
-    label: Annotated[str, "The outcome in words."]
-    summary: str
-    title: str
-    new_run_id: str | None
-    base_run_id: str | None
-
-
-@dataclass(frozen=True)
 class CauseRow(Cause):
     """A cause of lost compile time, with its fixes."""
 
     advice: Annotated[
         tuple[FixAdvice, ...], "Fixes, the best first; empty where none is known."
     ] = ()
-    trials: Annotated[tuple[TriedFix, ...], "Fixes that were tried, the newest first."] = ()
     try_command: Annotated[
         str | None, "The command that tries the first fix that needs no person."
     ] = None
@@ -403,7 +388,20 @@ class CauseRow(Cause):
             replace(row, title=title, diff=(), file=None)
             for row, title in zip(self.advice, titles, strict=True)
         ]
-        return replace(self, source_line=None, code=None, fixes=(), advice=tuple(advice))
+        trials = [
+            replace(trial, title=_BLANK.sub("…", suggested.fix.title))
+            for trial in self.trials
+            for suggested in self.fixes
+            if suggested.fix.id == trial.fix_id
+        ]
+        return replace(
+            self,
+            source_line=None,
+            code=None,
+            fixes=(),
+            advice=tuple(advice),
+            trials=tuple(trials),
+        )
 
     @property
     def statement(self) -> str | None:
@@ -434,28 +432,15 @@ class RunVerdict:
     number: Annotated[int | None, "Fixes that are known."]
 
 
-def list_cause_rows(
-    causes: Sequence[Cause], run: RunRow, trials: Sequence[Trial], *, is_pushed: bool
-) -> list[CauseRow]:
+def list_cause_rows(causes: Sequence[Cause], run: RunRow, *, is_pushed: bool) -> list[CauseRow]:
     """A pushed run is in no local database, so its fixes cannot be tried there."""
-    by_cause: dict[str | None, list[TriedFix]] = {}
-    for trial in trials:
-        result = TriedFix(
-            trial.outcome,
-            trial.outcome_label,
-            trial.summary,
-            trial.title,
-            trial.new_run_id,
-            trial.base_run_id,
-        )
-        by_cause.setdefault(trial.cause_fingerprint, []).append(result)
     return [
         CauseRow(
             **vars(cause),
             advice=tuple(_describe_fix(suggested, cause) for suggested in cause.fixes),
-            trials=tuple(by_cause.get(cause.fingerprint, ())),
             try_command=f"compileboard-collect try {run.id} --fix {cause.number}"
-            if cause.can_try and run.source == "live" and not is_pushed
+            f"{' --apply' if cause.verified else ''}"
+            if cause.can_try and can_run_again(run.source, run.command) and not is_pushed
             else None,
         )
         for cause in causes

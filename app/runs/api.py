@@ -111,16 +111,13 @@ def get_run(detail: RunDetail) -> RunDetailJson:
 
 @operation("/runs/<run_id>/causes")
 def list_causes(detail: RunDetail, page: PageQuery) -> Page[CauseRow]:
-    """List the causes of a run's lost compile time with their fixes: what runs eagerly, then what
-    saves most.
+    """List the causes of a run's lost compile time with their fixes: those with a verified fix,
+    what runs eagerly, then what saves most.
     """
     causes = list_run_causes(get_run_reader(detail.run.id), detail.run)
+    places = {cause.number: place for place, cause in enumerate(causes, 1)}
     after = int((decode_cursor(page.cursor, int) or (0,))[0])
-    return make_page(
-        [cause for cause in causes if cause.number > after],
-        page.limit,
-        lambda cause: (cause.number,),
-    )
+    return make_page(causes[after:], page.limit, lambda cause: (places[cause.number],))
 
 
 @operation("/runs/<run_id>/compiles/<key>")

@@ -54,9 +54,13 @@ from compileboard.app.runs.run_queries import (
 )
 from compileboard.app.runs.states import RunState, describe_state
 from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
-from compileboard.collectors.store.dashboard import list_trials
+from compileboard.collectors.fixes.tried import TriedFix
 from compileboard.collectors.store.results import fill
-from compileboard.collectors.store.run_causes import find_first_call, load_causes
+from compileboard.collectors.store.run_causes import (
+    find_first_call,
+    list_tried_fixes,
+    load_causes,
+)
 
 
 @dataclass(frozen=True)
@@ -159,6 +163,7 @@ class RunSummaryScreen:
     phases: compiles.Phases
     longest: Sequence[compiles.CompileRow]
     incidents: Sequence[tuple[str, str]]  # that began with it: id and title
+    trials: Sequence[TriedFix] = ()  # of patches, and of several fixes together
     is_pruned: bool = False
 
     @cached_property
@@ -232,6 +237,9 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
             for incident in list_incidents(reader, selected, limit=MOST_INCIDENTS).rows
             if incident.state != "withdrawn"
         ],
+        trials=[
+            trial for trial in list_tried_fixes(reader, run.id) if trial.cause_fingerprint is None
+        ],
         is_pruned=is_pruned(reader, run.id),
     )
 
@@ -240,9 +248,7 @@ def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
     if not (run.graph_break_count or run.recompile_count):
         return []
     causes = cached_for_run(reader, run.id, load_causes)
-    return list_cause_rows(
-        causes, run, list_trials(reader, run.id), is_pushed=is_pushed(reader, run.id)
-    )
+    return list_cause_rows(causes, run, is_pushed=is_pushed(reader, run.id))
 
 
 def read_facts(

@@ -191,7 +191,7 @@ SORTS = (
     ("breaks", "most graph breaks"),
     ("compile_time", "most compile time"),
 )
-_MORE = ("host", "gpu", "torch", "commit", "since", "until")
+_MORE = ("host", "gpu", "torch", "commit", "since", "until", "trials")
 
 
 @list_blueprint.get("/runs")

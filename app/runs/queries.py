@@ -85,6 +85,11 @@ class RunFilter:
     state: Annotated[str | None, Parameter(choices=STATES), "A run's state."] = None
     since_us: Annotated[int | None, SINCE, SINCE_HELP] = None
     before_us: Annotated[int | None, UNTIL, UNTIL_HELP] = None
+    trials: Annotated[
+        bool | None,
+        Parameter(choices=("no", "yes"), read=lambda _name, text: text == "yes" or None),
+        "With the runs that `try` made.",
+    ] = None
 
     def check(self, query: Mapping[str, str]) -> None:
         """Raises FilterError if no run can be between the days."""
@@ -164,10 +169,17 @@ union all
 {_ELSEWHERE}
 limit :most
 """  # noqa: S608 - our own names
-# Each is true where its filter is not given.
+# Each is true where its filter is not given, but for runs that `try` made.
 _WHERE = "\n  and ".join(
-    f"(:{name} is null or {condition})" for name, condition in _CONDITIONS.items()
+    (
+        "(:trials is not null or r.source <> 'trial')",
+        *(f"(:{name} is null or {condition})" for name, condition in _CONDITIONS.items()),
+    )
 )
+_NO_TRIAL: Mapping[Dialect, str] = {
+    "sqlite": "r.id not in (select id from runs where source = 'trial')",  # they have an index
+    "clickhouse": "r.source <> 'trial'",
+}
 
 
 _PINNED = {
@@ -181,10 +193,9 @@ def write_where(given: Mapping[str, Any], dialect: Dialect) -> str:
     conditions = _CONDITIONS | {"run_ids": "r.id $in(:run_ids)"}
     if dialect == "sqlite":
         conditions["text"] = _TEXT_SQLITE
-    return (
-        "\n  and ".join(text for name, text in conditions.items() if given[name] is not None)
-        or "true"
-    )
+    texts = [text for name, text in conditions.items() if given[name] is not None]
+    texts += [_NO_TRIAL[dialect]] if given["trials"] is None else []
+    return "\n  and ".join(texts) or "true"
 
 
 def _bind(selection: RunFilter) -> dict[str, Any]:

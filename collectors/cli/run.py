@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,11 @@ if TYPE_CHECKING:
     "the checkout is not "
     "touched.",
 )
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Afterwards, try every fix on a copy, as `try --all` does.",
+)
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.argument(
     "command",
@@ -111,6 +117,7 @@ def run(
     repro: tuple[str, ...],
     repro_inputs: int | None,
     diff_branch: str | None,
+    verify: bool,
     tags: tuple[tuple[str, str], ...],
     **options: Any,
 ) -> int:
@@ -143,6 +150,11 @@ def run(
         print_message("--repro-inputs keeps the values of tensors; it cannot go with --no-source")
         return REFUSED
     destination = read_destination(options)
+    if verify and not destination["database"]:
+        print_message(
+            "--verify runs the program again from its database; it cannot go with --server"
+        )
+        return REFUSED
     options |= {"level": level, "keep_source": not no_source}
     options |= {"repro": tuple(dict.fromkeys(repro)), "repro_inputs_bytes": repro_inputs or 0}
     try:
@@ -164,7 +176,7 @@ def run(
                 return end_like(outcome)
             tags = (*tags, (TAG, "new"))
         return end_like(
-            observe(list(command), os.environ, quiet, tags=tags, **destination, **options)
+            observe(list(command), os.environ, quiet, verify, tags=tags, **destination, **options)
         )
     except CannotRun as error:
         print_message(str(error))
@@ -172,7 +184,11 @@ def run(
 
 
 def observe(
-    command: list[str], environment: Mapping[str, str], quiet: bool, **options: Any
+    command: list[str],
+    environment: Mapping[str, str],
+    quiet: bool,
+    verify: bool = False,
+    **options: Any,
 ) -> ProgramExit:
     from compileboard.collectors.record.program import CannotRun, ProgramExit, run_program
 
@@ -210,6 +226,11 @@ def observe(
         with unhindered("the records cannot be counted"):
             for line in _list_closing_lines(launch, options["database"]):
                 print_message(line)
+    if verify and launch and launch.recording.trouble is None and not outcome.is_interrupted:
+        from compileboard.collectors.cli.try_command import try_all
+
+        with unhindered("the fixes are not tried"):
+            try_all(launch.manifest.run_id, os.path.abspath(options["database"]), file=sys.stderr)
     return outcome
 
 
@@ -301,10 +322,10 @@ def closing_lines(database: str, run_id: str) -> list[str]:
             else ""
         )
         lines = [summary.savings, f"recorded {counts}{cliff}; {show}"]
-        if summary.fix_to_try is not None:
-            words = ("try", run_id, "--fix", str(summary.fix_to_try))
+        if summary.can_try:
+            words = ("try", run_id, "--all")
             lines.append(
-                f"try fix {summary.fix_to_try} on a copy of the source: "
+                "try the fixes on a copy of the source: "
                 f"{collector_command(*words, database=database)}"
             )
         if len(summary.repros) == 1:

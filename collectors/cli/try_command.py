@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from compileboard.collectors.cli.common import db_option, pick_up, print_json, print_message
 from compileboard.collectors.fixes.titles import strip_ticks
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.terminal.values import collector_command, dashboard_command, read_count
+from compileboard.collectors.terminal.values import (
+    collector_command,
+    dashboard_command,
+    read_count,
+    read_seconds,
+)
 from compileboard.command_line import Command, Option, Value
 from compileboard.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED
 
 if TYPE_CHECKING:
     from compileboard.collectors.fixes.causes import Cause
     from compileboard.collectors.store.dashboard import Trial
+    from compileboard.collectors.trials.all_fixes import AllFixes, Tried
+    from compileboard.collectors.trials.candidates import Candidates
     from compileboard.collectors.trials.comparison import TrialResult
     from compileboard.collectors.trials.patches import RecordedProgram
     from compileboard.collectors.trials.trial import Candidate
@@ -30,6 +39,8 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 Examples:
   %(prog)s 01JD --fix 1                       the first fix that the run's page names
+  %(prog)s 01JD --fix 1 --apply               write it into your files, if it is better
+  %(prog)s latest --all                       every fix alone, then those that helped together
   %(prog)s 01JD --patch fix.patch             a change of your own, as `git diff` writes it
   git diff | %(prog)s 01JD --patch -          what you have changed; the base has it too, \
 so stash it first
@@ -60,12 +71,43 @@ _EXIT_CODES = {"improved": DONE, "unchanged": DONE, "interrupted": INTERRUPTED}
     ),
 )
 @click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    cls=Option,
+    exclusive="fix",
+    help="Every fix alone, then those that helped together, three times a side.",
+)
+@click.option(
+    "--apply",
+    "is_written",
+    is_flag=True,
+    help="With --fix: write the fix into your files if the trial finds it better.",
+)
+@click.option("--yes", is_flag=True, help="With --apply: do not ask.")
+@click.option(
     "--repeat",
     "repeat_count",
     type=Value(read_count),
     default=1,
     metavar="N",
     help="Runs a side. 3 judge times. Default: 1.",
+)
+@click.option(
+    "--executions",
+    "max_count",
+    type=Value(read_count),
+    default=10,
+    metavar="N",
+    help="With --all: run the program so often at most. Default: 10.",
+)
+@click.option(
+    "--budget",
+    "budget_s",
+    type=Value(read_seconds),
+    default=1800.0,
+    metavar="SECONDS",
+    help="With --all: start no run that would end later. Default: 1800.",
 )
 @click.option(
     "--keep",
@@ -84,17 +126,27 @@ _EXIT_CODES = {"improved": DONE, "unchanged": DONE, "interrupted": INTERRUPTED}
     metavar="[-- COMMAND ...]",
     help="Command, if not as recorded.",
 )
-def try_fix(run: str, command: tuple[str, ...], db: str, keep: Path | None, **options: Any) -> int:
+def try_fix(
+    run: str, command: tuple[str, ...], db: str, keep: Path | None, every: bool, **options: Any
+) -> int:
     """Run a recorded program again, as it is and with a fix applied to a copy; your files stay as
     they are.
     """
     from compileboard.collectors.trials.patches import CannotTry
 
     pick_up()
+    database = os.path.abspath(db)
+    limits = {name: options.pop(name) for name in ("max_count", "budget_s")}
     folder = keep
     try:
+        if every:
+            repeats = {"repeat_count": options["repeat_count"], "as_json": options["as_json"]}
+            if options["is_written"]:
+                raise CannotTry("--apply writes one fix; give its number: --fix N --apply")
+            kept = keep and _make_folder(keep)
+            return try_all(run, database, command=command, folder=kept, **limits, **repeats)
         folder = _make_folder(keep)
-        return _try(run, command, os.path.abspath(db), folder, keep is not None, **options)
+        return _try(run, command, database, folder, keep is not None, **options)
     except CannotTry as error:
         print_message(str(error))
         return REFUSED
@@ -125,25 +177,42 @@ def _try(
     patch: str | None,
     repeat_count: int,
     as_json: bool,
+    is_written: bool,
+    yes: bool,
 ) -> int:
-    from compileboard.collectors.trials.patches import load_program
-    from compileboard.collectors.trials.trial import run_trial
+    from compileboard.collectors.store.dashboard import list_trials
+    from compileboard.collectors.trials.patches import join_diffs, load_program
+    from compileboard.collectors.trials.trial import Executions, run_trial
 
+    if is_written:
+        _check_answer(fix, yes)
+    verified = None
     with closing(open_reader(database)) as connection:
         program = load_program(connection, run, os.environ, command)
         if patch is not None:
             candidate = _read_patch(patch, program, folder)
         else:
-            from compileboard.collectors.store.large_runs import reopen_in
-            from compileboard.collectors.store.run_causes import load_causes
-
-            reopen_in(database, program.run_id)
-            candidate = _pick_fix(
-                load_causes(connection, program.run_id), fix, program, folder, database
+            candidates = _load_candidates(connection, program, folder, database)
+            candidate = _pick_fix(candidates, fix, program, database, is_written=is_written)
+        if is_written:
+            patch_text = join_diffs(candidate.files)
+            verified = next(
+                (
+                    trial
+                    for trial in list_trials(connection, program.run_id)
+                    if trial.outcome == "improved" and trial.patch == patch_text
+                    if not trial.settings
+                ),
+                None,
             )
     for warning in program.warnings:
         print_message(warning)
-    trial, result = run_trial(program, candidate, database, folder, repeat_count, print_message)
+    if verified is not None:
+        measured = f"{datetime.fromtimestamp(verified.ended_us / 1e6):%Y-%m-%d %H:%M}"
+        print_message(f"verified on {measured}: {verified.summary}")
+        return _write(candidate, yes)
+    executions = Executions(program, database, folder, print_message, 2 * repeat_count)
+    trial, result = run_trial(executions, candidate, repeat_count)
     if is_kept:
         print_message(f"kept in {folder}")
     if as_json:
@@ -154,7 +223,34 @@ def _try(
             f"see it with: {dashboard_command('serve', database=database)}  (page "
             f"/runs/{trial.run_id})"
         )
+    if is_written and trial.outcome == "improved":
+        return _write(candidate, yes)
+    if is_written:
+        print_message("nothing was written, for the trial did not find it better")
+        return INTERRUPTED if trial.outcome == "interrupted" else FAILED
     return _EXIT_CODES.get(trial.outcome, FAILED)
+
+
+def _check_answer(fix: int | None, yes: bool) -> None:
+    from compileboard.collectors.trials.patches import CannotTry
+
+    if fix is None:
+        raise CannotTry("--apply writes a fix of the run; give its number: --fix N --apply")
+    if not yes and not (sys.stdin and sys.stdin.isatty()):
+        raise CannotTry("--apply asks before it writes, and there is no terminal; add --yes")
+
+
+def _write(candidate: Candidate, yes: bool) -> int:
+    from compileboard.collectors.trials.patches import join_diffs, write_files
+
+    print(join_diffs(candidate.files), end="", file=sys.stderr)
+    names = ", ".join(str(file.path) for file in candidate.files)
+    if not yes and not click.confirm(f"Write this into {names}?", err=True):
+        print_message("nothing was written")
+        return FAILED
+    write_files(candidate.files)
+    print_message(f"written: {names}")
+    return DONE
 
 
 def _read_patch(patch: str, program: RecordedProgram, folder: Path) -> Candidate:
@@ -170,46 +266,146 @@ def _read_patch(patch: str, program: RecordedProgram, folder: Path) -> Candidate
     return Candidate(f"{'Patch' if patch == '-' else Path(patch).name} of {names}", tuple(files))
 
 
+def _load_candidates(
+    connection: sqlite3.Connection, program: RecordedProgram, folder: Path, database: str
+) -> Candidates:
+    from compileboard.collectors.store.large_runs import reopen_in
+    from compileboard.collectors.store.run_causes import load_causes
+    from compileboard.collectors.trials.candidates import Candidates
+
+    reopen_in(database, program.run_id)
+    return Candidates(load_causes(connection, program.run_id), program, folder)
+
+
 def _pick_fix(
-    causes: Sequence[Cause],
+    candidates: Candidates,
     number: int | None,
     program: RecordedProgram,
-    folder: Path,
     database: str,
+    *,
+    is_written: bool,
 ) -> Candidate:
-    from compileboard.collectors.trials.patches import CannotTry, apply_edits
-    from compileboard.collectors.trials.trial import Candidate
+    from compileboard.collectors.trials.patches import CannotTry
 
-    cause = next((cause for cause in causes if cause.number == number), None)
-    suggested = (
-        next((fix for fix in cause.fixes if fix.edits or fix.settings), None) if cause else None
-    )
-    if cause is None or suggested is None:
-        wrong = (
-            ""
-            if number is None
-            else f"there is no fix {number}; "
-            if cause is None
-            else f"{number} ({strip_ticks(cause.title)}) has nothing to fix; "
-            if cause.is_expected
-            else (
-                f"fix {number} ({strip_ticks(cause.title)}) takes a person: make the change as a "
-                "patch and use --patch; "
-            )
+    candidate = candidates.pick_to_write(number) if is_written else candidates.pick(number)
+    if candidate is not None:
+        return candidate
+    cause = next((cause for cause in candidates.causes if cause.number == number), None)
+    wrong = (
+        ""
+        if number is None
+        else f"there is no fix {number}; "
+        if cause is None
+        else f"{number} ({strip_ticks(cause.title)}) has nothing to fix; "
+        if cause.is_expected
+        else (
+            f"fix {number} ({strip_ticks(cause.title)}) takes a person: make the change as a patch and "
+            "use --patch; "
         )
-        raise CannotTry(f"{wrong}{_list_fixes(causes, program, database)}")
-    recorded = {}
-    if cause.code is not None:
-        first_line, file = cause.code.first_line, cause.code.file
-        recorded = {
-            (file, first_line + offset): line for offset, line in enumerate(cause.code.lines)
-        }
-    if cause.file and cause.line and cause.source_line:
-        recorded[cause.file, cause.line] = cause.source_line
-    files = apply_edits(suggested.edits, recorded, program.roots, folder)
-    return Candidate(
-        suggested.title, tuple(files), suggested.settings, suggested.fix.id, cause.fingerprint
     )
+    raise CannotTry(f"{wrong}{_list_fixes(candidates.causes, program, database)}")
+
+
+def try_all(
+    run: str,
+    database: str,
+    *,
+    command: Sequence[str] = (),
+    folder: Path | None = None,
+    max_count: int = 10,
+    budget_s: float = 1800.0,
+    repeat_count: int = 1,
+    as_json: bool = False,
+    file: TextIO | None = None,
+) -> int:
+    """Try every fix of a run alone, then those that helped together, and print what was measured.
+
+    Raises CannotTry or StoreError.
+    """
+    from compileboard.collectors.record.spool import home, lock_spool
+    from compileboard.collectors.store.run_causes import list_source_lines
+    from compileboard.collectors.trials.all_fixes import AllFixes, find_session
+    from compileboard.collectors.trials.patches import CannotTry, load_program
+    from compileboard.collectors.trials.trial import Executions
+
+    with closing(open_reader(database)) as connection:
+        program = load_program(connection, run, os.environ, command)
+        names = {lines.file for lines in list_source_lines(connection, program.run_id)}
+        names.update(word for word in program.argv if word.endswith(".py"))
+        files = {(root / name).resolve() for root in program.roots for name in names}
+        sessions = home(os.environ) / "trials"
+        session = folder or find_session(sessions, program.run_id, program.argv, files)
+        session.mkdir(parents=True, exist_ok=True)
+        if lock_spool(session) is None:
+            raise CannotTry(f"the fixes of run {program.run_id} are being tried already")
+        candidates = _load_candidates(connection, program, session / "copies", database)
+    choices = candidates.list_choices(print_message)
+    if not choices:
+        raise CannotTry(_list_fixes((), program, database))
+    for warning in program.warnings:
+        print_message(warning)
+    executions = Executions(
+        program,
+        database,
+        session,
+        print_message,
+        min(max_count, len(choices) * repeat_count + 6),
+        budget_s,
+    )
+    fixes = AllFixes(executions, choices, candidates.join, max_count, repeat_count)
+    fixes.measure()
+    if as_json:
+        print_json(_all_to_json(fixes))
+    else:
+        print("\n".join(_list_all(fixes)), file=file)
+    if fixes.is_complete and folder is None:
+        shutil.rmtree(sessions / program.run_id, ignore_errors=True)
+    elif fixes.stopped or fixes.untried:
+        words = ("try", program.run_id, "--all")
+        why = str(fixes.stopped or f"{max_count} executions are done")
+        print_message(f"{why}; go on with: {collector_command(*words, database=database)}")
+    return INTERRUPTED if fixes.stopped and fixes.stopped.is_interrupted else DONE
+
+
+def _list_all(fixes: AllFixes) -> list[str]:
+    executions = fixes.executions
+    earlier = f", {executions.earlier_count} of earlier calls" if executions.earlier_count else ""
+    lines = [
+        f"{executions.count} executions{earlier}: {len(fixes.bases)} of the program as it is",
+        "",
+    ]
+    rows = [_make_row(tried) for tried in fixes.list_ordered()]
+    rows += [(_name(candidate), "not tried", "") for candidate in fixes.untried]
+    widths = [max(map(len, column)) for column in zip(*rows)][:2]
+    for numbers, label, summary in rows:
+        lines.append(f"  {numbers:<{widths[0]}}  {label:<{widths[1]}}  {summary}".rstrip())
+    return lines
+
+
+def _name(candidate: Candidate) -> str:
+    numbers = ", ".join(map(str, candidate.numbers))
+    return f"{'fix' if len(candidate.numbers) == 1 else 'fixes'} {numbers}"
+
+
+def _make_row(tried: Tried) -> tuple[str, str, str]:
+    from compileboard.collectors.store.dashboard import OUTCOME_LABELS
+
+    assert tried.result is not None
+    result, candidate = tried.result, tried.candidate
+    label = "Verified" if tried.is_improved else OUTCOME_LABELS[result.outcome]
+    different = result.output.describe() if result.outcome == "different" else ""
+    return _name(candidate), label, f"{candidate.title}: {different or result.summary}"
+
+
+def _all_to_json(fixes: AllFixes) -> dict[str, Any]:
+    return {
+        "run": fixes.executions.program.run_id,
+        "execution_count": fixes.executions.count,
+        "earlier_count": fixes.executions.earlier_count,
+        "stopped": str(fixes.stopped) if fixes.stopped else None,
+        "untried": [list(candidate.numbers) for candidate in fixes.untried],
+        "trials": [_to_json(trial) for trial in fixes.trials],
+    }
 
 
 def _list_fixes(causes: Sequence[Cause], program: RecordedProgram, database: str) -> str:

@@ -9,6 +9,16 @@ import re
 from collections.abc import Iterable, Mapping
 
 WITHHELD = "<withheld>"
+SOURCE_WITHHELD = "<source withheld"
+
+
+def can_run_again(source: str, command: str | None) -> bool:
+    """Return whether a recorded command is whole: an imported log has none, a benchmark has many
+    programs.
+    """
+    parts = (WITHHELD, SOURCE_WITHHELD)
+    return source == "live" and bool(command) and not any(part in str(command) for part in parts)
+
 
 _SECRET_NAME = re.compile(
     r"(?i)(secret|token(?!s|iz)|passw|passphrase|pwd$|api[_-]?key|access[_-]?key|private[_-]?key|credential|auth(?!or)"

@@ -60,6 +60,7 @@ from compileboard.collectors.fixes.titles import (
     title_breaks,
     title_recompiles,
 )
+from compileboard.collectors.fixes.tried import TriedFix
 
 LOGGING_BUILTINS = ("print",)
 SHOWN_BEFORE, SHOWN_AFTER = 4, 5
@@ -326,6 +327,14 @@ class Cause:
         "Microseconds.",
     ] = None
     fixes: tuple[SuggestedFix, ...] = field(default=(), metadata=_PRIVATE)
+    trials: Annotated[
+        tuple[TriedFix, ...], "The newest trial of each fix, those that helped first."
+    ] = ()
+
+    @property
+    def verified(self) -> TriedFix | None:
+        """Return the trial of a fix that helped."""
+        return next((trial for trial in self.trials if trial.is_verified), None)
 
     @property
     def is_fixable(self) -> bool:
@@ -353,7 +362,9 @@ class Cause:
 
     @property
     def can_try(self) -> bool:
-        return any(suggested.edits or suggested.settings for suggested in self.fixes)
+        """Return whether a fix is applied without a person, and was not tried in vain."""
+        in_vain = {trial.fix_id for trial in self.trials if not trial.is_verified}
+        return any(fix.can_try and fix.fix.id not in in_vain for fix in self.fixes)
 
 
 @dataclass

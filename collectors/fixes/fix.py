@@ -128,6 +128,10 @@ class SuggestedFix:
     settings: tuple[str, ...] = ()
 
     @property
+    def can_try(self) -> bool:
+        return bool(self.edits or self.settings)
+
+    @property
     def helps(self) -> bool:
         is_known = self.fix.after is not None or self.fix.gone_in is not None
         return is_known and not self.fix.is_needless

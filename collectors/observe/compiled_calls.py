@@ -1,4 +1,5 @@
-"""Record how long each compiled call of a trial took and what it returned.
+"""Record how long each compiled call of a trial took and what it returned or raised, and the
+gradients that each backward pass left.
 
 Only the outermost call counts: a compiled module inside a compiled function is part of it. torch
 must be imported.
@@ -18,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .torch_compat import exclude_from_dynamo
+from .torch_compat import MISSING, exclude_from_dynamo, lookup, owner
 from .trial_plan import CALLS_PREFIX
 
 MOST_CALLS = 20_000  # whose times are recorded
@@ -27,6 +28,8 @@ FIRST_CALLS = 32
 MOST_LEAVES = 256  # values of one call
 MOST_ELEMENTS = 512  # of one tensor, evenly spread; with its sum, absolute sum, minimum and maximum
 MOST_BYTES = 64 << 20  # of one process
+FIRST_BACKWARDS = 8  # whose gradients are recorded; of the later ones as of calls
+MOST_NODES = 20_000  # of autograd's graph, which is searched for the tensors that get gradients
 MOST_DEPTH = 20
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
@@ -38,7 +41,7 @@ class CallRecorder:
         self._depth = threading.local()
         self._lock = threading.Lock()
         self._names: dict[str, int] = {}
-        self._call_count = 0
+        self._call_count = self._backward_count = 0
         self._written_bytes = 0
         self._has_watched_modules = self._has_probed = False
         self._torch: Any = None
@@ -58,6 +61,55 @@ class CallRecorder:
                 return compiled
 
         torch.compile = compile
+        self._watch_backward()
+
+    def _watch_backward(self) -> None:
+        """Record the gradients of each backward pass: `Tensor.backward` and `torch.autograd.grad`
+        both run through one function of torch's.
+        """
+        original = lookup("backward_passes")
+        if original is MISSING:
+            return
+
+        @functools.wraps(original)
+        def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            depth = self._depth
+            if getattr(depth, "in_backward", False):
+                return original(outputs, *args, **kwargs)
+            number, self._backward_count = self._backward_count, self._backward_count + 1
+            is_recorded = self._is_recorded(number, FIRST_BACKWARDS)
+            leaves = self._list_leaves(outputs) if is_recorded else []
+            depth.in_backward = True
+            try:
+                gradients = original(outputs, *args, **kwargs)
+            finally:
+                depth.in_backward = False
+            if is_recorded:
+                self._write_gradients(number, leaves, gradients)
+            return gradients
+
+        exclude_from_dynamo(run_backward.__code__)  # type: ignore[attr-defined]  # a function's
+        owner("backward_passes")._engine_run_backward = run_backward
+
+    def _list_leaves(self, outputs: Any) -> list[Any]:
+        try:
+            return _list_leaves(outputs)
+        except Exception as error:
+            self._note_loss(error)
+            return []
+
+    def _write_gradients(self, number: int, leaves: list[Any], returned: Any) -> None:
+        try:
+            found = [leaf.grad for leaf in leaves] + list(returned or ())
+            with self._torch.no_grad():
+                values = [
+                    ["", *self._describe_leaf(gradient)]
+                    for gradient in found[:MOST_LEAVES]
+                    if gradient is not None
+                ]
+            self._append({"backward": number, "value": values})
+        except Exception as error:
+            self._note_loss(error)
 
     def _wrap(self, compiled: Any) -> Any:
         if not self._has_watched_modules:
@@ -140,12 +192,12 @@ class CallRecorder:
             result = call(*args, **kwargs)
             self._synchronize()
             took_us = (time.perf_counter_ns() - start_ns) / 1000
+        except Exception as error:
+            self._write(name, 0.0, before, self._observe(), error, has_raised=True)
+            raise
         finally:
             depth.inside = False
-        try:
-            self._write(name, took_us, before, self._observe(), result)
-        except Exception as error:
-            self._append({"lost": f"{type(error).__name__}: {error}"[:200]})
+        self._write(name, took_us, before, self._observe(), result)
         return result
 
     def _synchronize(self) -> None:
@@ -170,23 +222,42 @@ class CallRecorder:
         except Exception:
             return 0, ""
 
-    def _write(self, name: str, took_us: float, before: Any, after: Any, result: Any) -> None:
+    def _write(
+        self,
+        name: str,
+        took_us: float,
+        before: Any,
+        after: Any,
+        result: Any,
+        has_raised: bool = False,
+    ) -> None:
         with self._lock:
             number = self._call_count
             self._call_count += 1
         if number >= MOST_CALLS:
             return
         body: dict[str, Any] = {"call": number, "name": name, "us": round(took_us, 3)}
-        if after[0] != before[0]:
+        if after[0] != before[0] or has_raised:  # the time of a call that raised is no step's
             body["compiled"] = True
         if after[1] != before[1]:
             body["random"] = True
-        if (
-            number < FIRST_CALLS or number & (number - 1) == 0
-        ) and self._written_bytes < MOST_BYTES:
-            with self._torch.no_grad():
-                body["value"] = self._describe(result)
+        try:
+            if has_raised:
+                message = next(iter(str(result).strip().splitlines()), "")
+                body["value"] = [["", "raised", type(result).__qualname__, message[:300]]]
+            elif self._is_recorded(number, FIRST_CALLS):
+                with self._torch.no_grad():
+                    body["value"] = self._describe(result)
+        except Exception as error:
+            self._note_loss(error)
         self._append(body)
+
+    def _is_recorded(self, number: int, first: int) -> bool:
+        is_chosen = number < first or number & (number - 1) == 0
+        return is_chosen and self._written_bytes < MOST_BYTES
+
+    def _note_loss(self, error: Exception) -> None:
+        self._append({"lost": f"{type(error).__name__}: {error}"[:200]})
 
     def _append(self, body: dict[str, Any]) -> None:
         text = json.dumps(body) + "\n"
@@ -235,23 +306,42 @@ class CallRecorder:
             dtype, shape = str(values.dtype).removeprefix("torch."), list(values.shape)
             if values.is_complex():
                 values = torch.view_as_real(values)
-            flat = values.reshape(-1).to(device="cpu")
+            flat = values.reshape(-1)
             is_exact = not flat.dtype.is_floating_point
-            wide = flat.to(torch.int64 if is_exact else torch.float64)
-            step = -(-wide.numel() // MOST_ELEMENTS) or 1
+            step = -(-flat.numel() // MOST_ELEMENTS) or 1
             sums: list[Any] = []
             if step > 1 and is_exact:
-                sums = [zlib.crc32(wide.numpy().tobytes())]
+                whole = flat.to(device="cpu", dtype=torch.int64)
+                sums = [zlib.crc32(whole.numpy().tobytes())]
             elif step > 1:
+                wide = flat if flat.dtype == torch.float64 else flat.float()
                 sums = [
                     float(wide.mean()),
                     float(wide.abs().mean()),
                     float(wide.min()),
                     float(wide.max()),
                 ]
-            return ["tensor", dtype, wide[::step].tolist(), shape, sums]
+            wide = flat[::step].to(device="cpu")
+            wide = wide.to(torch.int64 if is_exact else torch.float64)
+            return ["tensor", dtype, wide.tolist(), shape, sums]
         except Exception as error:  # a subclass that has no values of its own
             return ["other", f"{type(tensor).__qualname__} ({type(error).__name__})"]
+
+
+def _list_leaves(outputs: Any) -> list[Any]:
+    """Return the tensors whose gradients a backward pass from these outputs adds to."""
+    waiting = [output.grad_fn for output in outputs if getattr(output, "grad_fn", None)]
+    seen, leaves = set(waiting), []
+    while waiting and len(seen) < MOST_NODES:
+        node = waiting.pop()
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            leaves.append(leaf)
+        for following, _ in node.next_functions:
+            if following is not None and following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    return leaves
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:

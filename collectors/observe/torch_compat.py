@@ -110,6 +110,12 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "2.4-2.13",
         "compiled code is not watched",
     ),
+    "backward_passes": (
+        "torch.autograd",
+        "_engine_run_backward",
+        "2.4-2.13",
+        "no gradients in trials",
+    ),
     "config_defaults": (
         "torch._dynamo.config",
         "_config",

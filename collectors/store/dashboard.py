@@ -317,7 +317,7 @@ def save_trial(connection: sqlite3.Connection, trial: Trial) -> None:
         "result": json.dumps(trial.result),
     }
     with write_transaction(connection):
-        connection.execute(f"insert {RECORDS['trials'].insert_sql()}", values)
+        connection.execute(f"insert or replace {RECORDS['trials'].insert_sql()}", values)
         publish_run(connection, trial.run_id)
 
 

@@ -24,6 +24,8 @@ from compileboard.collectors.fixes.fix import (
     StackFrame,
 )
 from compileboard.collectors.fixes.recompiles import to_recorded
+from compileboard.collectors.fixes.tried import TriedFix, add_trials
+from compileboard.collectors.store.dashboard import Trial, list_trials
 from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.reading import read_body, read_event, read_json
 
@@ -237,7 +239,34 @@ limit 1
 
 
 def load_causes(connection: sqlite3.Connection, run_id: str) -> list[Cause]:
-    return build_causes(load_recorded_run(connection, run_id))
+    """Return the causes of a run, those with a verified fix first."""
+    causes = build_causes(load_recorded_run(connection, run_id))
+    return add_trials(causes, list_tried_fixes(connection, run_id))
+
+
+def list_tried_fixes(connection: sqlite3.Connection, run_id: str) -> list[TriedFix]:
+    return [
+        TriedFix(
+            trial.outcome,
+            trial.outcome_label,
+            trial.summary,
+            trial.title,
+            trial.new_run_id,
+            trial.base_run_id,
+            trial.fix_id,
+            trial.cause_fingerprint,
+            trial.ended_us,
+            _measure_saving(trial),
+        )
+        for trial in list_trials(connection, run_id)
+    ]
+
+
+def _measure_saving(trial: Trial) -> int | None:
+    for metric in trial.result.get("metrics", ()):
+        if metric["name"] == "compile_s":
+            return int(1e6 * (metric["base"] - metric["new"]))
+    return None
 
 
 def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRun:

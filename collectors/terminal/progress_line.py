@@ -43,8 +43,9 @@ MAKE_ROOM = "\x1bD\x1b[A"
 
 
 class ProgressLine:
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, prefix: str = "") -> None:
         self._descriptor = descriptor
+        self._prefix = prefix
         self._text = ""
         self._rows = 0  # of the terminal when the region was set; 0: it is not, or may no longer be
         self._reserved = False  # whether it has to be given back at the end
@@ -68,8 +69,8 @@ class ProgressLine:
             return
         self._due_s = time.monotonic() + INTERVAL_S
         counts = recorder.sink.count_compiles()
-        if any(counts):
-            self.show_text(counts_text(*counts))
+        if self._prefix or any(counts):
+            self.show_text(self._prefix + counts_text(*counts))
 
     def show_text(self, text: str) -> None:
         size = _size(self._descriptor)
@@ -120,7 +121,7 @@ class ProgressLine:
         return True
 
 
-def progress_line(environment: Mapping[str, str]) -> ProgressLine | None:
+def progress_line(environment: Mapping[str, str], prefix: str = "") -> ProgressLine | None:
     try:
         if sys.stderr is None or not sys.stderr.isatty():
             return None
@@ -132,7 +133,7 @@ def progress_line(environment: Mapping[str, str]) -> ProgressLine | None:
         return None
     if environment.get("COMPILEBOARD_SPOOL"):
         return None  # inside an observed program, whose own line is there
-    return ProgressLine(descriptor)
+    return ProgressLine(descriptor, prefix)
 
 
 def _reserve(rows: int) -> str:

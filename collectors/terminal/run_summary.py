@@ -15,6 +15,7 @@ from datetime import datetime
 from compileboard.collectors.contract.compile_labels import build_label, label_function
 from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
 from compileboard.collectors.contract.run_config import STALE_AFTER_S, knows_its_device
+from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.titles import describe_saving, describe_savings, strip_ticks
 from compileboard.collectors.store.connection import open_reader
@@ -127,7 +128,7 @@ class RunSummary:
     database: str
     tags: dict[str, str]
     savings: str  # what the fixes would save, in one sentence
-    fix_to_try: int | None  # number of the first cause that `try` can fix by itself
+    can_try: bool  # whether `try` has a fix that takes no person
     causes: list[CountedItem]
     failures: list[CountedItem]
     unfinished: list[CountedItem]
@@ -380,13 +381,14 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         {"id": row["id"]},
     )
     causes = load_causes(connection, row["id"])
+    can_try = can_run_again(row["source"], row["command"])
     return RunSummary(
         **dict(row),
         database=database,
         tags={tag["key"]: tag["value"] for tag in tags},
         savings=describe_savings(causes, row["compile_us"], format_us) if causes else "",
-        fix_to_try=next((cause.number for cause in causes if cause.can_try), None),
-        causes=_list_fixes(causes, row["id"], database),
+        can_try=can_try and any(cause.can_try for cause in causes),
+        causes=_list_fixes(causes, row["id"] if can_try else None, database),
         failures=_top_failures(connection, row["id"]),
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
         cliffs=_stack_cliffs(connection, row["id"]),
@@ -396,7 +398,8 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
     )
 
 
-def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[CountedItem]:
+def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> list[CountedItem]:
+    """`run_id` is None where its program cannot be run again."""
     items = []
     for cause in causes[:TOP]:
         saved = describe_saving(cause, duration_text)
@@ -413,12 +416,17 @@ def _list_fixes(causes: Sequence[Cause], run_id: str, database: str) -> list[Cou
         if cause.variation and cause.variation.sets:
             notes += [cause.variation.sentence, *cause.variation.lines]
         notes += [strip_ticks(cause.fixes[0].title)] if cause.fixes else ["no fix is known"]
-        words = ("try", run_id, "--fix", str(cause.number))
-        notes += (
-            [command_hints.collector_command(*words, database=database)] if cause.can_try else []
+        notes += [
+            f"{'verified' if trial.is_verified else trial.label.lower()} on "
+            f"{datetime.fromtimestamp(trial.ended_us / 1e6):%Y-%m-%d}: {trial.summary}"
+            for trial in cause.trials[:1]
+        ]
+        if run_id is not None and cause.can_try:
+            words = ("try", run_id, "--fix", str(cause.number), *["--apply"] * bool(cause.verified))
+            notes.append(command_hints.collector_command(*words, database=database))
+        items.append(
+            CountedItem(strip_ticks(cause.title), cause.number, "\n".join(notes), is_numbered=True)
         )
-        title = strip_ticks(cause.title)
-        items.append(CountedItem(title, cause.number, "\n".join(notes), is_numbered=True))
     left_out = len(causes) - len(items)
     return [*items, CountedItem("more on the run's page", left_out)] if left_out else items
 

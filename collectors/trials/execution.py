@@ -6,9 +6,10 @@ import json
 import os
 import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
@@ -36,12 +37,19 @@ FEWEST_CALLS = 3
 
 @dataclass(frozen=True)
 class Call:
+    """A compiled call with its results, or a backward pass with the gradients that it left."""
+
     number: int
     name: str
     took_us: float
     has_compiled: bool
     is_random: bool
     values: list[list[Any]] | None
+    is_backward: bool = False
+
+    @property
+    def key(self) -> tuple[bool, int]:
+        return self.is_backward, self.number
 
 
 @dataclass(frozen=True)
@@ -50,16 +58,14 @@ class ProcessCalls:
     start_ns: int
     calls: list[Call]
 
-    @property
-    def call_count(self) -> int:
-        return len(self.calls)
-
     def list_steps(self) -> dict[str, list[float]]:
         """Return times of calls without a compile, by name, skipping warm-up if enough remain."""
         warm: dict[str, list[float]] = {}
         settled: dict[str, list[float]] = {}
         since_compile: dict[str, int] = {}
         for call in self.calls:
+            if call.is_backward:
+                continue
             if call.has_compiled:
                 since_compile[call.name] = 0
                 continue
@@ -81,15 +87,16 @@ def read_calls(folder: Path) -> list[ProcessCalls]:
             head, *bodies = lines
             calls = [
                 Call(
-                    body["call"],
-                    body["name"],
-                    body["us"],
+                    body["backward" if "backward" in body else "call"],
+                    body.get("name", ""),
+                    body.get("us", 0.0),
                     body.get("compiled", False),
                     body.get("random", False),
                     body.get("value"),
+                    "backward" in body,
                 )
                 for body in bodies
-                if "call" in body
+                if "call" in body or "backward" in body
             ]
             processes.append(ProcessCalls(head.get("rank"), int(head.get("start_ns", 0)), calls))
     return sorted(processes, key=lambda process: (int(process.rank or 0), process.start_ns))
@@ -124,6 +131,7 @@ def pick_step(sides: Sequence[Sequence[ProcessCalls]]) -> str | None:
 
 
 STDOUT, STDERR = "stdout", "stderr"
+EXECUTION_NAME = "execution.json"
 
 
 @dataclass(frozen=True)
@@ -146,6 +154,7 @@ class Execution:
     counts: Counts
     calls: list[ProcessCalls]
     notes: list[tuple[str, str]]
+    took_s: float = 0.0
 
     @property
     def exit_text(self) -> str:
@@ -194,13 +203,16 @@ def execute(
     *,
     name: str,
     tags: Mapping[str, str],
+    progress_prefix: str = "",
 ) -> Execution:
     """Run a program once; its output goes to files in the plan's folder.
 
     Raises CannotTry if it cannot be recorded, CannotRun if not started.
     """
     folder = Path(plan.folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)  # left by an execution that was interrupted
+    folder.mkdir(parents=True)
+    started_s = time.monotonic()
     own = {
         PLAN_VARIABLE: str(plan.write()),
         "PYTHONHASHSEED": program.environment.get("PYTHONHASHSEED", "0"),
@@ -225,7 +237,7 @@ def execute(
     )
     outcome = ProgramExit(None)
     try:
-        outcome = _run(program, launch, folder)
+        outcome = _run(program, launch, folder, progress_prefix)
     finally:
         launch.end(outcome)
         shutil.rmtree(folder / "cache", ignore_errors=True)
@@ -234,15 +246,43 @@ def execute(
     run_id = launch.manifest.run_id
     with closing(open_reader(database)) as connection:
         counts = read_counts(connection, run_id)
-    return Execution(run_id, folder, outcome, counts, read_calls(folder), read_notes(folder))
+    took_s = time.monotonic() - started_s
+    if not outcome.is_interrupted:
+        body = {"run_id": run_id, "took_s": took_s, "exit": asdict(outcome)}
+        (folder / EXECUTION_NAME).write_text(json.dumps(body), encoding="utf-8")
+    return Execution(
+        run_id, folder, outcome, counts, read_calls(folder), read_notes(folder), took_s
+    )
 
 
-def _run(program: RecordedProgram, launch: Launch, folder: Path) -> ProgramExit:
+def load_execution(folder: Path, database: str) -> Execution | None:
+    """Load an execution that ended, None if there is none in the folder or its run was deleted."""
+    try:
+        body = json.loads((folder / EXECUTION_NAME).read_text(encoding="utf-8"))
+        with closing(open_reader(database)) as connection:
+            counts = read_counts(connection, body["run_id"])
+        outcome = ProgramExit(**body["exit"])
+    except (OSError, ValueError):
+        return None
+    return Execution(
+        body["run_id"],
+        folder,
+        outcome,
+        counts,
+        read_calls(folder),
+        read_notes(folder),
+        body["took_s"],
+    )
+
+
+def _run(
+    program: RecordedProgram, launch: Launch, folder: Path, progress_prefix: str
+) -> ProgramExit:
     with ExitStack() as stack:
         streams = {
             name: stack.enter_context((folder / name).open("wb")) for name in (STDOUT, STDERR)
         }
-        progress = progress_line(os.environ)
+        progress = progress_line(os.environ, progress_prefix)
         if progress:
             stack.enter_context(progress)
         show = progress.show if progress else None

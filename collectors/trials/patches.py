@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import io
 import json
 import os
 import platform
 import shlex
+import shutil
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from compileboard.collectors.contract.secrets import PREFIXES, WITHHELD
+from compileboard.collectors.contract.secrets import PREFIXES, WITHHELD, can_run_again
 from compileboard.collectors.fixes.fix import LineEdit
 from compileboard.collectors.record.git import ask_git
 from compileboard.collectors.record.program import CannotRun, check_program
@@ -33,6 +35,7 @@ class PatchedFile:
     path: Path
     name: str
     copy: Path
+    original: bytes = b""  # of the file when the copy was made
 
     def diff(self) -> str:
         old, new = (
@@ -113,10 +116,13 @@ def _apply(
     patch: Path, names: Sequence[str], root: Path, folder: Path, strip: str
 ) -> list[PatchedFile]:
     copies = folder / "files"
-    files = [PatchedFile((root / name).resolve(), name, copies / name) for name in names]
+    paths = {name: (root / name).resolve() for name in names}
+    files = [
+        PatchedFile(path, name, copies / name, path.read_bytes()) for name, path in paths.items()
+    ]
     for file in files:
         file.copy.parent.mkdir(parents=True, exist_ok=True)
-        file.copy.write_bytes(file.path.read_bytes())
+        file.copy.write_bytes(file.original)
     code, _, errors = _git([strip, "--verbose", str(patch)], copies)
     if code:
         words = [
@@ -149,7 +155,8 @@ def apply_edits(
         path = _find(name, roots)
         copy = folder / "files" / (path.name if Path(name).is_absolute() else name)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        lines = io.StringIO(path.read_bytes().decode("utf-8"), newline="").readlines()
+        original = path.read_bytes()
+        lines = _split_lines(original)
         _check_lines(name, own, lines, recorded)
         for edit in sorted(own, key=lambda edit: edit.line, reverse=True):
             ending = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
@@ -158,8 +165,49 @@ def apply_edits(
                 line.rstrip("\r\n") + ending for line in edit.replacement
             ]
         copy.write_bytes("".join(lines).encode())
-        files.append(PatchedFile(path, name, copy))
+        files.append(PatchedFile(path, name, copy, original))
     return files
+
+
+def _split_lines(content: bytes) -> list[str]:
+    return io.StringIO(content.decode("utf-8"), newline="").readlines()
+
+
+def check_recorded(files: Iterable[PatchedFile], recorded: Mapping[tuple[str, int], str]) -> None:
+    """Raises CannotTry if a recorded line of a file is another one now."""
+    for file in files:
+        edits = [LineEdit(name, line, 1, ()) for name, line in recorded if name == file.name]
+        _check_lines(file.name, edits, _split_lines(file.original), recorded)
+
+
+def write_files(files: Sequence[PatchedFile]) -> None:
+    """Replace the files by their patched copies, each whole or not at all. Raises CannotTry."""
+    for file in files:
+        if file.path.read_bytes() != file.original:
+            raise CannotTry(f"{file.path} was changed while the fix was tried; nothing was written")
+    for file in files:
+        temporary = file.path.with_name(f".{file.path.name}.{os.getpid()}")
+        try:
+            shutil.copyfile(file.copy, temporary)
+            shutil.copymode(file.path, temporary)
+            os.replace(temporary, file.path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise CannotTry(f"{file.path} cannot be written: {error.strerror}") from None
+
+
+def find_import_of_torch(text: str) -> int | None:
+    """Return the last line of a module's own `import torch`, None if it has none."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError):
+        return None
+    for node in body:
+        if isinstance(node, ast.Import) and any(
+            alias.name.partition(".")[0] == "torch" and alias.asname is None for alias in node.names
+        ):
+            return node.end_lineno
+    return None
 
 
 def _find(name: str, roots: Sequence[Path]) -> Path:
@@ -294,8 +342,7 @@ def _check_command(run_id: str, source: str, argv: Sequence[str], *, given_by_pe
         )
     if not argv:
         raise CannotTry(f"run {run_id} has no command{give}")
-    hidden = [word for word in argv if WITHHELD in word]
-    if hidden or any(word.startswith("<source withheld") for word in argv):
+    if not can_run_again("live", " ".join(argv)):
         shown = shlex.join(argv)
         raise CannotTry(
             f"the command of run {run_id} was recorded without its secrets or code: {shown}{give}"

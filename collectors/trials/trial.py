@@ -1,20 +1,22 @@
-"""Run a program with and without a fix in turns, compare and save the trial."""
+"""Run a program with and without fixes in turns, compare and save the trials."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from compileboard.collectors.fixes.fix import LineEdit
 from compileboard.collectors.observe.trial_plan import TrialPlan
 from compileboard.collectors.record.program import CannotRun
 from compileboard.collectors.record.spool import new_run_id
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard import Trial, save_trial
 from compileboard.collectors.trials.comparison import TrialResult, compare_executions
-from compileboard.collectors.trials.execution import Execution, execute
+from compileboard.collectors.trials.execution import Execution, execute, load_execution
 from compileboard.collectors.trials.patches import (
     CannotTry,
     PatchedFile,
@@ -25,89 +27,181 @@ from compileboard.collectors.trials.patches import (
 )
 
 PrintLine = Callable[[str], None]
-SIDES = ("base", "fix")  # the values of the tag that both runs of a trial have
-TAG = "trial"
+TAG = "trial"  # its value is `base` or `fix`
+BASE = "base"
 
 
 @dataclass(frozen=True)
 class Candidate:
+    """A change to try: `numbers` and `fingerprints` are those of the causes that it is for."""
+
     title: str
     files: tuple[PatchedFile, ...] = ()
     settings: tuple[str, ...] = ()
     fix_id: str | None = None
-    cause_fingerprint: str | None = None
+    numbers: tuple[int, ...] = ()
+    fingerprints: tuple[str, ...] = ()
+    edits: tuple[LineEdit, ...] = ()
+
+    @property
+    def words(self) -> str:
+        noun = "fix" if len(self.numbers) == 1 else "fixes"
+        numbers = ", ".join(map(str, self.numbers))
+        return f"with {noun} {numbers}" if numbers else "with the fix"
+
+
+class Stopped(Exception):
+    """No further execution was started: the person interrupted, or the time is used up."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.is_interrupted = reason == "interrupted"
+
+
+class Executions:
+    """Execute a program with and without changes, each execution in a folder of its own.
+
+    An execution that is in the folder already, of an earlier call, is read and not run again.
+    """
+
+    def __init__(
+        self,
+        program: RecordedProgram,
+        database: str,
+        folder: Path,
+        print_line: PrintLine,
+        planned_count: int,
+        budget_s: float | None = None,
+    ) -> None:
+        self.program = program
+        self.database = database
+        self.folder = folder
+        self.print_line = print_line
+        self.planned_count = planned_count
+        self.count = self.earlier_count = 0
+        self.started_us = time.time_ns() // 1000
+        self._command = describe_command(program.argv)
+        self._ends_s = None if budget_s is None else time.monotonic() + budget_s
+        self._longest_s = 0.0
+
+    def run(self, candidate: Candidate | None, number: int, key: str = "fix") -> Execution:
+        """Raises Stopped before an execution that would not end in time, and for one that was
+        interrupted.
+        """
+        side = BASE if candidate is None else key
+        folder = self.folder / f"{side}-{number + 1}"
+        execution = load_execution(folder, self.database)
+        if execution is not None:
+            self.earlier_count += 1
+        else:
+            execution = self._execute(candidate, folder)
+        self._longest_s = max(self._longest_s, execution.took_s)
+        if candidate is None and not number:
+            _warn_of_changes(self.program, execution, self.print_line)
+        return execution
+
+    def _execute(self, candidate: Candidate | None, folder: Path) -> Execution:
+        ends_s = time.monotonic() + self._longest_s
+        if self._ends_s is not None and self.count and ends_s > self._ends_s:
+            raise Stopped("the time is used up")
+        self.count += 1
+        words = "as it is" if candidate is None else candidate.words
+        of = f"{self.count} of {max(self.count, self.planned_count)}"
+        left_s = self._longest_s * (self.planned_count - self.count + 1)
+        left = f"; at most {left_s / 60:.0f} minutes are left" if left_s >= 60 else ""
+        self.print_line(f"running {self._command} {words} ({of}{left})")
+        files = () if candidate is None else candidate.files
+        plan = TrialPlan(
+            str(folder),
+            map_copies(files),
+            () if candidate is None else candidate.settings,
+            str(self.folder / "probe"),
+        )
+        try:
+            execution = execute(
+                self.program,
+                self.database,
+                plan,
+                self.print_line,
+                name=self.program.name,
+                tags={TAG: BASE if candidate is None else "fix"},
+                progress_prefix=f"{of}, {words}: ",
+            )
+        except CannotRun as error:
+            raise CannotTry(f"{self._command} cannot be run: {error}") from None
+        if execution.exit.is_interrupted:
+            raise Stopped("interrupted")
+        return execution
+
+    def make_trial(
+        self,
+        candidate: Candidate,
+        sides: tuple[Sequence[Execution], Sequence[Execution]],
+        result: TrialResult,
+        *,
+        id: str | None = None,
+        fingerprint: str | None = None,
+        more: dict[str, Any] | None = None,
+    ) -> Trial:
+        base, new = sides
+        return Trial(
+            id=id or new_run_id(),
+            run_id=self.program.run_id,
+            base_run_id=base[0].run_id if base else None,
+            new_run_id=new[0].run_id if new else None,
+            fix_id=candidate.fix_id,
+            cause_fingerprint=fingerprint,
+            title=candidate.title,
+            patch=join_diffs(candidate.files) if self.program.keep_source else None,
+            settings=candidate.settings,
+            outcome=result.outcome,
+            summary=result.summary,
+            started_us=self.started_us,
+            ended_us=time.time_ns() // 1000,
+            result={**result.to_json(), **(more or {})},
+        )
+
+    def save(self, trials: Sequence[Trial]) -> None:
+        with closing(open_writer(self.database)) as connection:
+            for trial in trials:
+                save_trial(connection, trial)
 
 
 def run_trial(
-    program: RecordedProgram,
-    candidate: Candidate,
-    database: str,
-    folder: Path,
-    repeat_count: int,
-    print_line: PrintLine,
+    executions: Executions, candidate: Candidate, repeat_count: int
 ) -> tuple[Trial, TrialResult]:
     """Run both sides in turns and save the trial, even if interrupted.
 
     Raises CannotTry or StoreError.
     """
-    started_us = time.time_ns() // 1000
-    copies = map_copies(candidate.files)
-    sides: tuple[list[Execution], list[Execution]] = ([], [])
-    with suppress(KeyboardInterrupt):
-        _run_sides(program, candidate, database, folder, repeat_count, sides, print_line)
-    result = compare_executions(*sides, copies, candidate.settings)
-    trial = Trial(
-        id=new_run_id(),
-        run_id=program.run_id,
-        base_run_id=sides[0][0].run_id if sides[0] else None,
-        new_run_id=sides[1][0].run_id if sides[1] else None,
-        fix_id=candidate.fix_id,
-        cause_fingerprint=candidate.cause_fingerprint,
-        title=candidate.title,
-        patch=join_diffs(candidate.files) if program.keep_source else None,
-        settings=candidate.settings,
-        outcome=result.outcome,
-        summary=result.summary,
-        started_us=started_us,
-        ended_us=time.time_ns() // 1000,
-        result=result.to_json(),
-    )
-    with closing(open_writer(database)) as connection:
-        save_trial(connection, trial)
+    base: list[Execution] = []
+    new: list[Execution] = []
+    is_complete = False
+    with suppress(KeyboardInterrupt, Stopped):
+        for number in range(repeat_count):
+            base.append(executions.run(None, number))
+            new.append(executions.run(candidate, number))
+        if len(base) == 1 and compare(base, new, candidate).outcome == "different":
+            # What differs between two executions of the program as it is was not lost.
+            executions.print_line("the output differs; does it without the fix too?")
+            base.append(executions.run(None, 1))
+        if compare(base, new, candidate).is_unclear:
+            executions.print_line("fewer recompiles took longer to compile; twice more each")
+            for number in range(len(base), 3):
+                base.append(executions.run(None, number))
+                new.append(executions.run(candidate, number))
+        is_complete = True
+    result = compare(base, new if is_complete else [], candidate)
+    fingerprint = next(iter(candidate.fingerprints), None)
+    trial = executions.make_trial(candidate, (base, new), result, fingerprint=fingerprint)
+    executions.save([trial])
     return trial, result
 
 
-def _run_sides(
-    program: RecordedProgram,
-    candidate: Candidate,
-    database: str,
-    folder: Path,
-    repeat_count: int,
-    sides: tuple[list[Execution], list[Execution]],
-    print_line: PrintLine,
-) -> None:
-    command = describe_command(program.argv)
-    for number in range(repeat_count):
-        for side, executions, words in zip(SIDES, sides, ("as it is", "with the fix")):
-            times = f" ({number + 1} of {repeat_count})" if repeat_count > 1 else ""
-            print_line(f"running {command} {words}{times}")
-            plan = TrialPlan(
-                str(folder / f"{side}-{number + 1}"),
-                map_copies(candidate.files) if side == "fix" else {},
-                candidate.settings if side == "fix" else (),
-                str(folder / "probe"),
-            )
-            try:
-                execution = execute(
-                    program, database, plan, print_line, name=program.name, tags={TAG: side}
-                )
-            except CannotRun as error:
-                raise CannotTry(f"{command} cannot be run: {error}") from None
-            executions.append(execution)
-            if execution.exit.is_interrupted:
-                return
-            if not number and side == "base":
-                _warn_of_changes(program, execution, print_line)
+def compare(
+    base: Sequence[Execution], new: Sequence[Execution], candidate: Candidate
+) -> TrialResult:
+    return compare_executions(base, new, map_copies(candidate.files), candidate.settings)
 
 
 def _warn_of_changes(program: RecordedProgram, base: Execution, print_line: PrintLine) -> None:

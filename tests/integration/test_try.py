@@ -7,6 +7,7 @@ from __future__ import annotations
 import difflib
 import json
 import shutil
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -104,14 +105,15 @@ def test_a_fix_that_changes_the_result_says_where(workplace):
     assert result["output"]["difference"].startswith("compiled call 1 (Matcher) returned result: ")
 
 
-def test_a_suggested_fix_is_applied_as_it_was_recorded_or_not_at_all(workplace):
+def test_a_fix_that_loses_printed_lines_is_no_fix(workplace):
     run = record(workplace, "print_in_forward")
     command = ("try", "--db", workplace.database, run, "--fix", "1", "--json")
     finished = workplace.collect(*command)
     result = json.loads(finished.stdout)
-    assert (finished.returncode, result["outcome"]) == (0, "improved"), finished.stderr
+    assert (finished.returncode, result["outcome"]) == (1, "different"), finished.stderr
     assert metrics(result)["graph_break_count"] == (1, 0)
-    assert "values equal, 12 printed lines fewer" in result["summary"]
+    lost = "stdout line 1: 'block (8, 32)' → not there, and 11 more"
+    assert result["output"]["printed_difference"] == lost
     (trial,) = workplace.rows("select * from trials")
     assert (trial["fix_id"], bool(trial["cause_fingerprint"])) == (result["fix"], True)
     program = workplace.folder / "print_in_forward.py"
@@ -122,3 +124,46 @@ def test_a_suggested_fix_is_applied_as_it_was_recorded_or_not_at_all(workplace):
         """is 'print("shape", tuple(y.shape))', expected 'print("block", tuple(y.shape))'"""
         in refused.stderr
     )
+
+
+HOSTILE = """
+    import os, sys, time, uuid, warnings
+    import torch
+
+    layer = torch.nn.Linear(4, 1)
+
+    @torch.compile(backend="eager")
+    def step(x):
+        y = layer(x)
+        warnings.warn("small batch")
+        return y
+
+    print("pid", os.getpid(), uuid.uuid4(), object(), time.time())
+    print("trace", uuid.uuid4().hex, file=sys.stderr)
+    for _ in range(3):
+        step(torch.ones(2, 4)).sum().backward()
+"""
+
+
+def test_what_differs_by_itself_is_no_loss_and_warnings_and_gradients_count(workplace):
+    workplace.run(workplace.write(HOSTILE))
+    run = newest_run(workplace)
+    silent = HOSTILE.replace('warnings.warn("small batch")', "pass")
+    cases = (
+        (HOSTILE.replace("y = layer(x)", "y = layer(x) + 0"), "unchanged", ""),
+        (silent, "different", "stderr line 2: 'UserWarning: small batch' → not there"),
+        (
+            HOSTILE.replace("y)", "y.detach())").replace(
+                "return y", "return y.detach().requires_grad_()"
+            ),
+            "different",
+            "backward pass 1: gradient",
+        ),
+    )
+    for text, outcome, difference in cases:
+        lines = [textwrap.dedent(part).splitlines(keepends=True) for part in (HOSTILE, text)]
+        patch = "".join(difflib.unified_diff(*lines, "a/program.py", "b/program.py"))
+        result = json.loads(try_patch(workplace, run, "-", input=patch).stdout)
+        assert (result["outcome"], difference in result["output"]["text"]) == (outcome, True), (
+            result
+        )

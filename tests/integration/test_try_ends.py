@@ -67,7 +67,7 @@ def test_a_fix_that_prints_something_else_says_what(workplace, run):
     code, result, _ = try_patch(workplace, run, patch(workplace, "1.5", "2.5"))
     assert (code, result["outcome"]) == (1, "different")
     assert (
-        "printed line 1: \"value 1.5 ['--epochs', '2']\" → \"value 2.5" in result["output"]["text"]
+        "stdout line 1: \"value 1.5 ['--epochs', '2']\" → \"value 2.5" in result["output"]["text"]
     )
 
 

@@ -60,37 +60,43 @@ class Output:
     extra: object = None
 
 
-@pytest.mark.torch
-def test_calls_are_recorded_with_what_they_returned(tmp_path, monkeypatch):
+@pytest.fixture
+def watched(tmp_path, monkeypatch):
+    """Return torch, whose compiled calls and backward passes are recorded in `tmp_path`."""
     import torch
     from torch._dynamo.eval_frame import OptimizedModule
 
     from compileboard.collectors.observe.compiled_calls import CallRecorder
 
-    monkeypatch.setattr(
-        OptimizedModule, "__call__", OptimizedModule.__call__
-    )  # put back at the end
-    recorder, original = CallRecorder(str(tmp_path), str(tmp_path)), torch.compile
-    recorder.watch(torch)
-    try:
+    for owner, name in (
+        (OptimizedModule, "__call__"),
+        (torch, "compile"),
+        (torch.autograd, "_engine_run_backward"),
+    ):
+        monkeypatch.setattr(owner, name, getattr(owner, name))  # put back at the end
+    CallRecorder(str(tmp_path), str(tmp_path)).watch(torch)
+    yield torch
+    torch._dynamo.reset()
 
-        @torch.compile(backend="eager")
-        def inner(x):
-            return x + 1
 
-        @torch.compile(backend="eager")
-        def outer(x):
-            torch._dynamo.graph_break()
-            return Output({"a": inner(x), "n": [2, "t"]}, torch.arange(2000).float())
+@pytest.mark.torch
+def test_calls_are_recorded_with_what_they_returned(tmp_path, watched):
+    torch = watched
 
-        module = torch.compile(torch.nn.Identity(), backend="eager")
-        for _ in range(2):
-            outer(torch.ones(2))
-            module(torch.zeros(1))
-            inner(torch.rand(2))
-    finally:
-        torch.compile = original
-        torch._dynamo.reset()
+    @torch.compile(backend="eager")
+    def inner(x):
+        return x + 1
+
+    @torch.compile(backend="eager")
+    def outer(x):
+        torch._dynamo.graph_break()
+        return Output({"a": inner(x), "n": [2, "t"]}, torch.arange(2000).float())
+
+    module = torch.compile(torch.nn.Identity(), backend="eager")
+    for _ in range(2):
+        outer(torch.ones(2))
+        module(torch.zeros(1))
+        inner(torch.rand(2))
     (process,) = read_calls(tmp_path)
     names = [call.name for call in process.calls]
     assert [name.rsplit(".", 1)[-1] for name in names] == ["outer", "Identity", "inner"] * 2
@@ -105,20 +111,29 @@ def test_calls_are_recorded_with_what_they_returned(tmp_path, monkeypatch):
 
 
 @pytest.mark.torch
-def test_what_a_call_raises_is_the_programs_own(tmp_path, monkeypatch):
-    import torch
-    from torch._dynamo.eval_frame import OptimizedModule
+def test_what_a_call_raises_is_the_programs_own_and_is_recorded(tmp_path, watched):
+    @watched.compile(backend="eager")
+    def check(x):
+        watched._dynamo.graph_break()
+        raise KeyError(f"no {x.shape[0]}\nand more")
 
-    from compileboard.collectors.observe.compiled_calls import CallRecorder
+    with pytest.raises(KeyError, match="no 2"):
+        check(watched.ones(2))
+    ((call,),) = [process.calls for process in read_calls(tmp_path)]
+    assert call.values == [["", "raised", "KeyError", "'no 2\\nand more'"]]
+    assert call.has_compiled
 
-    original = torch.compile
-    monkeypatch.setattr(OptimizedModule, "__call__", OptimizedModule.__call__)
-    CallRecorder(str(tmp_path), str(tmp_path)).watch(torch)
-    try:
-        compiled = torch.compile(lambda x: x.view(7), backend="eager")
-        with pytest.raises(Exception, match=r"view|shape"):
-            compiled(torch.ones(2))
-    finally:
-        torch.compile = original
-        torch._dynamo.reset()
-    assert read_calls(tmp_path) == []
+
+@pytest.mark.torch
+def test_gradients_are_recorded_of_each_backward_pass(tmp_path, watched):
+    torch = watched
+    layer = torch.nn.Linear(2, 1, bias=False)
+    compiled = torch.compile(layer, backend="eager")
+    compiled(torch.tensor([[2.0, 5.0]])).sum().backward()
+    leaf = torch.ones(3, requires_grad=True)
+    torch.autograd.grad((leaf * 4).sum(), leaf)
+    ((_, accumulated, returned),) = [process.calls for process in read_calls(tmp_path)]
+    assert [call.is_backward for call in (accumulated, returned)] == [True, True]
+    assert accumulated.values == [["", "tensor", "float32", [2.0, 5.0], [1, 2], []]]
+    assert returned.values[-1][3] == [4.0, 4.0, 4.0]
+    assert layer.weight.grad.tolist() == [[2.0, 5.0]]

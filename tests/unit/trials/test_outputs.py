@@ -1,9 +1,20 @@
 """What two sides returned and printed is equal within tolerance, or named."""
 
-import pytest
+from collections import Counter
+from dataclasses import replace
 
-from compileboard.collectors.trials.comparison import compare_lines, compare_outputs, compare_values
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from compileboard.collectors.trials.execution import Call, ProcessCalls, pick_step
+from compileboard.collectors.trials.outputs import (
+    Output,
+    clean_errors,
+    compare_lines,
+    compare_outputs,
+    compare_values,
+)
 
 
 def tensor(values, dtype="float32", shape=None, sums=()):
@@ -58,27 +69,67 @@ def test_a_value_that_is_missing_is_named():
     )
 
 
-def sides(base, new):
-    return [ProcessCalls(None, 0, base)], [ProcessCalls(None, 0, new)]
+def test_another_name_of_the_function_is_no_other_output():
+    assert compare_values(call(tensor([1.0])), call(tensor([1.0]), name="g")) is None
 
 
-def test_calls_that_draw_random_numbers_are_left_out_where_they_differ():
-    calls = sides(
-        [call(tensor([1.0]), is_random=True), call(tensor([3.0]), number=1)],
-        [call(tensor([2.0])), call(tensor([3.0]), number=1)],
+def raised(kind, message):
+    return call(["", "raised", kind, message])
+
+
+def test_another_exception_is_a_difference_and_an_address_in_it_is_none():
+    base = raised("AssertionError", "bad value 0.5 at 0x7f01")
+    assert compare_values(base, raised("AssertionError", "bad value 0.5 at 0x7f99")) is None
+    for other in (raised("RuntimeError", "bad value 0.5 at 0x7f01"), raised("AssertionError", "")):
+        assert compare_values(base, other).startswith(
+            "compiled call 1 (f) raised AssertionError: bad value 0.5 at 0x7f01 → raised "
+        )
+    assert compare_values(base, call(tensor([1.0]))).endswith("→ returned a result")
+
+
+def backward(*leaves, number=0):
+    return Call(number, "", 0.0, False, False, [list(leaf) for leaf in leaves], is_backward=True)
+
+
+def test_gradients_are_compared_in_any_order():
+    large, small = tensor([1.0, 2.0]), tensor([3.0])
+    assert compare_values(backward(large, small), backward(small, large)) is None
+    assert compare_values(backward(large, small), backward(small)) == (
+        "backward pass 1: gradient of a tensor [2]: tensor → nothing there"
     )
-    compared = compare_outputs(("exit code 0",) * 2, calls, ([], []))
-    assert (compared.is_equal, compared.random_call_count, compared.value_count) == (True, 1, 1)
+    assert "[1]: 3 → 4" in compare_values(backward(small), backward(tensor([4.0])))
+    assert "1 gradient more" in compare_values(backward(small), backward(small, large))
+
+
+def output(*calls, exit="exit code 0", lines=()):
+    return Output(exit, [ProcessCalls(None, 0, list(calls))] if calls else (), {"stdout": lines})
+
+
+def test_calls_after_other_random_numbers_are_left_out_where_they_differ():
+    drew, then = call(tensor([1.0]), is_random=True), call(tensor([3.0]), number=1)
+    base = [output(call(tensor([0.0])), replace(drew, number=1), replace(then, number=2))]
+    new = output(call(tensor([0.0])), call(tensor([2.0]), number=1), call(tensor([4.0]), number=2))
+    compared = compare_outputs(base, new)
+    assert (compared.is_equal, compared.random_count, compared.value_count) == (True, 2, 1)
     assert compared.describe() == (
-        "equal: exit code, 1 value of 1 compiled call; 1 call with random numbers left out"
+        "equal: exit code, 1 value of 1 compiled call; 2 calls with random numbers left out"
     )
+
+
+def test_values_that_differ_by_themselves_are_left_out():
+    bases = [output(call(tensor([value]))) for value in (1.0, 2.0)]
+    compared = compare_outputs(bases, output(call(tensor([3.0]))))
+    assert (compared.is_equal, compared.unsteady_count, compared.call_count) == (True, 1, 0)
+    assert not compare_outputs(bases[:1], output(call(tensor([3.0])))).is_equal
 
 
 def test_exit_codes_and_numbers_of_calls_differ():
-    different = compare_outputs(("exit code 0", "exit code 1"), ([], []), ([], []))
+    different = compare_outputs([output()], output(exit="exit code 1"))
     assert different.describe() == "differs: exit code 0 → exit code 1 (compared: exit code)"
-    fewer = compare_outputs(("0", "0"), sides([call(), call(number=1)], [call()]), ([], []))
+    fewer = compare_outputs([output(call(), call(number=1))], output(call()))
     assert fewer.difference == "2 compiled calls → 1"
+    passes = compare_outputs([output(call(), backward())], output(call()))
+    assert passes.difference == "1 backward passes → 0"
 
 
 @pytest.mark.parametrize(
@@ -86,23 +137,67 @@ def test_exit_codes_and_numbers_of_calls_differ():
     [
         (["loss 0.12345"], ["loss 0.12346"], None),
         (["step 1 took 3.2 ms"], ["step 1 took 9 ms"], None),
-        (["a", "b 1.0"], ["b 1.00001", "a"], None),
         (["2026-01-01 10:00:01 x"], ["2026-01-01 11:30:59 x"], None),
-        (["loss 0.1"], ["loss 0.2"], "printed line 1: 'loss 0.1' → 'loss 0.2'"),
-        (["a"], ["a", "b"], "printed line 2: not there → 'b'"),
+        (["in torch_dynamo_resume_in_f_at_5"], ["in torch_dynamo_resume_in_f_at_6"], None),
+        (["loss 0.1"], ["loss 0.2"], "stdout line 1: 'loss 0.1' → 'loss 0.2'"),
+        (["step 1000"], ["step 1001"], "stdout line 1: 'step 1000' → 'step 1001'"),
+        (["a"], ["a", "b"], "stdout line 2: not there → 'b'"),
+        (["a", "b", "b"], ["a"], "stdout line 2: 'b' → not there, and 1 more"),
+        (["a", "a"], ["a"], "stdout line 2: 'a' → not there"),
     ],
 )
 def test_printed_lines(base, new, difference):
-    assert compare_lines(base, new) == (max(len(base), len(new)), difference, 0)
+    assert compare_lines([base], new).difference == difference
 
 
-def test_lines_that_are_only_missing_are_counted_where_values_are_equal():
-    assert compare_lines(["a 1", "b", "a 2"], ["b"]) == (3, "printed line 1: 'a 1' → 'b'", 2)
-    calls = sides([call(tensor([1.0]))], [call(tensor([1.0]))])
-    fewer = compare_outputs(("0", "0"), calls, (["a", "b"], ["b"]))
-    assert (fewer.has_same_results, fewer.is_equal) == (True, False)
-    assert fewer.word == "values equal, 1 printed line fewer"
-    assert not compare_outputs(("0", "0"), ([], []), (["a", "b"], ["b"])).has_same_results
+def test_lines_in_another_order_are_equal_and_said():
+    compared = compare_outputs([output(lines=["a 1", "b"])], output(lines=["b", "a 1"]))
+    assert (compared.is_equal, compared.word) == (True, "output equal, lines in another order")
+
+
+BASES = (["id x1", "t 5.1", "end"], ["id y2", "t 9.7", "end"])
+
+
+@pytest.mark.parametrize(
+    ("new", "is_equal"),
+    [
+        (["id z3", "t 7.2", "end"], True),
+        (["t 7.2", "end"], False),  # one of the lines that differ each time is lost
+        (["id z3", "t 7.2"], False),
+        (["id z3", "t 7.2", "end", "more"], False),
+    ],
+)
+def test_lines_that_differ_by_themselves_may_differ_and_not_be_lost(new, is_equal):
+    assert (compare_lines(BASES, new).difference is None) is is_equal
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "c 1.5", "c 2.5"]), max_size=8)
+
+
+@given(LINES, LINES)
+def test_lines_are_equal_exactly_where_each_is_there_as_often(base, new):
+    compared = compare_lines([base], new)
+    assert (compared.difference is None) == (Counter(base) == Counter(new))
+    assert compared.difference or compared.is_reordered == (base != new)
+
+
+def test_what_the_compiler_logs_and_places_of_warnings_are_no_output():
+    lines = """\
+W1128 00:33:43.400000 7794 torch/_dynamo/variables/tensor.py:1759] [3/0] Graph break from `item`
+/app/train.py:12: UserWarning: small batch
+  warnings.warn("small batch")
+/site-packages/torch/_inductor/compile_fx.py:5: UserWarning: TensorFloat32
+  warnings.warn(
+Traceback (most recent call last):
+  File "/app/train.py", line 12, in <module>
+    main()
+ValueError: no batch
+done""".splitlines()
+    assert list(clean_errors(lines)) == [
+        "UserWarning: small batch",
+        "ValueError: no batch",
+        "done",
+    ]
 
 
 def test_the_step_is_what_took_longest_on_both_sides_after_its_compiles():

@@ -5,6 +5,7 @@ runs over time.
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
@@ -91,27 +92,45 @@ def test_a_side_of_a_trial_says_whose_it_is(client: FlaskClient):
 
 
 @on_both_engines
-def test_runs_affected_by_a_break_mark_trials(client: FlaskClient, store: sqlite3.Connection):
-    insert(store, "distinct_breaks", id=1, fingerprint="f", reason="a break", hints="[]")
-    for run_id in ("R2", "T1"):
-        insert(store, "run_breaks", run_id=run_id, distinct_id=1, break_count=1, compile_us=1000)
-    address = f"graph_breaks/{format_id(1)}"
-    rows = (
-        client.get(f"/{address}")
-        .text.partition('id="runs"')[2]
-        .partition("</table>")[0]
-        .split("<tr>")[2:]
-    )
-    assert [("/runs/T1" in row, ">trial</span>" in row) for row in rows] == [
-        (True, True),
-        (False, False),
-    ]
-    answer = client.get(f"/api/v1/{address}/runs").get_json()["data"]
-    assert [run["source"] for run in answer] == ["trial", "live"]
+def test_numbers_of_a_break_are_without_trials_unless_nothing_else_has_it(
+    client: FlaskClient, store: sqlite3.Connection
+):
+    for number, runs in ((1, ("R2", "T1")), (2, ("T1",))):
+        insert(store, "distinct_breaks", id=number, fingerprint=str(number), reason="a", hints="[]")
+        for run_id in runs:
+            insert(
+                store,
+                "run_breaks",
+                run_id=run_id,
+                distinct_id=number,
+                break_count=1,
+                compile_us=1000,
+            )
+
+    def ask(address: str) -> dict[str, Any]:
+        answer = client.get(f"/api/v1/{address}").get_json()
+        assert "data" in answer, answer
+        return answer
+
+    listed = {row["id"]: row["break_count"] for row in ask("graph_breaks")["data"]}
+    assert listed == {format_id(1): 1}
+    asked_for = {row["id"]: row["break_count"] for row in ask("graph_breaks?trials=yes")["data"]}
+    assert asked_for == {format_id(1): 2, format_id(2): 1}
+    runs = {number: ask(f"graph_breaks/{format_id(number)}/runs")["data"] for number in (1, 2)}
+    assert [[run["id"] for run in runs[number]] for number in (1, 2)] == [["R2"], ["T1"]]
+    assert "/runs/T1" not in client.get(f"/graph_breaks/{format_id(1)}").text
+    assert ">trial</span>" in client.get(f"/graph_breaks/{format_id(2)}").text
 
 
 @on_both_engines
-def test_lists_tell_a_trial_from_a_run(client: FlaskClient, store):
-    assert client.get("/runs").text.count('not in trends and incidents">trial') == 2
+def test_the_list_has_trials_where_asked_for(client: FlaskClient, store):
+    assert "/runs/T1" not in client.get("/runs").text
+    assert client.get("/runs?trials=yes").text.count('not in trends and incidents">trial') == 2
     database = store.execute("pragma database_list").fetchone()["file"]
     assert list_text(database, 9).count("(trial)") == 2
+
+
+def test_a_patch_that_was_tried_stands_on_the_page_of_its_run(client: FlaskClient):
+    words = " ".join(client.get("/runs/R2").text.split())
+    assert "Tried on this program" in words
+    assert "Take &lt;print&gt; out: 7 breaks → 0, output equal" in words

@@ -1,0 +1,245 @@
+"""Try every fix of a run alone, then those that helped together.
+
+One execution of the program as it is serves all fixes. A count takes one execution; times take
+three a side, which the best set gets in turns with the program as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from compileboard.collectors.record.spool import new_run_id
+from compileboard.collectors.store.dashboard import Trial
+from compileboard.collectors.trials.comparison import COMPILE_TIME, TrialResult
+from compileboard.collectors.trials.execution import Execution
+from compileboard.collectors.trials.patches import CannotTry, join_diffs
+from compileboard.collectors.trials.trial import Candidate, Executions, Stopped, compare
+
+TIMED_COUNT = 3  # executions a side for times
+MAX_EXECUTIONS = 10
+SET = "together"
+# A list in a text: the lists of two fixes are joined.
+_DYNAMIC_SOURCES = re.compile(r'^(torch\.compiler\.config\.dynamic_sources = )"(.*)"$')
+Join = Callable[[Sequence[Candidate]], Candidate]
+
+
+@dataclass
+class Tried:
+    candidate: Candidate
+    executions: list[Execution] = field(default_factory=list)
+    result: TrialResult | None = None
+
+    @property
+    def key(self) -> str:
+        text = "\0".join((join_diffs(self.candidate.files), *self.candidate.settings))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def is_improved(self) -> bool:
+        return self.result is not None and self.result.outcome == "improved"
+
+    @property
+    def saved_s(self) -> float:
+        """Return the compile time that it saved, 0 where it was not measured."""
+        verdicts = self.result.verdicts if self.result else ()
+        times = (verdict for verdict in verdicts if verdict.metric is COMPILE_TIME)
+        return next((verdict.base - verdict.new for verdict in times), 0.0)
+
+
+class AllFixes:
+    """`choices` are the fixes of each cause, the first choice first."""
+
+    def __init__(
+        self,
+        executions: Executions,
+        choices: Sequence[Sequence[Candidate]],
+        join: Join,
+        max_count: int = MAX_EXECUTIONS,
+        repeat_count: int = 1,
+    ) -> None:
+        self.executions = executions
+        self.bases: list[Execution] = []
+        self.tried: dict[str, Tried] = {}
+        self.best: Tried | None = None
+        self.stopped: Stopped | None = None
+        self.trials: list[Trial] = []
+        self._choices = choices
+        self._join = join
+        self._max_count = max_count
+        self._repeat_count = repeat_count
+
+    @property
+    def untried(self) -> list[Candidate]:
+        """Return the first choices that were not executed."""
+        firsts = [Tried(options[0]) for options in self._choices]
+        return [tried.candidate for tried in firsts if tried.key not in self.tried]
+
+    @property
+    def is_complete(self) -> bool:
+        return self.stopped is None and not self.untried
+
+    def measure(self) -> None:
+        """Execute and save what was measured, also where it was stopped before its end.
+
+        Raises CannotTry or StoreError.
+        """
+        try:
+            self._measure()
+        except Stopped as stopped:
+            self.stopped = stopped
+        except KeyboardInterrupt:
+            self.stopped = Stopped("interrupted")
+        self._judge()
+        self._save()
+
+    def _measure(self) -> None:
+        self._run_base()
+        for options in self._choices:
+            self._run_alone(options[0])
+        if self.tried:
+            self._run_base()  # with it, what differs by itself is known
+        self._judge()
+        for options in self._choices:
+            self._run_alternatives(options)
+        for number in range(1, self._repeat_count):
+            self._fill(number)
+        for tried in self.tried.values():
+            if tried.result and tried.result.is_unclear:
+                self._repeat(tried)
+        self._judge()
+        self.best = self._choose_set()
+        if self.best is not None:
+            self._repeat(self.best)
+            self._judge()
+
+    def _has_room(self, count: int) -> bool:
+        """Return whether `count` more executions leave enough for the best set's times."""
+        bases = TIMED_COUNT - len(self.bases)
+        return self.executions.count + count + max(0, bases) + TIMED_COUNT <= self._max_count
+
+    def _run_base(self) -> None:
+        self.bases.append(self.executions.run(None, len(self.bases)))
+
+    def _run_alone(self, candidate: Candidate) -> None:
+        tried = Tried(candidate)
+        if tried.key in self.tried:
+            return
+        is_there = (self.executions.folder / f"{tried.key}-1").is_dir()
+        if is_there or self._has_room(1):
+            self.tried[tried.key] = tried
+            tried.executions.append(self.executions.run(candidate, 0, tried.key))
+
+    def _run_alternatives(self, options: Sequence[Candidate]) -> None:
+        for before, candidate in pairwise(options):
+            tried = self.tried.get(Tried(before).key)
+            if tried is None or tried.is_improved:
+                return
+            self._run_alone(candidate)
+            self._judge()
+
+    def _fill(self, number: int) -> None:
+        if number >= len(self.bases) and self._has_room(1):
+            self._run_base()
+        for tried in self.tried.values():
+            if number == len(tried.executions) and self._has_room(1):
+                tried.executions.append(self.executions.run(tried.candidate, number, tried.key))
+
+    def _repeat(self, tried: Tried) -> None:
+        """Execute both sides in turns until there are as many as times take."""
+        while len(tried.executions) < TIMED_COUNT or len(self.bases) < TIMED_COUNT:
+            number = len(tried.executions)
+            if number < TIMED_COUNT:
+                if tried is not self.best and not self._has_room(1):
+                    return
+                tried.executions.append(self.executions.run(tried.candidate, number, tried.key))
+            if len(self.bases) < TIMED_COUNT:
+                self._run_base()
+
+    def _judge(self) -> None:
+        for tried in self._list_tried():
+            if tried.executions:
+                tried.result = compare(self.bases, tried.executions, tried.candidate)
+
+    def _list_tried(self) -> list[Tried]:
+        alone = list(self.tried.values())
+        return alone if self.best is None or self.best in alone else [*alone, self.best]
+
+    def _choose_set(self) -> Tried | None:
+        """Return what helped alone, together: those that saved most first, without those that
+        change the same lines as one before.
+        """
+        improved = [tried for tried in self.tried.values() if tried.is_improved]
+        members: list[Tried] = []
+        joined: Candidate | None = None
+        for tried in sorted(improved, key=lambda tried: tried.saved_s, reverse=True):
+            with suppress(CannotTry):
+                joined = self._join([*(member.candidate for member in members), tried.candidate])
+                members.append(tried)
+        if len(members) < 2 or joined is None:
+            return members[0] if members else None
+        return Tried(joined)
+
+    def list_ordered(self) -> list[Tried]:
+        """Return the set, then each fix alone: those that helped, by what they saved, first."""
+        alone = [tried for tried in self._list_tried() if tried.result and tried is not self.best]
+        alone.sort(key=lambda tried: (not tried.is_improved, -tried.saved_s))
+        return [*([self.best] if self.best and self.best.result else []), *alone]
+
+    def _save(self) -> None:
+        is_sure = len(self.bases) > 1
+        for tried in self.list_ordered():
+            result = tried.result
+            if result is None or (not is_sure and not result.output.is_equal):
+                continue  # it may differ by itself
+            is_set = tried.key not in self.tried
+            for fingerprint in [None] if is_set else tried.candidate.fingerprints:
+                self.trials.append(
+                    self.executions.make_trial(
+                        tried.candidate,
+                        (self.bases, tried.executions),
+                        result,
+                        id=self._name_trial(tried.key, fingerprint),
+                        fingerprint=fingerprint,
+                        more={SET: list(tried.candidate.fingerprints)} if is_set else None,
+                    )
+                )
+        self.executions.save(self.trials)
+
+    def _name_trial(self, key: str, fingerprint: str | None) -> str:
+        """Return the same id for the same trial when an interrupted call is continued."""
+        path = self.executions.folder / f"{key}-{fingerprint or SET}.id"
+        if not path.exists():
+            path.write_text(new_run_id(), encoding="utf-8")
+        return path.read_text(encoding="utf-8")
+
+
+def join_settings(candidates: Iterable[Candidate]) -> tuple[str, ...]:
+    """Join the settings of several fixes. Raises CannotTry if two set the same to other values."""
+    joined: dict[str, str] = {}
+    for statement in dict.fromkeys(s for candidate in candidates for s in candidate.settings):
+        target = statement.partition(" = ")[0] if " = " in statement else statement
+        before, now = (_DYNAMIC_SOURCES.match(text) for text in (joined.get(target, ""), statement))
+        if before and now:
+            names = dict.fromkeys([*before[2].split(","), *now[2].split(",")])
+            statement = f'{now[1]}"{",".join(names)}"'
+        elif joined.get(target, statement) != statement:
+            raise CannotTry(f"{joined[target]} and {statement} exclude each other")
+        joined[target] = statement
+    return tuple(joined.values())
+
+
+def find_session(root: Path, run_id: str, argv: Sequence[str], files: Iterable[Path]) -> Path:
+    """Return the folder where executions of a program are kept until all its fixes were tried; a
+    program whose files changed since has another one.
+    """
+    digest = hashlib.sha256("\0".join(argv).encode())
+    for path in sorted(files):
+        with suppress(OSError):
+            digest.update(f"{path}\0".encode() + path.read_bytes())
+    return root / run_id / digest.hexdigest()[:16]

@@ -1,0 +1,145 @@
+"""Which executions `try --all` makes, and what it concludes from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from compileboard.collectors.fixes.fix import LineEdit
+from compileboard.collectors.record.program import ProgramExit
+from compileboard.collectors.trials.all_fixes import AllFixes, Tried, join_settings
+from compileboard.collectors.trials.candidates import check_apart
+from compileboard.collectors.trials.execution import Counts, Execution
+from compileboard.collectors.trials.patches import CannotTry
+from compileboard.collectors.trials.trial import Candidate, Stopped
+
+COUNTS = Counts(9, 4, 4, 0, 0, 8_000_000, None)
+
+
+class Program:
+    """Stand in for `Executions`: each setting saves what the test says; nothing is run."""
+
+    def __init__(self, folder, effects, stops_at=None, random_lines=False):
+        self.folder, self.effects, self.stops_at = folder, effects, stops_at
+        self.random_lines = random_lines
+        self.order, self.saved, self.count = [], [], 0
+
+    def run(self, candidate, number, key="base"):
+        if self.count == self.stops_at:
+            raise Stopped("interrupted")
+        self.count += 1
+        names = candidate.settings if candidate else ()
+        self.order.append("+".join(names) or "base")
+        folder = self.folder / f"{key}-{number + 1}"
+        folder.mkdir(parents=True, exist_ok=True)
+        counts, lines = COUNTS, ["done"]
+        for name in names:
+            effect = dict(self.effects[name])
+            lines = effect.pop("lines", lines)
+            saved = {field: getattr(counts, field) - by for field, by in effect.items()}
+            counts = replace(counts, **saved)
+        lines = [*lines, f"token {'abcdefghij'[self.count % 10]}"] if self.random_lines else lines
+        (folder / "stdout").write_text("\n".join(lines))
+        (folder / "stderr").touch()
+        notes = [("setting_applied", name) for name in names]
+        return Execution(f"R{self.count}", folder, ProgramExit(0, None), counts, [], notes, 1.0)
+
+    def make_trial(self, candidate, sides, result, **rest):
+        return (candidate.title, result.outcome, rest["fingerprint"])
+
+    def save(self, trials):
+        self.saved = list(trials)
+
+
+def fix(name, number=1):
+    return Candidate(name, settings=(name,), numbers=(number,), fingerprints=(f"c{number}",))
+
+
+def join(candidates):
+    names = [name for candidate in candidates for name in candidate.settings]
+    return Candidate("+".join(names), settings=tuple(names))
+
+
+def try_all(program, *choices, **options):
+    fixes = AllFixes(program, choices, join, **options)
+    fixes.measure()
+    return fixes
+
+
+BREAK = {"graph_break_count": 1, "compile_us": 1_000_000}
+LARGE = {"graph_break_count": 1, "compile_us": 3_000_000}
+
+
+def test_one_base_serves_all_fixes_and_the_set_is_measured_in_turns(tmp_path):
+    program = Program(tmp_path, {"a": BREAK, "b": LARGE, "c": {}})
+    fixes = try_all(program, [fix("a", 1)], [fix("b", 2)], [fix("c", 3)])
+    assert program.order == ["base", "a", "b", "c", "base", "b+a", "base", "b+a", "b+a"]
+    assert [tried.candidate.title for tried in fixes.list_ordered()] == ["b+a", "b", "a", "c"]
+    assert program.saved == [
+        ("b+a", "improved", None),
+        ("b", "improved", "c2"),
+        ("a", "improved", "c1"),
+        ("c", "unchanged", "c3"),
+    ]
+    assert fixes.is_complete
+
+
+def test_five_fixes_take_ten_executions_and_the_smallest_is_left(tmp_path):
+    choices = [[fix(name, number)] for number, name in enumerate("abcde", 1)]
+    program = Program(tmp_path, dict.fromkeys("abcde", BREAK))
+    fixes = try_all(program, *choices)
+    assert len(program.order) == 10
+    assert [candidate.title for candidate in fixes.untried] == ["e"]
+    assert not fixes.is_complete
+
+
+def test_a_fix_that_loses_a_line_gives_way_to_the_next_of_its_cause(tmp_path):
+    program = Program(tmp_path, {"loses": {**LARGE, "lines": []}, "keeps": BREAK})
+    fixes = try_all(program, [fix("loses"), fix("keeps")])
+    assert program.order == ["base", "loses", "base", "keeps", "keeps", "base", "keeps"]
+    assert [tried.candidate.title for tried in fixes.list_ordered()] == ["keeps", "loses"]
+    assert program.saved[1] == ("loses", "different", "c1")
+
+
+def test_lines_that_differ_by_themselves_fail_no_fix(tmp_path):
+    program = Program(tmp_path, {"a": BREAK}, random_lines=True)
+    assert try_all(program, [fix("a")]).best.is_improved
+
+
+@pytest.mark.parametrize(("compile_us", "outcome"), [(-2_000_000, "worse"), (10_000, "improved")])
+def test_fewer_recompiles_that_take_longer_are_measured_three_times(tmp_path, compile_us, outcome):
+    effect = {"recompile_count": 2, "compile_us": compile_us}
+    program = Program(tmp_path, {"a": effect})
+    fixes = try_all(program, [fix("a")])
+    assert (program.order.count("a"), program.order.count("base")) == (3, 3)
+    assert program.saved == [("a", outcome, "c1")]
+    assert (fixes.best is not None) == (outcome == "improved")
+
+
+def test_what_was_measured_before_an_interruption_is_saved(tmp_path):
+    program = Program(tmp_path, {"a": BREAK, "b": {**BREAK, "lines": []}}, stops_at=3)
+    fixes = try_all(program, [fix("a", 1)], [fix("b", 2)])
+    assert fixes.stopped.is_interrupted
+    assert program.saved == [("a", "improved", "c1")]  # b may differ by itself
+
+
+def test_settings_are_joined_or_exclude_each_other():
+    name = "torch.compiler.config.dynamic_sources"
+    fixes = [
+        replace(fix("a"), settings=settings)
+        for settings in ((f'{name} = "x:0"',), (f'{name} = "y,x:0"', "s.add(print)"), ("z = 1",))
+    ]
+    assert join_settings(fixes) == (f'{name} = "x:0,y"', "s.add(print)", "z = 1")
+    with pytest.raises(CannotTry, match="exclude each other"):
+        join_settings([fixes[2], replace(fixes[2], settings=("z = 2",))])
+
+
+def test_two_fixes_of_a_line_exclude_each_other():
+    check_apart([LineEdit("a.py", 3, 1, ("x",)), LineEdit("a.py", 4, 2, ())])
+    with pytest.raises(CannotTry, match=r"line 4 of a\.py"):
+        check_apart([LineEdit("a.py", 3, 2, ()), LineEdit("a.py", 4, 1, ("x",))])
+
+
+def test_a_candidate_is_known_by_what_it_changes():
+    assert Tried(fix("a", 1)).key == Tried(fix("a", 2)).key != Tried(fix("b")).key
