@@ -16,6 +16,7 @@ from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.fix import BreakFacts
 from compileboard.collectors.fixes.titles import label_break, strip_ticks, title_recompile
 
+_BETWEEN = re.compile(r", (?![^\[]*\])")  # the sources of a cause that has several
 _DIM = re.compile(r"\bat index (\d{1,4})\b")
 Count = Annotated[int, Keywords(minimum=0)]
 TimeUs = Annotated[int, TIME_UNIT]
@@ -149,8 +150,12 @@ class TitledCause(CategoryMeaning):
 
     @property
     def title(self) -> str:
-        dim = _DIM.search(self.reason)
-        return title_recompile(self.category, self.source, dim=int(dim[1]) if dim else None)
+        names = _BETWEEN.split(self.source or "")
+        if len(names) > 1 and self.category not in ("tensor_size", "symbolic_shape"):
+            return f"{', '.join(names[:-1])} and {names[-1]} change together"
+        dims = {*_DIM.findall(self.reason)}
+        dim = int(dims.pop()) if len(dims) == 1 else None
+        return title_recompile(self.category, self.source, dim=dim)
 
 
 def gb_url(gb_id: str | None) -> str | None:

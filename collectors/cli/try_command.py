@@ -299,8 +299,8 @@ def _pick_fix(
         else f"{number} ({strip_ticks(cause.title)}) has nothing to fix; "
         if cause.is_expected
         else (
-            f"fix {number} ({strip_ticks(cause.title)}) takes a person: make the change as a patch and "
-            "use --patch; "
+            f"fix {number} ({strip_ticks(cause.title)}) takes a person: make the change as a patch "
+            "and use --patch; "
         )
     )
     raise CannotTry(f"{wrong}{_list_fixes(candidates.causes, program, database)}")

@@ -9,6 +9,7 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.core.fields import TitledCause
 from compileboard.app.reasons.queries import (
     get_reason,
     get_reason_trends,
@@ -177,3 +178,17 @@ def test_a_cause_that_is_not_there_is_not_found(client: FlaskClient, number: str
     answer = client.get(f"/recompiles/{number}")
     assert answer.status_code == 404
     assert f"There is no cause of recompiles {number}" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("category", "source", "title"),
+    [
+        ("module_attribute", "self.calls, self.mode", "self.calls and self.mode change together"),
+        ("several", "x, d['a, b']", "x and d['a, b'] change together"),
+        ("int_value", "d['a, b']", "d['a, b'] changes"),
+    ],
+)
+def test_a_cause_of_several_sources_names_them(category: str, source: str, title: str) -> None:
+    cause = TitledCause()
+    cause.category, cause.source, cause.reason = category, source, "why"
+    assert cause.title == title
