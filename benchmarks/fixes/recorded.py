@@ -63,7 +63,7 @@ class Program:
         return self.facts["Right"].startswith("Nothing")
 
 
-def list_programs(folder: Path, names: Collection[str]) -> list[Program]:
+def list_programs(folder: Path, names: Collection[str] = ()) -> list[Program]:
     paths = sorted(folder.glob("[a-z]*_*.py"))
     return [Program.read(path) for path in paths if not names or path.stem in names]
 
