@@ -33,6 +33,7 @@ KEPT = Path(tempfile.gettempdir()) / "compileboard-cases"
 SAVE_RESULT = '\n\ntorch.save(globals().get("result"), "result.pt")\n'
 NOT_RECORDING = ("fixes", "trials", "cli", "terminal", "repro", "bench", "push", "formats", "logs")
 SECONDS = 300
+NOT_RECORDED = 77  # an exit code of no program
 _WARNING = re.compile(r"[\w.]+\.py:\d+: (\w*Warning: .*)")
 _NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
@@ -156,13 +157,18 @@ def _run(folder: Path, name: str) -> None:
     sys.stderr.flush()
     pid = os.fork()
     if not pid:
-        code = 1
+        code = NOT_RECORDED
         try:
             code = _record(folder, name)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(code)
     _, status = os.waitpid(pid, 0)
-    (folder / "exit").write_text(str(os.waitstatus_to_exitcode(status)))
+    code = os.waitstatus_to_exitcode(status)
+    if code == NOT_RECORDED:
+        raise SystemExit(f"{name} could not be recorded: {folder / 'stderr'}")
+    (folder / "exit").write_text(str(code))
 
 
 def _record(folder: Path, name: str) -> int:

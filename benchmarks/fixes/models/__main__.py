@@ -3,8 +3,8 @@
     python -m benchmarks.fixes.models [NAME ...]
 
 Needs transformers, accelerate, timm and torchvision; the weights are random. Of each program was
-written down, before any advice was asked for, what is right to say, the user's line that it must be
-said of (or none, where nothing is to be changed), and the words of which one must be in it.
+written down what is right to say, the user's line that it must be said of (or none, where nothing
+is to be changed), the words of which one must be in it, and a word that must not.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def judge(program: Program, recording: Recording) -> Row:
     is_right = (
         line is not None
         and expected in line
-        and any(word in said for word in program.facts.get("Names", "").split(" | "))
+        and any(word in said for word in program.facts["Names"].split(" | "))
+        and program.facts.get("Never", said + ".") not in said
     )
     return Row(
         program.name,

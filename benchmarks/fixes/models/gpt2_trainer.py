@@ -3,7 +3,7 @@
 Right: The library warns in each compile that loss_type is not set: set it in the config. Then the
 last batch: dataloader_drop_last=True.
 Place: outcome = trainer.train()
-Names: warning_once | loss_type
+Names: loss_type
 """
 
 import tempfile

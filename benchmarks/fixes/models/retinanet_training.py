@@ -3,6 +3,7 @@
 Right: The breaks are in the library's matching of boxes: at the user's call, compile the backbone
 and head alone, or leave the losses to torch.compiler.disable.
 Place: losses = compiled(images, targets)
+Names: backbone | disable
 """
 
 import torch

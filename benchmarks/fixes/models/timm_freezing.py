@@ -3,6 +3,7 @@
 Right: requires_grad of the stem changes once: two graphs, of which neither is saved; no detach.
 Place: model(images), torch.arange(4)
 Names: requires_grad | frozen | stem
+Never: Detach
 """
 
 import timm

@@ -3,6 +3,7 @@
 Right: The transform's random draw is not for a graph: augment in the caller, before the compiled
 loss.
 Place: images = augment(images)
+Names: in the caller | before the compiled
 """
 
 import torch
