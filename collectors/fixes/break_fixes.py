@@ -113,8 +113,10 @@ class BreakSite:
     def find_decided(self, test: ast.AST | None) -> ast.AST | None:
         """Return the `if`, loop or assert of the function that tests an expression."""
         found = self.locate(test)
-        nodes = ast.walk(found[0]) if found else ()
-        return next((n for n in nodes if getattr(n, "test", None) is found[1]), None)
+        if found is None:
+            return None
+        function, own = found
+        return next((n for n in ast.walk(function) if getattr(n, "test", None) is own), None)
 
     def is_given(self, node: ast.AST | None) -> bool:
         """Return whether a value is known before the call: made of arguments alone."""
@@ -645,8 +647,11 @@ def _sizes_decide(site: BreakSite, node: ast.AST | None) -> bool:
 def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
     node = site.statement.node if site.statement else None
     nodes = list(site.statement.nodes()) if site.statement else []
-    choice = node if isinstance(node, ast.If | ast.While | ast.Assert) else None
-    choice = choice or next((part for part in nodes if isinstance(part, ast.IfExp)), None)
+    choice = (
+        node
+        if isinstance(node, ast.If | ast.While | ast.Assert)
+        else next((part for part in nodes if isinstance(part, ast.IfExp)), None)
+    )
     test = getattr(choice, "test", None)
     quoted = site.quote(test)
     names = {"condition": quoted.strip("`") if quoted else None}

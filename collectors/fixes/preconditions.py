@@ -381,8 +381,8 @@ def _climb(
         elif isinstance(parent, ast.AugAssign):
             if is_tensor(function, parent.target):
                 return "tensor", None
-            is_name = isinstance(parent.target, ast.Name)
-            return (None, parent.target.id) if is_name else ("stored", None)
+            target = parent.target
+            return (None, target.id) if isinstance(target, ast.Name) else ("stored", None)
         elif isinstance(parent, ast.Return):
             return "returned", None
         elif isinstance(parent, ast.For):
@@ -494,9 +494,11 @@ def _list_sides(function: Function, node: ast.If | ast.IfExp) -> tuple[ast.expr,
 
 def _find_next(function: Function, node: ast.stmt) -> ast.stmt | None:
     for parent in ast.walk(function):
-        for body in (getattr(parent, "body", ()), getattr(parent, "orelse", ())):
+        for name in ("body", "orelse"):
+            body = getattr(parent, name, ())
             if isinstance(body, list) and node in body[:-1]:
-                return body[body.index(node) + 1]
+                following: ast.stmt = body[body.index(node) + 1]
+                return following
     return None
 
 
