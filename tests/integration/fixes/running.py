@@ -10,8 +10,8 @@ import tempfile
 import unittest.mock
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,8 @@ from typing import Any, Literal
 import pytest
 
 from compileboard.collectors.contract.events import GraphBroke, Recompiled
-from compileboard.collectors.fixes.fix import BreakFacts, EagerFunction
+from compileboard.collectors.fixes.fix import BreakFacts, EagerFunction, SourceLines
+from compileboard.collectors.fixes.statement import find_block
 from compileboard.collectors.record.in_process import watch
 
 torch = pytest.importorskip("torch")
@@ -178,12 +179,19 @@ def list_break_facts(outcome: Outcome, path: Path) -> list[BreakFacts]:
                 source_line=graph_break.source_line,
                 first_line=1,
                 lines=tuple(lines),
-                eager=(EagerFunction(graph_break.function, graph_break.file, None),)
-                if graph_break.outcome == "skipped"
-                else (),
+                eager=_list_eager(graph_break, lines),
             )
         )
     return list(dict.fromkeys(facts))
+
+
+def _list_eager(graph_break: GraphBroke, lines: Sequence[str]) -> tuple[EagerFunction, ...]:
+    if graph_break.outcome != "skipped":
+        return ()
+    code = SourceLines(graph_break.file or "", 1, tuple(lines))
+    block, block_line = find_block(code, graph_break.line) or (None, None)
+    eager = EagerFunction(graph_break.function, graph_break.file, None)
+    return (replace(eager, block=block, block_line=block_line),)
 
 
 def is_equal(left: Any, right: Any) -> bool:
