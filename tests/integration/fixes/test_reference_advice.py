@@ -16,7 +16,8 @@ pytestmark = pytest.mark.torch
 def test_the_first_advice_does_what_it_says_and_no_harm(program: ReferenceProgram) -> None:
     causes = record_causes(program.text)
     firsts = [cause.fixes[0] for cause in causes]
-    assert tuple(suggested.fix.id for suggested in firsts) == program.fix_ids
+    # The order of causes is by time, which differs from run to run.
+    assert sorted(suggested.fix.id for suggested in firsts) == sorted(program.fix_ids)
     ready = [suggested for suggested in firsts if suggested.edits or suggested.settings]
     if not ready and program.followed is None:
         assert all(suggested.fix.is_needless for suggested in firsts)

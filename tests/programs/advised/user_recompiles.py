@@ -412,7 +412,7 @@ USER_PROGRAMS = (
     UserProgram(
         "boxes",
         _BOXES,
-        ("list-length",),
+        ("list-that-is-looped",),
         edit_program(
             _BOXES,
             (

@@ -1,4 +1,4 @@
-# advised first: print_in_caller, requires-grad-variants
+# advised first: print_in_caller
 import torch
 from torch import nn
 

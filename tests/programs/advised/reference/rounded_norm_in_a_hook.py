@@ -1,4 +1,4 @@
-# advised first: item_in_caller, list-that-grows
+# advised first: item_in_caller
 import torch
 
 norms = []
