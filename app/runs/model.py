@@ -54,7 +54,7 @@ from compileboard.app.runs.run_queries import (
 )
 from compileboard.app.runs.states import RunState, describe_state
 from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
-from compileboard.collectors.fixes.tried import TriedFix
+from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.store.results import fill
 from compileboard.collectors.store.run_causes import (
     find_first_call,

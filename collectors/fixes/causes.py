@@ -39,6 +39,7 @@ from compileboard.collectors.fixes.fix import (
     SourceLines,
     StackFrame,
     SuggestedFix,
+    TriedFix,
 )
 from compileboard.collectors.fixes.library_fixes import suggest_library_fixes
 from compileboard.collectors.fixes.recompile_fixes import name_sources, suggest_together
@@ -60,7 +61,6 @@ from compileboard.collectors.fixes.titles import (
     title_breaks,
     title_recompiles,
 )
-from compileboard.collectors.fixes.tried import TriedFix
 
 LOGGING_BUILTINS = ("print",)
 SHOWN_BEFORE, SHOWN_AFTER = 4, 5

@@ -138,6 +138,28 @@ class SuggestedFix:
 
 
 @dataclass(frozen=True)
+class TriedFix:
+    """Result of a fix that was tried on this run's program."""
+
+    tables = ("trials",)
+
+    outcome: str
+    label: Annotated[str, "The outcome in words."]
+    summary: str
+    title: str
+    new_run_id: str | None
+    base_run_id: str | None
+    fix_id: Annotated[str | None, "Its name in the catalogue; null of a patch or several fixes."]
+    cause_fingerprint: Annotated[str | None, "Its cause; null of a patch or several fixes."]
+    ended_us: Annotated[int, "When it was measured. Microseconds."]
+    saved_us: Annotated[int | None, "Compile time that it saved; null where not measured."] = None
+
+    @property
+    def is_verified(self) -> bool:
+        return self.outcome == "improved"
+
+
+@dataclass(frozen=True)
 class RecompileFacts:
     category: str
     source: str | None = None

@@ -3,36 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
 
-if TYPE_CHECKING:
-    from compileboard.collectors.fixes.causes import Cause
-    from compileboard.collectors.fixes.fix import SuggestedFix
+from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.fixes.fix import SuggestedFix, TriedFix
 
-IMPROVED, INTERRUPTED = "improved", "interrupted"
-
-
-@dataclass(frozen=True)
-class TriedFix:
-    """Result of a fix that was tried on this run's program."""
-
-    tables = ("trials",)
-
-    outcome: str
-    label: Annotated[str, "The outcome in words."]
-    summary: str
-    title: str
-    new_run_id: str | None
-    base_run_id: str | None
-    fix_id: Annotated[str | None, "Its name in the catalogue; null of a patch or several fixes."]
-    cause_fingerprint: Annotated[str | None, "Its cause; null of a patch or several fixes."]
-    ended_us: Annotated[int, "When it was measured. Microseconds."]
-    saved_us: Annotated[int | None, "Compile time that it saved; null where not measured."] = None
-
-    @property
-    def is_verified(self) -> bool:
-        return self.outcome == IMPROVED
+INTERRUPTED = "interrupted"
 
 
 def add_trials(causes: Sequence[Cause], trials: Iterable[TriedFix]) -> list[Cause]:

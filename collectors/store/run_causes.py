@@ -22,9 +22,10 @@ from compileboard.collectors.fixes.fix import (
     RecordedTrial,
     SourceLines,
     StackFrame,
+    TriedFix,
 )
 from compileboard.collectors.fixes.recompiles import to_recorded
-from compileboard.collectors.fixes.tried import TriedFix, add_trials
+from compileboard.collectors.fixes.tried import add_trials
 from compileboard.collectors.store.dashboard import Trial, list_trials
 from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.reading import read_body, read_event, read_json
