@@ -48,8 +48,9 @@ WHAT = {
         "select compile_id, cache, result, key, reason, time_taken_us, time_saved_us from "
         "cache_lookups"
     ),
+    # Of a stack the place alone: torch 2.13's log lacks up to two callers, which the hooks add.
     "stacks": """
-        select compile_id, depth, stack_nodes.file, stack_nodes.line, stack_nodes.name, code
+        select compile_id, stack_nodes.file, stack_nodes.line, stack_nodes.name, code
         from compiles join stack_nodes on stack_nodes.id = stack_id
     """,
     "artifacts": """
