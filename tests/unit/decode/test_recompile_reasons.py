@@ -98,7 +98,10 @@ def test_recorded_guard_is_classified(case: str, category: str) -> None:
 
 
 def test_every_category_but_unknown_was_recorded() -> None:
-    assert set(CASES.values()) == {category.name for category in CATEGORIES} - {"unknown"}
+    assert set(CASES.values()) == {category.name for category in CATEGORIES} - {
+        "unknown",
+        "several",  # of sets of guards, not of one
+    }
     assert all(category.label and category.meaning.endswith(".") for category in CATEGORIES)
 
 
