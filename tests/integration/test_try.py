@@ -116,14 +116,8 @@ def test_a_fix_that_loses_printed_lines_is_no_fix(workplace):
     assert result["output"]["printed_difference"] == lost
     (trial,) = workplace.rows("select * from trials")
     assert (trial["fix_id"], bool(trial["cause_fingerprint"])) == (result["fix"], True)
-    program = workplace.folder / "print_in_forward.py"
-    program.write_text(program.read_text().replace('print("block", tuple', 'print("shape", tuple'))
-    refused = workplace.collect(*command)
-    assert refused.returncode == 2
-    assert (
-        """is 'print("shape", tuple(y.shape))', expected 'print("block", tuple(y.shape))'"""
-        in refused.stderr
-    )
+    again = workplace.collect(*command)  # what a trial found of no use is not offered again
+    assert (again.returncode, "takes a person" in again.stderr) == (2, True), again.stderr
 
 
 HOSTILE = """
@@ -151,7 +145,7 @@ def test_what_differs_by_itself_is_no_loss_and_warnings_and_gradients_count(work
     silent = HOSTILE.replace('warnings.warn("small batch")', "pass")
     cases = (
         (HOSTILE.replace("y = layer(x)", "y = layer(x) + 0"), "unchanged", ""),
-        (silent, "different", "stderr line 2: 'UserWarning: small batch' → not there"),
+        (silent, "different", "stderr line 2: 'UserWarning: small batch' → "),
         (
             HOSTILE.replace("y)", "y.detach())").replace(
                 "return y", "return y.detach().requires_grad_()"
@@ -164,6 +158,5 @@ def test_what_differs_by_itself_is_no_loss_and_warnings_and_gradients_count(work
         lines = [textwrap.dedent(part).splitlines(keepends=True) for part in (HOSTILE, text)]
         patch = "".join(difflib.unified_diff(*lines, "a/program.py", "b/program.py"))
         result = json.loads(try_patch(workplace, run, "-", input=patch).stdout)
-        assert (result["outcome"], difference in result["output"]["text"]) == (outcome, True), (
-            result
-        )
+        assert result["outcome"] == outcome
+        assert difference in result["output"]["text"]
