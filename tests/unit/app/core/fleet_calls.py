@@ -27,6 +27,7 @@ from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.runs import overview_queries as overview
 from compileboard.app.runs import queries as runs
 from compileboard.app.runs.queries import RunFilter
+from compileboard.app.search import queries as search
 from compileboard.app.server import prometheus as newest_runs
 from compileboard.collectors.store.rollups import DEFINITIONS
 from tests.unit.app.benched import RUNS
@@ -320,6 +321,10 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
         for more in ({"limit": 100}, {"newest": 20, "limit": 2})
     ),
     overview.list_series: _each(),
+    overview.list_program_runs: _each(
+        suite=(None, "nightly", ""), name=(None, "train"), newest=(20,), most_compiles=(100,)
+    ),
+    search.list_models: _each(text=("", "a", "%"), limit=(5,)),
     overview.list_failed_models: _of_runs(),
     overview.list_wrong_models: lambda board: ({"run_id": it} for it in _some(board.run_ids)),
     overview.list_measured_models: lambda board: (
