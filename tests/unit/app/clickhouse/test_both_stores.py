@@ -34,7 +34,7 @@ pytestmark = pytest.mark.clickhouse
 
 # Of the server, or of words alone: nothing of it crosses runs. Search has a test of its own.
 NOT_ACROSS = re.compile(
-    r"/(static|login|imports|search|healthz|readyz|metrics)\b|/api/v1/(imports.*|search|openapi.json)?$"
+    r"/(static|login|imports|search|healthz|readyz|metrics)\b|/api/v1/(imports.*|search|suggestions|openapi.json)?$"
 )
 MORE = (
     *(
