@@ -73,6 +73,7 @@ RECORDED = {
     "cudagraph_skips": "CUDA graph skips",
     "graph_calls": "exceptions of compiled code",
     "backward_calls": "exceptions of compiled backwards",
+    "backward_passes": "gradients compared by try",
     "repro_backend_calls": "repros of compiles that fail",
     "repro_script": "repros of graphs that fail",
     "repro_graph_script": "repros of inductor's code that fails",
