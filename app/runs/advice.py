@@ -527,7 +527,7 @@ def judge_run(
 
 
 def describe_order(causes: Sequence[Cause]) -> str:
-    """Return what a list of causes is ordered by; empty where it is neither of the two orders."""
+    """Say how the causes are ordered, or nothing if they are in no order that has a name."""
     own = [cause for cause in causes if not cause.is_expected]
     by_time = [-(cause.saved_us or 0) for cause in own]
     if by_time == sorted(by_time):

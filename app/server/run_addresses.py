@@ -1,4 +1,4 @@
-"""How addresses name a run: by its id, or as `latest`."""
+"""Read the run of an address: its id in any case, or `latest`."""
 
 from __future__ import annotations
 

@@ -318,7 +318,7 @@ def try_all(
     as_json: bool = False,
     file: TextIO | None = None,
 ) -> int:
-    """Try every fix of a run alone, then those that helped together, and print what was measured.
+    """Try each fix of a run alone, then the ones that helped together, and print the measurements.
 
     Raises CannotTry or StoreError.
     """

@@ -52,7 +52,7 @@ def cause_fingerprint(guard_fingerprint: str, file: str | None, function: str | 
 
 
 def join_fingerprints(fingerprints: Iterable[str]) -> str:
-    """What identifies guards that failed together; one guard's own."""
+    """Return the fingerprint of guards that failed together: of one alone, its own."""
     first, *more = sorted(set(fingerprints))
     return fingerprint("together", first, *more) if more else first
 

@@ -11,6 +11,7 @@ from functools import cached_property
 from compileboard.collectors.fixes.fix import (
     BreakFacts,
     LineEdit,
+    StackFrame,
     SuggestedFix,
     find_fix,
     list_fixes_for,
@@ -38,6 +39,7 @@ from compileboard.collectors.fixes.statement import (
     Statement,
     dotted_name,
     find_statement,
+    parse_statement,
     shorten,
 )
 from compileboard.collectors.fixes.titles import name_builtin, name_skipped
@@ -57,7 +59,7 @@ _GENERIC = {
 
 @dataclass
 class BreakSite:
-    """The line of a graph break; `function` is None where it was not recorded whole."""
+    """A graph break in its source; `function` is None unless all its lines were recorded."""
 
     facts: BreakFacts
     statement: Statement | None = field(init=False)
@@ -233,6 +235,34 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
     known = (suggested for suggested in fixes if suggested.fix.minimum_torch <= facts.torch_version)
     once = {suggested.fix.id: suggested for suggested in known}.values()
     return sorted(once, key=lambda suggested: suggested.fix.changes is not None)
+
+
+def suggest_library_fixes(facts: BreakFacts, *, is_call_compiled: bool) -> list[SuggestedFix]:
+    """Suggest what helps where a graph breaks in a line of a package, which nobody edits: settings,
+    a newer torch, and changes of the user's call.
+    """
+    fixes = [
+        replace(suggested, edits=())
+        for suggested in suggest_break_fixes(facts)
+        if suggested.settings or suggested.fix.gone_in
+    ]
+    if facts.call is None or facts.file is None:
+        return fixes
+    names = {
+        "place": f"`{facts.call.place}`",
+        "package": facts.file.removeprefix("site-packages/").partition("/")[0],
+        "expression": _quote_users_call(facts.call),
+    }
+    for fix_id in ("library_call", "library_outside")[: 1 + is_call_compiled]:
+        fix = find_fix("graph_break", fix_id)
+        fixes.append(SuggestedFix(fix, fix.title.format_map(names)))
+    return fixes
+
+
+def _quote_users_call(call: StackFrame) -> str:
+    statement = parse_statement(call.code or "")
+    calls = list(statement.calls()) if statement else []
+    return f"`{shorten(statement.segment(calls[0]))}`" if statement and calls else "the call"
 
 
 def reads_for_branch(facts: BreakFacts) -> bool:
@@ -698,7 +728,7 @@ def _shorten_message(site: BreakSite, node: ast.Assert) -> LineEdit | None:
 
 
 def _find_raise(site: BreakSite) -> ast.Raise | None:
-    """Return what an `if` raises, where it does nothing else."""
+    """Return the `raise` of an `if` whose body is that alone."""
     for node in ast.walk(site.function) if site.function else ():
         if isinstance(node, ast.If) and node.lineno == site.line_number and not node.orelse:
             (first, *more) = node.body

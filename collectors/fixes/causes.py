@@ -15,7 +15,11 @@ from typing import Annotated, Literal
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.library_names import is_harness_step, is_library_name
-from compileboard.collectors.fixes.break_fixes import reads_for_branch, suggest_break_fixes
+from compileboard.collectors.fixes.break_fixes import (
+    reads_for_branch,
+    suggest_break_fixes,
+    suggest_library_fixes,
+)
 from compileboard.collectors.fixes.counterfactual import (
     STATES,
     Failed,
@@ -41,7 +45,6 @@ from compileboard.collectors.fixes.fix import (
     SuggestedFix,
     TriedFix,
 )
-from compileboard.collectors.fixes.library_fixes import suggest_library_fixes
 from compileboard.collectors.fixes.recompile_fixes import name_sources, suggest_together
 from compileboard.collectors.fixes.recompiles import choose_guards, list_entries
 from compileboard.collectors.fixes.savings import (
@@ -247,7 +250,7 @@ def _join_names(sources: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class MeasuredSaving:
-    """What a trial of a cause's first fix measured."""
+    """Compile time in a trial of a cause's first fix."""
 
     base_us: Annotated[int, "Compile time without the fix, a median. Microseconds."]
     new_us: Annotated[int, "Compile time with it. Microseconds."]
@@ -419,7 +422,7 @@ def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
 
 
 def _place_parts_first(causes: Sequence[Cause]) -> list[Cause]:
-    """What changes with others stands below the causes that some of these are alone."""
+    """Move a cause of several sources below those of the same function that have a part of them."""
     of_function: dict[Hashable, list[Cause]] = defaultdict(list)
     for cause in causes:
         of_function[cause.file, cause.function].append(cause)
@@ -590,7 +593,9 @@ def _claim_joined(
     guards: Mapping[int, tuple[RecordedGuard, ...]],
     costs: Mapping[int, Cost],
 ) -> tuple[Claims, frozenset[int]]:
-    """Claim what is saved if what a break divides is one graph; the recompiles that go with it."""
+    """Return the compile time saved if the code around a break becomes one graph, and the keys of
+    the recompiles that the break caused.
+    """
     names = {(row.file, _bare_name(row.function)) for row in broken.values()}
     # A function that one with the same break called is compiled only for that.
     inner = {
@@ -909,8 +914,8 @@ def _draft_recompiles(
 
 
 def _is_consequence(saved: _Saved, consequences: Collection[int]) -> bool:
-    """Whether a recompile goes with the graph break: of what an eager function calls, sizes are
-    those of the inputs and stay.
+    """Return whether a recompile disappears with a graph break. One by an input's size does not,
+    unless it is of code after the break.
     """
     is_size = any(guard.category == "tensor_size" for guard in saved.guards)
     return saved.compile.key in consequences and (saved.is_after_break or not is_size)
