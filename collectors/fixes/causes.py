@@ -5,6 +5,7 @@ savings of a fix.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -543,9 +544,8 @@ def _draft_breaks(
         eager: dict[tuple[str | None, ...], EagerFunction] = {}
         after: dict[tuple[str | None, str | None, int | None], list[RecordedCompile]] = {}
         known: set[int] = set()
-        located = (
-            set()
-        )  # a line of a function may break thousands of times; the code after it is looked up once
+        # A line of a function may break thousands of times: the code after it is looked up once.
+        located: set[tuple[str | int | None, ...]] = set()
         for event in events:
             at = compiles.get(event.compile_key) if event.compile_key is not None else None
             if at is None:
@@ -557,9 +557,12 @@ def _draft_breaks(
             location = (at.process_id, at.file, at.function, event.frame_line or -1)
             rows = [] if location in located else list(resumed.get(location, ()))
             located.add(location)
-            if event.outcome == "skipped":
-                called = [compiles[key] for key in run.called.get(at.key, ()) if key in compiles]
-                rows += [row for row in called if row not in rows]
+            frame = (at.process_id, at.file, at.function)
+            if event.outcome == "skipped" and frame not in located:
+                located.add(frame)
+                called = run.called.get(at.key, ())
+                later = called[bisect_right(called, at.key) :]
+                rows += [compiles[key] for key in later if key in compiles]
             for row in rows:
                 if row.key not in known:
                     known.add(row.key)

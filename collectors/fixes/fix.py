@@ -349,7 +349,7 @@ class RecordedRun:
     breaks: Sequence[RecordedBreak] = ()
     occurrences: Sequence[BreakOccurrence] = ()
     code: Sequence[SourceLines] = ()
-    # Compiles that a skipped frame called, by its key.
+    # Compiles of what a skipped frame's function called, in their order, by the frame's key.
     called: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     trials: Sequence[RecordedTrial] = ()  # the newest first
     settings: Mapping[str, object] = field(default_factory=dict)  # dynamo's, of all its compiles

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -197,25 +198,18 @@ where c.id = :key
 order by n.id
 limit 1
 """
-CALLED_SQL = """
-with recursive below (id) as (
-  select s.id
-  from compiles as c
-  join stack_nodes as own on own.id = c.stack_id
-  join stack_nodes as s on s.run_id = c.run_id and s.file = own.file and s.name = own.name
-  where c.id = :key
-  union
-  select n.id
-  from stack_nodes as n
-  join below as b on n.parent_id = b.id
-)
-select k.id as key
-from compiles as c
-join compiles as k on k.process_id = c.process_id and k.id > c.id
-  and k.function_id is not c.function_id
-join below as b on b.id = k.stack_id
-where c.id = :key
-order by k.id
+NODES_SQL = """
+select id, parent_id, file, name
+from stack_nodes
+where run_id = :run_id
+order by id
+"""
+CALLERS_SQL = """
+select id as key, process_id, function_id, stack_id
+from compiles
+where run_id = :run_id
+  and stack_id is not null
+order by id
 limit :most
 """
 FIRST_BREAK_SQL = """
@@ -578,15 +572,38 @@ def _read_called(
     values: Mapping[str, Any],
     occurrences: Iterable[BreakOccurrence],
 ) -> dict[int, tuple[int, ...]]:
-    skipped = {
-        event.compile_key
+    """Return the compiles of other functions below each skipped frame, by its key. Frames of one
+    function share a tuple, which has what came before a frame as well.
+    """
+    compiles = {row["key"]: row for row in connection.execute(CALLERS_SQL, values)}
+    skipped = [
+        compiles[event.compile_key]
         for event in occurrences
-        if event.outcome == "skipped" and event.compile_key is not None
-    }
-    return {
-        key: tuple(row["key"] for row in connection.execute(CALLED_SQL, {**values, "key": key}))
-        for key in sorted(skipped)
-    }
+        if event.outcome == "skipped" and event.compile_key in compiles
+    ]
+    if not skipped:
+        return {}
+    nodes = connection.execute(NODES_SQL, values).fetchall()
+    own = {row["stack_id"] for row in skipped}
+    places = {node["id"]: (node["file"], node["name"]) for node in nodes if node["id"] in own}
+    wanted = set(places.values())
+    above: dict[int, frozenset[tuple[str, str]]] = {}  # a node's parent has a lower id
+    for node in nodes:
+        callers = above.get(node["parent_id"], frozenset())
+        place = (node["file"], node["name"])
+        above[node["id"]] = callers | {place} if place in wanted else callers
+    below = defaultdict(list)
+    for row in compiles.values():
+        for place in above.get(row["stack_id"], ()):
+            below[row["process_id"], place].append(row)
+    called: dict[tuple[str, tuple[str, str], int | None], tuple[int, ...]] = {}
+    frames = {row["key"]: (row["process_id"], places[row["stack_id"]]) for row in skipped}
+    for row in skipped:
+        frame, function_id = frames[row["key"]], row["function_id"]
+        if (*frame, function_id) not in called:
+            others = (other for other in below[frame] if other["function_id"] != function_id)
+            called[(*frame, function_id)] = tuple(other["key"] for other in others)
+    return {row["key"]: called[(*frames[row["key"]], row["function_id"])] for row in skipped}
 
 
 def find_call_in_stack(body: Mapping[str, Any]) -> StackFrame | None:
