@@ -139,6 +139,6 @@ def test_reports_and_the_terminal_have_them_too(client: FlaskClient, database: P
     assert (
         verdict == summary.savings
         and ", 3 failures; " in counts
-        and f" try {RUN} --fix " in next_command
+        and f" try {RUN} --all " in next_command
     )
     assert (summary.failures[0].text, summary.failures[0].count) == ("train: RuntimeError", 1200)
