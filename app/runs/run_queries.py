@@ -337,7 +337,8 @@ select
   (select sum(g.end_offset_bytes) from logs as g where g.run_id = r.id) as read_bytes,
   (select max(g.read_us) from logs as g where g.run_id = r.id) as read_us,
   (select c.id from compiles as c where c.run_id = r.id order by c.started_us,
-    c.id limit 1) as first_key
+    c.id limit 1) as first_key,
+  (select max(ended_us) from trials) as tried_us  -- of any run: causes are the same in all
 from runs as r
 left join run_totals as t on t.run_id = r.id
 where r.id = :run_id

@@ -5,6 +5,7 @@ runs over time.
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from compileboard.app.benchmarks.series_queries import list_point_runs, list_ser
 from compileboard.app.comparison.sides import near_sql
 from compileboard.app.core.newest import RecorderClock, get_newest_run_id
 from compileboard.app.runs.overview_queries import list_series, list_trend
+from compileboard.app.runs.run_queries import get_run_state
 from compileboard.collectors.cli.listing import list_text
 from compileboard.collectors.contract.fingerprints import format_id
-from compileboard.collectors.store.dashboard import Trial, save_trial
+from compileboard.collectors.store.dashboard import Trial, list_trials, save_trial
 from tests.unit.app.clickhouse.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_run, insert
 
@@ -72,6 +74,14 @@ def test_trends_and_incidents_have_no_trials(open_engine: OpenEngine, store):
     assert [point.run_id for point in list_trend(engine)] == ["R1", "R2"]
     assert [series.run_count for series in list_series(engine)] == [2]
     assert [name.model for name in list_series_names(engine)] == ["train"]
+
+
+def test_causes_are_read_again_after_a_trial(store):
+    before = get_run_state(store, "R1")
+    assert get_run_state(store, "R1") == before
+    (trial,) = list_trials(store, "R2")
+    save_trial(store, replace(trial, ended_us=trial.ended_us + 1))
+    assert get_run_state(store, "R1") != before
 
 
 @on_both_engines
