@@ -528,14 +528,19 @@ def judge_run(
 
 def describe_order(causes: Sequence[Cause]) -> str:
     """Say how the causes are ordered, or nothing if they are in no order that has a name."""
-    own = [cause for cause in causes if not cause.is_expected]
-    by_time = [-(cause.saved_us or 0) for cause in own]
-    if by_time == sorted(by_time):
-        return "Most compile time first"
-    by_eager = [(not cause.is_eager, us) for cause, us in zip(own, by_time, strict=True)]
-    if by_eager == sorted(by_eager):
-        return "What runs eagerly first, then most compile time"
-    return ""
+    listed = [cause for cause in causes if not cause.is_expected]
+    rest = [cause for cause in listed if not cause.verified]
+    by_time = [-(cause.saved_us or 0) for cause in rest]
+    by_eager = [(not cause.is_eager, us) for cause, us in zip(rest, by_time, strict=True)]
+    keys = ["verified fixes"] if len(rest) < len(listed) else []
+    if by_time != sorted(by_time):
+        keys.append("what runs eagerly")
+        if by_eager != sorted(by_eager):
+            return ""
+    if rest != listed[len(listed) - len(rest) :]:
+        return ""
+    first, *more = [*keys, "most compile time"]
+    return ", then ".join([f"{first[0].upper()}{first[1:]} first", *more])
 
 
 @dataclass(frozen=True)

@@ -250,19 +250,6 @@ def _join_names(sources: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class MeasuredSaving:
-    """Compile time in a trial of a cause's first fix."""
-
-    base_us: Annotated[int, "Compile time without the fix, a median. Microseconds."]
-    new_us: Annotated[int, "Compile time with it. Microseconds."]
-    ended_us: Annotated[int, "When. Microseconds since 1970."]
-
-    @property
-    def share(self) -> float:
-        return max(0.0, 1 - self.new_us / self.base_us)
-
-
-@dataclass(frozen=True)
 class Cause:
     number: Annotated[int, "Its place in the run's list, as `try --fix` takes it."]
     kind: Annotated[Literal["graph_break", "recompile"], "What it is."]
@@ -320,11 +307,6 @@ class Cause:
     code: Annotated[
         SourceLines | None, "The user's source around it; null where it was not kept."
     ] = None
-    measured: Annotated[
-        MeasuredSaving | None,
-        "What a trial of its first fix measured: `saved_us` is that share of this run's compile "
-        "time. Null where it was not tried.",
-    ] = None
     clock_us: Annotated[
         int | None,
         "Compile time of the run by the clock, where processes compiled at the same time. "
@@ -339,6 +321,12 @@ class Cause:
     def verified(self) -> TriedFix | None:
         """Return the trial of a fix that helped."""
         return next((trial for trial in self.trials if trial.is_verified), None)
+
+    @property
+    def measured(self) -> TriedFix | None:
+        """Return it if its compile times were measured: `saved_us` is as large a share."""
+        trial = self.verified
+        return trial if trial is not None and trial.saved_share is not None else None
 
     @property
     def is_fixable(self) -> bool:
@@ -409,7 +397,13 @@ def build_causes(run: RecordedRun) -> list[Cause]:
         variation = None if cause.variation in described else cause.variation
         described.add(variation)
         numbered.append(replace(cause, number=number, variation=variation))
-    return numbered
+    return sorted(numbered, key=_rank_verified)
+
+
+def _rank_verified(cause: Cause) -> tuple[bool, float]:
+    """Place causes with a verified fix first, by what it saved; each keeps its number."""
+    saved = cause.measured.saved_share if cause.measured else None
+    return cause.verified is None, -(saved or 0.0)
 
 
 def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
@@ -440,20 +434,25 @@ _NO_EFFECT = ("unchanged", "worse", "different", "failed")
 _SETTING = re.compile(r"torch\._dynamo\.config\.(?P<name>\w+) = (?P<value>.+)")
 
 
-def _keep_working(cause: Cause, run: RecordedRun) -> Cause:
-    """Leave out fixes that a trial found of no use, and settings that are so already."""
+def _apply_trials(cause: Cause, run: RecordedRun) -> Cause:
+    """Put fixes that a trial verified first, leave out those that one found of no use, and offer no
+    setting that is so already.
+    """
+    trials: dict[str, TriedFix] = {}
     fixes: list[SuggestedFix] = []
-    measured = None
     for suggested in cause.fixes:
-        trials = (trial for trial in run.trials if trial.is_of(cause.fingerprint, suggested))
-        trial = next((trial for trial in trials if trial.outcome != "interrupted"), None)
+        of_fix = (trial for trial in run.trials if trial.is_of(cause.fingerprint, suggested))
+        trial = next((trial for trial in of_fix if trial.outcome != "interrupted"), None)
+        if trial is not None:
+            trials[suggested.fix.id] = trial
         if trial is not None and trial.outcome in _NO_EFFECT:
             continue
-        if trial is not None and trial.base_us and trial.new_us is not None and not fixes:
-            measured = MeasuredSaving(trial.base_us, trial.new_us, trial.ended_us)
         is_set = any(_is_set(statement, run.settings) for statement in suggested.settings)
         fixes.append(replace(suggested, settings=()) if is_set else suggested)
-    return replace(cause, fixes=tuple(fixes), measured=measured)
+    verified = {fix_id for fix_id, trial in trials.items() if trial.is_verified}
+    fixes.sort(key=lambda suggested: suggested.fix.id not in verified)
+    ordered = sorted(trials.values(), key=lambda trial: not trial.is_verified)
+    return replace(cause, fixes=tuple(fixes), trials=tuple(ordered))
 
 
 def _is_set(statement: str, settings: Mapping[str, object]) -> bool:
@@ -471,8 +470,8 @@ def _settle(
     drafts = [draft for draft in drafts if not draft.cause.is_expected]
     estimates = zip(drafts, settle([draft.claims for draft in drafts], costs))
     for draft, saved_us in sorted(estimates, key=lambda pair: pair[0].cause.measured is None):
-        if draft.cause.measured is not None:
-            saved_us = round(draft.cause.measured.share * whole_us)
+        if (trial := draft.cause.measured) is not None:
+            saved_us = round((trial.saved_share or 0.0) * whole_us)
         is_timed = any(costs[key].total_us for key in draft.cause.compile_keys)
         saved_us = min(saved_us, left_us)
         left_us -= saved_us
@@ -585,7 +584,7 @@ def _draft_breaks(
             is_eager=bool(eager) or any(row.outcome == "recompile_limit" for row in rows),
         )
         claims, consequences = _claim_joined(events, broken, rows, guards, costs)
-        drafts.append(Draft(_keep_working(cause, run), claims, consequences))
+        drafts.append(Draft(_apply_trials(cause, run), claims, consequences))
     return drafts
 
 
@@ -901,7 +900,7 @@ def _draft_recompiles(
     for members in by_root.values():
         own = {m.compile.key: m.compile for m in members if not _is_consequence(m, consequences)}
         if own:
-            cause = _keep_working(_make_recompile_cause(members, run, code), run)
+            cause = _apply_trials(_make_recompile_cause(members, run, code), run)
             found.append((cause, list(own.values())))
     # The first recompile of a function that a fix makes one for any size takes the first compile's
     # place; the later ones are saved whole.

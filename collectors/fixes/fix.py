@@ -139,7 +139,7 @@ class SuggestedFix:
 
 @dataclass(frozen=True)
 class TriedFix:
-    """Result of a fix that was tried on this run's program."""
+    """Result of a fix that was tried, on this run's program or one with the same cause."""
 
     tables = ("trials",)
 
@@ -152,11 +152,25 @@ class TriedFix:
     fix_id: Annotated[str | None, "Its name in the catalogue; null of a patch or several fixes."]
     cause_fingerprint: Annotated[str | None, "Its cause; null of a patch or several fixes."]
     ended_us: Annotated[int, "When it was measured. Microseconds."]
-    saved_us: Annotated[int | None, "Compile time that it saved; null where not measured."] = None
+    settings: Annotated[tuple[str, ...], "Statements that it ran after `import torch`."] = ()
+    base_us: Annotated[
+        int | None, "Compile time without it; null where not measured. Microseconds."
+    ] = None
+    new_us: Annotated[int | None, "Compile time with it. Microseconds."] = None
 
     @property
     def is_verified(self) -> bool:
         return self.outcome == "improved"
+
+    @property
+    def saved_share(self) -> float | None:
+        if not self.base_us or self.new_us is None:
+            return None
+        return max(0.0, 1 - self.new_us / self.base_us)
+
+    def is_of(self, fingerprint: str, suggested: SuggestedFix) -> bool:
+        is_same = self.cause_fingerprint == fingerprint and self.fix_id == suggested.fix.id
+        return is_same and (bool(suggested.edits) or self.settings == suggested.settings)
 
 
 @dataclass(frozen=True)
@@ -326,23 +340,6 @@ class BreakOccurrence:
 
 
 @dataclass(frozen=True)
-class RecordedTrial:
-    """What became of a fix that was tried, on this run or another one with the same cause."""
-
-    cause_fingerprint: str | None
-    fix_id: str | None
-    settings: tuple[str, ...]
-    outcome: str
-    ended_us: int
-    base_us: int | None = None
-    new_us: int | None = None
-
-    def is_of(self, fingerprint: str, suggested: SuggestedFix) -> bool:
-        is_same = self.cause_fingerprint == fingerprint and self.fix_id == suggested.fix.id
-        return is_same and (bool(suggested.edits) or self.settings == suggested.settings)
-
-
-@dataclass(frozen=True)
 class RecordedRun:
     compiles: Sequence[RecordedCompile] = ()
     recompiles: Sequence[RecordedRecompile] = ()
@@ -351,6 +348,6 @@ class RecordedRun:
     code: Sequence[SourceLines] = ()
     # Compiles of what a skipped frame's function called, in their order, by the frame's key.
     called: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    trials: Sequence[RecordedTrial] = ()  # the newest first
+    trials: Sequence[TriedFix] = ()  # those of the run itself first, then the newest
     settings: Mapping[str, object] = field(default_factory=dict)  # dynamo's, of all its compiles
     torch_version: tuple[int, int] = (2, 13)

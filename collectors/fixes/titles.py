@@ -10,7 +10,13 @@ from typing import Protocol
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.library_names import is_library_name
-from compileboard.collectors.fixes.fix import Block, BreakFacts, EagerFunction, RecompileFacts
+from compileboard.collectors.fixes.fix import (
+    Block,
+    BreakFacts,
+    EagerFunction,
+    RecompileFacts,
+    TriedFix,
+)
 from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
 MOST_VALUES = 4
@@ -108,23 +114,12 @@ def strip_ticks(title: str) -> str:
     return title.replace("`", "")
 
 
-class Measured(Protocol):
-    @property
-    def base_us(self) -> int: ...
-
-    @property
-    def new_us(self) -> int: ...
-
-    @property
-    def ended_us(self) -> int: ...
-
-
 class HasSavings(Protocol):
     @property
     def saved_us(self) -> int | None: ...
 
     @property
-    def measured(self) -> Measured | None: ...
+    def measured(self) -> TriedFix | None: ...
 
     @property
     def clock_us(self) -> int | None: ...
@@ -139,7 +134,8 @@ class HasSavings(Protocol):
 def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) -> str | None:
     """Return "saves an estimated 1.20 s", or what a trial measured; None if nothing was timed."""
     if cause.measured is not None:
-        base, new = map(format_duration, (cause.measured.base_us, cause.measured.new_us))
+        times = (cause.measured.base_us or 0, cause.measured.new_us or 0)
+        base, new = map(format_duration, times)
         day = datetime.fromtimestamp(cause.measured.ended_us / 1e6, timezone.utc).date()
         return f"compile time {base} → {new}, verified {day}"
     if cause.saved_us is None:

@@ -20,14 +20,12 @@ from compileboard.collectors.fixes.fix import (
     RecordedCompile,
     RecordedRecompile,
     RecordedRun,
-    RecordedTrial,
     SourceLines,
     StackFrame,
     TriedFix,
 )
 from compileboard.collectors.fixes.recompiles import to_recorded
-from compileboard.collectors.fixes.tried import add_trials
-from compileboard.collectors.store.dashboard import Trial, list_trials
+from compileboard.collectors.store.dashboard import OUTCOME_LABELS
 from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.reading import read_body, read_event, read_json
 
@@ -132,12 +130,23 @@ where p.run_id = :run_id
 order by t.hash
 limit 20
 """
+_OF_TRIAL = (
+    "outcome",
+    "summary",
+    "title",
+    "new_run_id",
+    "base_run_id",
+    "fix_id",
+    "cause_fingerprint",
+    "ended_us",
+)
 TRIALS_SQL = """
-select t.cause_fingerprint, t.fix_id, t.settings, t.outcome, t.ended_us, t.result
+select t.outcome, t.summary, t.title, t.new_run_id, t.base_run_id, t.fix_id, t.cause_fingerprint,
+  t.ended_us, t.settings, t.result
 from trials as t
 join runs as r on r.id = t.run_id
-where t.fix_id is not null
-  and (t.run_id = :run_id or r.torch_version = (
+where t.run_id = :run_id
+  or (t.fix_id is not null and r.torch_version = (
     select torch_version
     from runs
     where id = :run_id))
@@ -235,33 +244,36 @@ limit 1
 
 def load_causes(connection: sqlite3.Connection, run_id: str) -> list[Cause]:
     """Return the causes of a run, those with a verified fix first."""
-    causes = build_causes(load_recorded_run(connection, run_id))
-    return add_trials(causes, list_tried_fixes(connection, run_id))
+    return build_causes(load_recorded_run(connection, run_id))
 
 
 def list_tried_fixes(connection: sqlite3.Connection, run_id: str) -> list[TriedFix]:
-    return [
-        TriedFix(
-            trial.outcome,
-            trial.outcome_label,
-            trial.summary,
-            trial.title,
-            trial.new_run_id,
-            trial.base_run_id,
-            trial.fix_id,
-            trial.cause_fingerprint,
-            trial.ended_us,
-            _measure_saving(trial),
+    """List trials of a run, and of the fixes of other runs with the same torch."""
+    trials = []
+    for row in connection.execute(TRIALS_SQL, {"run_id": run_id}):
+        base_us, new_us = _read_times(read_json(dict[str, Any], row["result"]) or {})
+        trials.append(
+            TriedFix(
+                label=OUTCOME_LABELS[row["outcome"]],
+                settings=tuple(read_json(list[str], row["settings"]) or ()),
+                base_us=base_us,
+                new_us=new_us,
+                **{name: row[name] for name in _OF_TRIAL},
+            )
         )
-        for trial in list_trials(connection, run_id)
-    ]
+    return trials
 
 
-def _measure_saving(trial: Trial) -> int | None:
-    for metric in trial.result.get("metrics", ()):
-        if metric["name"] == "compile_s":
-            return int(1e6 * (metric["base"] - metric["new"]))
-    return None
+def _read_times(result: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the compile time without and with a fix."""
+    for metric in result.get("metrics") or ():
+        if metric.get("name") == "compile_s":
+            base, new = (
+                None if metric.get(side) is None else round(metric[side] * 1e6)
+                for side in ("base", "new")
+            )
+            return base, new
+    return None, None
 
 
 def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRun:
@@ -288,7 +300,7 @@ def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRu
         breaks=breaks,
         occurrences=occurrences,
         code=list_source_lines(connection, run_id),
-        trials=_list_trials(connection, values),
+        trials=list_tried_fixes(connection, run_id),
         settings={
             name: value
             for name, value in next(iter(dynamo.values()), {}).items()
@@ -368,28 +380,6 @@ def _list_callers(connection: sqlite3.Connection, stack_id: int) -> list[Caller]
         Caller(*row)
         for row in connection.execute(STACK_SQL, {"node": stack_id, "deepest": _DEEPEST})
     ]
-
-
-def _list_trials(connection: sqlite3.Connection, values: Mapping[str, Any]) -> list[RecordedTrial]:
-    trials = []
-    for row in connection.execute(TRIALS_SQL, values):
-        metrics = (read_json(dict[str, Any], row["result"]) or {}).get("metrics") or ()
-        compile_s: dict[str, Any] = next(
-            (metric for metric in metrics if metric.get("name") == "compile_s"), {}
-        )
-        base, new = compile_s.get("base"), compile_s.get("new")
-        trials.append(
-            RecordedTrial(
-                row["cause_fingerprint"],
-                row["fix_id"],
-                tuple(read_json(list[str], row["settings"]) or ()),
-                row["outcome"],
-                row["ended_us"],
-                None if base is None else round(base * 1e6),
-                None if new is None else round(new * 1e6),
-            )
-        )
-    return trials
 
 
 def _read_recompiles(

@@ -14,9 +14,9 @@ from compileboard.collectors.fixes.fix import (
     RecordedGuard,
     RecordedRecompile,
     RecordedRun,
-    RecordedTrial,
     SourceLines,
     StackFrame,
+    TriedFix,
 )
 from compileboard.collectors.fixes.titles import describe_saving, describe_savings
 
@@ -240,17 +240,31 @@ def _varied_size(**more: Any) -> tuple[list[RecordedCompile], list[RecordedRecom
     return [_compile(1, 400), _again(2, of=1, total_us=1_000)], [recompile]
 
 
-def _try(cause: Cause, outcome: str) -> RecordedTrial:
+def _try(cause: Cause, outcome: str) -> TriedFix:
     (first, *_others) = cause.fixes
-    return RecordedTrial(
-        cause.fingerprint,
-        first.fix.id,
-        first.settings,
-        outcome,
-        1_796_000_000_000_000,
-        5_000,
-        4_000,
+    return TriedFix(
+        outcome=outcome,
+        label=outcome.capitalize(),
+        summary="",
+        title=first.title,
+        new_run_id=None,
+        base_run_id=None,
+        fix_id=first.fix.id,
+        cause_fingerprint=cause.fingerprint,
+        ended_us=1_796_000_000_000_000,
+        settings=first.settings,
+        base_us=5_000,
+        new_us=4_000,
     )
+
+
+def test_a_second_fix_that_was_verified_comes_first_with_what_it_saved() -> None:
+    run = RecordedRun(*_varied_size())
+    (cause,) = build_causes(run)
+    second = replace(cause, fixes=cause.fixes[1:2])
+    (tried,) = build_causes(replace(run, trials=[_try(second, "improved")]))
+    assert tried.fixes[0] == cause.fixes[1] and tried.verified == tried.measured
+    assert tried.saved_us == 280
 
 
 def test_what_a_trial_measured_stands_in_place_of_the_estimate() -> None:

@@ -225,10 +225,15 @@ def test_an_operator_that_refuses_its_inputs_is_not_left_to_an_except() -> None:
 
 
 def test_causes_name_the_order_that_they_are_in() -> None:
-    def cause(saved_us: int, is_eager: bool = False) -> Any:
-        return SimpleNamespace(saved_us=saved_us, is_eager=is_eager, is_expected=False)
+    def cause(saved_us: int, is_eager: bool = False, verified: bool = False) -> Any:
+        return SimpleNamespace(
+            saved_us=saved_us, is_eager=is_eager, is_expected=False, verified=verified
+        )
 
     assert describe_order([cause(3), cause(2, True), cause(0)]) == "Most compile time first"
     eager = "What runs eagerly first, then most compile time"
     assert describe_order([cause(1, True), cause(3), cause(2)]) == eager
     assert describe_order([cause(1), cause(3)]) == ""
+    verified = "Verified fixes first, then most compile time"
+    assert describe_order([cause(1, verified=True), cause(3), cause(2)]) == verified
+    assert describe_order([cause(3), cause(1, verified=True)]) == ""
