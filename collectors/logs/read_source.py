@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ LINES_BEFORE, LINES_AFTER = 4, 5  # where the line is in no function
 MOST_LINES = 60  # of a function, on either side of the line
 LONGEST_LINE = 200
 MOST_FILES = 200
+_MAY_BE_SECRET = re.compile(r"[\"'#]|\d{4}")  # text, a comment, or a number like a PIN
 
 
 class SourceReader:
@@ -123,10 +125,10 @@ class _Outline:
         return max(first, line - MOST_LINES), min(last, line + MOST_LINES)
 
     def is_code(self, number: int, line: str) -> bool:
-        """Return whether a line has no text that could be a secret: `token = ids[-1]`."""
+        """Return whether nothing in a line could be a secret: `token = ids[-1]`."""
         if self.text_lines is None or number in self.text_lines:
             return False
-        return not any(mark in line for mark in "\"'#")
+        return not _MAY_BE_SECRET.search(line)
 
 
 def _read_outline(text: str) -> _Outline:
