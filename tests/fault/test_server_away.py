@@ -145,9 +145,10 @@ def test_a_sender_that_is_killed_is_followed_by_another_and_nothing_comes_twice(
 ) -> None:
     command = ("run", "--server", server.address, "--", sys.executable, SPOOLING, "100", "0.02")
     started = workplace.start_command(*command)
-    wait_for(lambda: server.streams)
-    status = json.loads((workplace.home / "outbox" / "sender.json").read_text())
-    os.kill(status["pid"], signal.SIGKILL)
+    status = workplace.home / "outbox" / "sender.json"
+    # The server has a stream before the sender has written that it does.
+    wait_for(lambda: server.streams and status.exists())
+    os.kill(json.loads(status.read_text())["pid"], signal.SIGKILL)
     assert started.wait(60) == 0
     wait_for(lambda: is_empty(workplace))
     ((run_id, _stream),) = server.streams
