@@ -216,6 +216,8 @@ _CALLED = {
 }  # what a title names, of the calls of a line
 _LOGGER_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
 _RANDOM = ("random.", "np.random.", "numpy.random.")
+# Where torch's own wrapper of a model breaks the graph, so that the model is compiled on its own.
+_OF_DDP = ("_inside_ddp_forward", "set_runtime_stats_and_log")
 _NUMPY = ("np.", "numpy.")
 
 
@@ -374,6 +376,8 @@ def _choose_for_logger(site: BreakSite) -> list[SuggestedFix]:
 def _choose_for_skipped(site: BreakSite) -> list[SuggestedFix]:
     skipped = name_skipped(site.facts) or ""
     module, _, name = skipped.rpartition(".")
+    if is_of_ddp(site.facts):
+        return _choose_for_ddp(site)
     if name == "warn" and "warnings" in module:
         return _choose_for_warning(site)
     if module == "time":
@@ -432,7 +436,17 @@ def _choose_for_call(site: BreakSite, name: str) -> list[SuggestedFix]:
     return [site.suggest(fix_id, expression=_quote_call(site, *([name] if name else []))), *around]
 
 
+def is_of_ddp(facts: BreakFacts) -> bool:
+    return any(name in facts.context for name in _OF_DDP)
+
+
+def _choose_for_ddp(site: BreakSite) -> list[SuggestedFix]:
+    return [site.suggest("ddp_compiled_inside" if site.facts.eager else "ddp_own_code")]
+
+
 def _choose_for_method(site: BreakSite) -> list[SuggestedFix]:
+    if is_of_ddp(site.facts):
+        return _choose_for_ddp(site)
     if "datetime." in site.facts.context:
         return [site.suggest("clock_in_caller")]
     return _choose_for_call(site, "")

@@ -17,6 +17,7 @@ from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.library_names import is_harness_step, is_library_name
 from compileboard.collectors.fixes.break_fixes import (
+    is_of_ddp,
     reads_for_branch,
     suggest_break_fixes,
     suggest_library_fixes,
@@ -127,6 +128,8 @@ _PRIVATE = {"private": True}  # not in the API as it is: see app/runs/advice.py
 _MODULES = "torch/nn/modules/"
 _MODULE_CALLS = f"{_MODULES}module.py"
 _BRANCHES = ("Data-dependent branching", "generic_jump")
+# It leaves its model to be compiled on its own, and torch never does that with `nn.Sequential`.
+_DDP = EagerFunction("DistributedDataParallel.forward", "torch/nn/parallel/distributed.py", None)
 
 
 @dataclass(frozen=True)
@@ -567,7 +570,10 @@ def _draft_breaks(
                     known.add(row.key)
                     after.setdefault((row.file, row.function, row.resumed_at), []).append(row)
         rows = [row for rows in after.values() for row in rows]
-        for part in _list_eager_modules(events, compiles, compiled):
+        parts = list(_list_eager_modules(events, compiles, compiled))
+        if is_of_ddp(members[0]) and not any(row.op_count for row in run.compiles):
+            parts.append(replace(_DDP, called_at=label_line(members[0].file, members[0].line)))
+        for part in parts:
             eager.setdefault((part.file, part.function), part)
         call = members[0].call
         is_call_compiled = call is not None and (call.file, call.name) in compiled
@@ -584,6 +590,8 @@ def _draft_breaks(
             is_eager=bool(eager) or any(row.outcome == "recompile_limit" for row in rows),
         )
         claims, consequences = _claim_joined(events, broken, rows, guards, costs)
+        # What runs eagerly is compiled with the fix, which takes more than it saves.
+        claims = {} if eager else claims
         drafts.append(Draft(_apply_trials(cause, run), claims, consequences))
     return drafts
 
@@ -620,10 +628,8 @@ def _claim_joined(
             gone.append(row)
             consequences.add(row.key)
     claims: Claims = {}
-    # What runs eagerly is compiled with the fix, which takes more than it saves.
-    if not any(event.outcome == "skipped" for event in events):
-        for left, gone in parts.values():
-            claims |= save_joined(left, gone, costs)
+    for left, gone in parts.values():
+        claims |= save_joined(left, gone, costs)
     return claims, frozenset(consequences)
 
 

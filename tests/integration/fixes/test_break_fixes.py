@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
-from compileboard.collectors.fixes.fix import BreakFacts, SuggestedFix, list_fixes
+from compileboard.collectors.fixes.fix import BreakFacts, SuggestedFix, find_fix, list_fixes
 from compileboard.collectors.observe.fallbacks import torch_release
 from tests.integration.fixes.following import follow
 from tests.integration.fixes.recording import record_causes
@@ -23,8 +23,8 @@ from tests.tools.observed import PROGRAMS
 pytestmark = pytest.mark.torch
 WORKING = ("fewer", "none left")
 ENDS = "GB4315"  # the program ends with it: no break is recorded
-# Chosen by whose the file is: tests/unit/fixes/test_causes.py.
-OF_A_PACKAGE = {"library_call", "library_outside"}
+# Chosen by whose the file is, or by what else is compiled: tests/unit/fixes/test_causes.py, below.
+OF_A_RUN = {"library_call", "library_outside", "ddp_compiled_inside"}
 PAIRS = {
     fix.before: fix.id
     for fix in reversed(list_fixes("graph_break"))
@@ -70,7 +70,7 @@ def test_each_pairs_own_break_gets_its_fix_and_following_it_works(
     ]
     expected = {
         fix.id for fix in list_fixes("graph_break") if fix.before == text and ENDS not in fix.keys
-    } - OF_A_PACKAGE
+    } - OF_A_RUN
     assert expected <= {suggested.fix.id for suggested in suggestions}
     check_each(text, suggestions)
 
@@ -108,3 +108,15 @@ def test_a_random_branch_written_as_where_breaks_nothing(tmp_path: Path) -> None
     followed = run_text(edit_program(text, LAYER_DROP_BY_HAND))
     assert (followed.error, followed.trouble_count, followed.graph_count > 0) == (None, 0, True)
     assert is_equal(followed.result, run_text(text, "eager").result)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_eager"), [("ddp_own_code", False), ("ddp_compiled_inside", True)]
+)
+def test_a_model_in_ddp_runs_eagerly_only_if_no_graph_has_an_operation(
+    name: str, is_eager: bool
+) -> None:
+    (cause,) = record_causes(find_fix("graph_break", name).before)
+    assert (cause.fixes[0].fix.id, cause.is_eager) == (name, is_eager)
+    assert not cause.saved_us  # compiling the model takes more than it saves
+    assert cause.is_expected is not is_eager
