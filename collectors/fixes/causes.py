@@ -319,6 +319,9 @@ class Cause:
     trials: Annotated[
         tuple[TriedFix, ...], "The newest trial of each fix, those that helped first."
     ] = ()
+    together: TriedFix | None = field(
+        default=None, metadata=_PRIVATE
+    )  # the newest that helped, of its fix and those of other causes
 
     @property
     def verified(self) -> TriedFix | None:
@@ -455,7 +458,9 @@ def _apply_trials(cause: Cause, run: RecordedRun) -> Cause:
     verified = {fix_id for fix_id, trial in trials.items() if trial.is_verified}
     fixes.sort(key=lambda suggested: suggested.fix.id not in verified)
     ordered = sorted(trials.values(), key=lambda trial: not trial.is_verified)
-    return replace(cause, fixes=tuple(fixes), trials=tuple(ordered))
+    together = (trial for trial in run.trials if cause.fingerprint in trial.causes)
+    helped = next((trial for trial in together if trial.is_verified), None)
+    return replace(cause, fixes=tuple(fixes), trials=tuple(ordered), together=helped)
 
 
 def _is_set(statement: str, settings: Mapping[str, object]) -> bool:
@@ -471,15 +476,35 @@ def _settle(
     clock_us = whole_us if min(shares.values(), default=1.0) < 1 else None
     settled = [draft.cause for draft in drafts if draft.cause.is_expected]
     drafts = [draft for draft in drafts if not draft.cause.is_expected]
+    measured = _share_measured([draft.cause for draft in drafts])
     estimates = zip(drafts, settle([draft.claims for draft in drafts], costs))
     for draft, saved_us in sorted(estimates, key=lambda pair: pair[0].cause.measured is None):
-        if (trial := draft.cause.measured) is not None:
-            saved_us = round((trial.saved_share or 0.0) * whole_us)
+        if draft.cause.measured is not None:
+            saved_us = round(measured.get(draft.cause.fingerprint, 0.0) * whole_us)
         is_timed = any(costs[key].total_us for key in draft.cause.compile_keys)
         saved_us = min(saved_us, left_us)
         left_us -= saved_us
         settled.append(replace(draft.cause, saved_us=saved_us if is_timed else None))
     return [replace(cause, clock_us=clock_us) for cause in settled]
+
+
+def _share_measured(causes: Sequence[Cause]) -> dict[str, float]:
+    """Return what of the compile time each cause's fix saved, by fingerprint: a fix of several
+    causes counts for the first, and fixes tried together save what they saved together.
+    """
+    shares: dict[str, float] = {}
+    counted = set()
+    for cause in causes:
+        trial = cause.measured
+        if trial is not None and trial.new_run_id not in counted:
+            counted.add(trial.new_run_id)
+            shares[cause.fingerprint] = trial.saved_share or 0.0
+    for together in {cause.together for cause in causes if cause.together}:
+        alone = sum(shares.get(fingerprint, 0.0) for fingerprint in together.causes)
+        if together.saved_share is not None and alone:
+            for fingerprint in {*together.causes} & shares.keys():
+                shares[fingerprint] *= together.saved_share / alone
+    return shares
 
 
 class CodeIndex:

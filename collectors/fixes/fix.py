@@ -157,6 +157,12 @@ class TriedFix:
         int | None, "Compile time without it; null where not measured. Microseconds."
     ] = None
     new_us: Annotated[int | None, "Compile time with it. Microseconds."] = None
+    is_single: Annotated[
+        bool, "Whether a side was executed once, which no compile time is judged by."
+    ] = False
+    causes: Annotated[
+        tuple[str, ...], "Fingerprints of the causes whose fixes were tried together."
+    ] = ()
 
     @property
     def is_verified(self) -> bool:

@@ -251,29 +251,27 @@ def list_tried_fixes(connection: sqlite3.Connection, run_id: str) -> list[TriedF
     """List trials of a run, and of the fixes of other runs with the same torch."""
     trials = []
     for row in connection.execute(TRIALS_SQL, {"run_id": run_id}):
-        base_us, new_us = _read_times(read_json(dict[str, Any], row["result"]) or {})
+        result = read_json(dict[str, Any], row["result"]) or {}
+        metrics = result.get("metrics") or ()
+        times: dict[str, Any] = next(
+            (metric for metric in metrics if metric.get("name") == "compile_s"), {}
+        )
         trials.append(
             TriedFix(
                 label=OUTCOME_LABELS[row["outcome"]],
                 settings=tuple(read_json(list[str], row["settings"]) or ()),
-                base_us=base_us,
-                new_us=new_us,
+                base_us=_read_us(times.get("base")),
+                new_us=_read_us(times.get("new")),
+                is_single=times.get("word") == "single",
+                causes=tuple(result.get("together") or ()),
                 **{name: row[name] for name in _OF_TRIAL},
             )
         )
     return trials
 
 
-def _read_times(result: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """Return the compile time without and with a fix."""
-    for metric in result.get("metrics") or ():
-        if metric.get("name") == "compile_s":
-            base, new = (
-                None if metric.get(side) is None else round(metric[side] * 1e6)
-                for side in ("base", "new")
-            )
-            return base, new
-    return None, None
+def _read_us(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1e6)
 
 
 def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRun:

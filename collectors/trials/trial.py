@@ -108,7 +108,7 @@ class Executions:
         words = "as it is" if candidate is None else candidate.words
         of = f"{self.count} of {max(self.count, self.planned_count)}"
         left_s = self._longest_s * (self.planned_count - self.count + 1)
-        left = f"; at most {left_s / 60:.0f} minutes are left" if left_s >= 60 else ""
+        left = f"; at most {left_s / 60:.0f} min left" if left_s >= 60 else ""
         self.print_line(f"running {self._command} {words} ({of}{left})")
         files = () if candidate is None else candidate.files
         plan = TrialPlan(

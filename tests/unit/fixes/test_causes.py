@@ -276,6 +276,26 @@ def test_what_a_trial_measured_stands_in_place_of_the_estimate() -> None:
     assert describe_saving(measured, str) == "compile time 5000 → 4000, verified 2026-11-30"
 
 
+def test_fixes_tried_together_save_what_they_saved_together() -> None:
+    guards = (_size("x"), replace(_size("n"), category="int_value", fingerprint="n"))
+    recompiles = [RecordedRecompile(key, (guard,)) for key, guard in enumerate(guards, start=2)]
+    compiles = [_compile(1, 400), _again(2, of=1, total_us=800), _again(3, of=1, total_us=800)]
+    run = RecordedRun(compiles, recompiles)
+    alone = [
+        replace(_try(cause, "improved"), new_run_id=cause.fingerprint)
+        for cause in build_causes(run)
+    ]
+    tried = build_causes(replace(run, trials=alone))
+    assert [cause.saved_us for cause in tried] == [400, 400]  # a fifth each
+    words = "2 fixes, verified each alone: the best saves 20% of 2000 compile time"
+    assert describe_savings(tried, 2_000, str) == words
+    names = tuple(cause.fingerprint for cause in tried)
+    both = replace(alone[0], fix_id=None, cause_fingerprint=None, causes=names, new_us=3_500)
+    together = build_causes(replace(run, trials=[*alone, both]))
+    words = "2 fixes save 30% of 2000 compile time, verified"
+    assert describe_savings(together, 2_000, str) == words
+
+
 def test_a_fix_is_not_offered_again_after_a_trial_found_no_effect() -> None:
     run = RecordedRun(*_varied_size())
     (cause,) = build_causes(run)
