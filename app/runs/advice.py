@@ -492,7 +492,8 @@ def judge_run(
     fix_count = sum(cause.is_fixable for cause in causes)
     notes = [f"{problem.title} ({problem.number})" for problem in grave[:2]]
     notes += [f"{format_count(len(grave) - 2)} more problems"] if len(grave) > 2 else []
-    notes += [f"{cause.function or 'A function'} runs eagerly" for cause in eager[:2]]
+    names = [cause.eager[0].function if cause.eager else cause.function for cause in eager[:2]]
+    notes += [f"{name or 'A function'} runs eagerly" for name in names]
     notes += (
         [f"{format_plural(len(eager) - 2, 'more cause')} of eager code"] if len(eager) > 2 else []
     )

@@ -42,7 +42,7 @@ from compileboard.collectors.fixes.statement import (
     parse_statement,
     shorten,
 )
-from compileboard.collectors.fixes.titles import name_builtin, name_skipped
+from compileboard.collectors.fixes.titles import is_of_ddp, name_builtin, name_skipped
 
 _BREAKS = re.compile(
     r"\.item\(|\.tolist\(|\bprint\(|\bgraph_break\(|\blog(?:ger|ging)?\.\w+\(|\btime\.|\.numpy\("
@@ -216,8 +216,6 @@ _CALLED = {
 }  # what a title names, of the calls of a line
 _LOGGER_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
 _RANDOM = ("random.", "np.random.", "numpy.random.")
-# Where torch's own wrapper of a model breaks the graph, so that the model is compiled on its own.
-_OF_DDP = ("_inside_ddp_forward", "set_runtime_stats_and_log")
 _NUMPY = ("np.", "numpy.")
 
 
@@ -434,10 +432,6 @@ def _choose_for_call(site: BreakSite, name: str) -> list[SuggestedFix]:
         return around
     fix_id = "extension_in_caller" if site.facts.gb_id == "GB0007" else "call_in_caller"
     return [site.suggest(fix_id, expression=_quote_call(site, *([name] if name else []))), *around]
-
-
-def is_of_ddp(facts: BreakFacts) -> bool:
-    return any(name in facts.context for name in _OF_DDP)
 
 
 def _choose_for_ddp(site: BreakSite) -> list[SuggestedFix]:

@@ -17,7 +17,6 @@ from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.library_names import is_harness_step, is_library_name
 from compileboard.collectors.fixes.break_fixes import (
-    is_of_ddp,
     reads_for_branch,
     suggest_break_fixes,
     suggest_library_fixes,
@@ -62,6 +61,7 @@ from compileboard.collectors.fixes.savings import (
 from compileboard.collectors.fixes.statement import find_block
 from compileboard.collectors.fixes.titles import (
     describe_eager,
+    is_of_ddp,
     name_builtin,
     title_breaks,
     title_recompiles,

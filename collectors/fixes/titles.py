@@ -260,6 +260,14 @@ _BRANCHES = {
 }
 
 
+# Where torch's own wrapper of a model breaks the graph, so that the model is compiled on its own.
+_OF_DDP = ("_inside_ddp_forward", "set_runtime_stats_and_log")
+
+
+def is_of_ddp(facts: BreakFacts) -> bool:
+    return any(name in facts.context for name in _OF_DDP)
+
+
 def name_builtin(facts: BreakFacts) -> str | None:
     match = _BUILTIN.search(facts.context) or _BUILTIN.search(facts.explanation)
     return match[1] if match else None
@@ -276,6 +284,8 @@ def name_skipped(facts: BreakFacts) -> str | None:
 def label_break(facts: BreakFacts) -> str:
     gb_id = facts.gb_id or ""
     line = (facts.source_line or "").strip()
+    if is_of_ddp(facts):
+        return "Graph break of `DistributedDataParallel` itself"
     if gb_id == "GB0059" and (builtin := name_builtin(facts)):
         return f"`{builtin}` call"
     if gb_id == "GB0007" and (skipped := name_skipped(facts)):
