@@ -195,6 +195,7 @@ class Recompiled(FrameContext):
     # `unread`, not each guard could be asked.
     failed: list[GuardFailure] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    has_gradients: bool | None = None  # whether it was called with gradients enabled
     text: str = ""
 
 

@@ -181,6 +181,7 @@ class Decoder:
                 guards=guards,
                 failed=failed,
                 unread=unread,
+                has_gradients=captured.extra.get("grad"),
                 text=text,
             )
         ]

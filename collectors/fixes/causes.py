@@ -124,6 +124,9 @@ _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 _GLOBAL = STATES | {"global_value"}
 # What code after a break reads of the same object as before it would vary without the break, too.
 _OWN_STATE = re.compile(r"(?:self|G)\b")
+# Guards whose values are the source's own, not its size or type.
+_OF_VALUES = {f"{name}_value" for name in ("int", "float", "string", "other", "global")}
+_OF_VALUES |= {"module_attribute", "container_length"}
 _PRIVATE = {"private": True}  # not in the API as it is: see app/runs/advice.py
 _MODULES = "torch/nn/modules/"
 _MODULE_CALLS = f"{_MODULES}module.py"
@@ -353,9 +356,7 @@ class Cause:
     @property
     def is_expected(self) -> bool:
         return self.is_in_harness or (
-            bool(self.fixes)
-            and not self.is_eager
-            and all(suggested.fix.is_needless for suggested in self.fixes)
+            bool(self.fixes) and not self.is_eager and self.fixes[0].fix.is_needless
         )
 
     @property
@@ -812,6 +813,7 @@ class _Saved:
     sources: tuple[str, ...]
     variation: Variation
     recompile: RecordedRecompile
+    frame: tuple[RecordedRecompile, ...]  # all recompiles of its function
 
     @property
     def guard(self) -> RecordedGuard:
@@ -842,7 +844,14 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
     options = [[failed for failed, _guards in list_entries(recompile)] for recompile in recompiles]
     variation = _describe_variation(frame, options)
     return [
-        _Saved(row, tuple(dict.fromkeys(guards.values())), tuple(guards), variation, recompile)
+        _Saved(
+            row,
+            tuple(dict.fromkeys(guards.values())),
+            tuple(guards),
+            variation,
+            recompile,
+            tuple(recompiles),
+        )
         for guards, (recompile, row) in zip(choose_guards(recompiles), frame, strict=True)
         if guards
     ]
@@ -1012,6 +1021,9 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         torch_version=run.torch_version,
         is_eager=is_eager,
         is_static=any(member.recompile.is_static for member in own),
+        is_without_gradients=any(member.recompile.has_gradients is False for member in own),
+        called_at=row.called_at,
+        call_code=row.call_code,
     )
     changes = _list_changes(members, own, common)
     alone = {varying.source: varying.saved_alone for varying in first.variation.sources}
@@ -1072,6 +1084,10 @@ def _list_changes(
                     reason=guard.reason,
                     source_line=guard.source_line or common.source_line,
                 )
+            if is_size:
+                sizes = _list_sizes(member.recompile, guard)
+                sizes = tuple(dict.fromkeys((*changes[key].sizes, *sizes)))
+                changes[key] = replace(changes[key], sizes=sizes)
             known = changes[key]
             if is_size and guard.source and guard.source not in (known.source, *known.siblings):
                 changes[key] = replace(known, siblings=(*known.siblings, guard.source))
@@ -1082,14 +1098,38 @@ def _list_changes(
             for guard in member.guards
             if guard.category == facts.category
             and (facts.category in _GLOBAL or guard.source in (facts.source, *facts.siblings))
+            and (facts.dim is None or facts.dim == _find_dim(guard))
         )
         varied = next(
             (source for source in own[0].variation.sources if source.source == facts.source), None
         )
         seen = (
             (value.value for value in varied.values)
-            if varied is not None and facts.category != "tensor_size"
+            if varied is not None and facts.category in _OF_VALUES
             else (value for pair in pairs for value in pair if value)
         )
-        changes[key] = replace(facts, values=tuple(dict.fromkeys(seen)))
+        changes[key] = replace(
+            facts,
+            values=tuple(dict.fromkeys(seen)),
+            recompile_count=_count_failures(own[0].frame, facts.source),
+        )
     return list(changes.values())
+
+
+def _list_sizes(recompile: RecordedRecompile, guard: RecordedGuard) -> list[tuple[str, int]]:
+    """List all dimensions of a guard's tensor in which it differed from one cache entry."""
+    return [
+        (other.source, dim)
+        for other in (guard, *recompile.failed)
+        if other.source == guard.source and other.category == guard.category
+        if other.source and (dim := _find_dim(other)) is not None
+    ]
+
+
+def _count_failures(frame: Sequence[RecordedRecompile], source: str | None) -> int:
+    """Count the recompiles for which the newest cache entry failed at a source."""
+    newest = [(known, known[0].cache_entry) for r in frame if (known := r.failed or r.guards)]
+    return sum(
+        any(guard.source == source and guard.cache_entry == entry for guard in known)
+        for known, entry in newest
+    )

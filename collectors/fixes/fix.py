@@ -203,6 +203,10 @@ class RecompileFacts:
     is_eager: bool = False  # a function reached the recompile limit with it
     is_static: bool = False  # compiled with `dynamic=False`, which no setting of sizes changes
     together: tuple[str, ...] = ()  # the categories of all that changes with it
+    sizes: tuple[tuple[str, int], ...] = ()  # each source and dimension that differed
+    is_without_gradients: bool = False  # in some of the calls that were compiled
+    called_at: str | None = None  # by the user's code, where the function is a library's
+    call_code: str | None = None  # that line
 
 
 @dataclass(frozen=True)
@@ -288,6 +292,7 @@ class RecordedCompile:
     torch_function: str | None = None
     source_line: str | None = None
     called_at: str | None = None  # by the user's code, where the file is a library's
+    call_code: str | None = None  # that line
     started_us: int = 0
     phases_us: tuple[int, ...] = ()
     op_count: int = 0
@@ -319,6 +324,7 @@ class RecordedRecompile:
     unread: tuple[str, ...] = ()
     dynamic_sources: tuple[str, ...] = ()
     is_static: bool = False  # it was compiled with `dynamic=False`
+    has_gradients: bool | None = None
     cause_id: int | None = None  # over all runs
     fingerprint: str | None = None  # of that cause
 

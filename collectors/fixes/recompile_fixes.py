@@ -128,7 +128,9 @@ AT_THE_LIMIT = "variants-at-the-limit"
 _DYNAMIC_SOURCES = "torch.compiler.config.dynamic_sources = "
 _DIM = re.compile(r"\bat index (\d{1,4})")
 _CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
-_BLANK = re.compile(r"\{(source|sources|dim|dimensions|others|name|symbol|expected|expression)\}")
+_BLANK = re.compile(
+    r"\{(source|sources|dim|dimensions|others|name|symbol|expected|expression|item|before)\}"
+)
 _SIZE_OF = re.compile(r"(?P<tensor>.+?)\.(?:size\(\)|shape)\[(?P<dim>\d{1,4})\]")
 _BREAK_VALUE = re.compile(r"\b___stack\d+|\btorch_dynamo_resume_in_")
 _RESUME = "torch_dynamo_resume_in_"
@@ -153,6 +155,7 @@ _LOOP_OR_BRANCH = (
 _SUBSCRIPT = r"[\w)\]]\[[^\],:]*\b{name}\b[^\],:]*\]"
 _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
+_ARGUMENTS = ("args", "kwargs")  # as wrappers are written: def wrapper(*args, **kwargs)
 _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
 
 
@@ -278,7 +281,7 @@ def _list_dimensions(facts: RecompileFacts) -> list[tuple[str, int | None]]:
     own: list[tuple[str, int | None]] = [
         (source, facts.dim) for source in (facts.source, *facts.siblings) if source
     ]
-    listed = list(known) or own
+    listed = list(known) or list(facts.sizes) or own
     return [(source, dim) for source, dim in listed if not _BREAK_VALUE.search(source)]
 
 
@@ -315,7 +318,7 @@ def _size(facts: RecompileFacts) -> Chosen:
     ):
         return ["size-in-the-code"]
     dimensions = _list_dimensions(facts)
-    is_known = bool(facts.dynamic_sources or facts.siblings)
+    is_known = bool(facts.dynamic_sources or facts.siblings or facts.called_at)
     settings = _dynamic(dimensions, facts) if is_known or facts.is_static else ()
     settings = settings or (ALL_DYNAMIC,)
     several = len({source for source, _ in dimensions}) > 1
@@ -348,10 +351,8 @@ def _shape(facts: RecompileFacts) -> Chosen:
 
 
 def _needs_value(facts: RecompileFacts) -> bool:
-    # A first recompile makes a number dynamic; the value at both calls is known.
-    if len(facts.values) > 2 or facts.recompile_count > 1:
-        return True
-    return _is_in_loop_or_branch(facts)
+    # A first recompile makes a number dynamic, unless the code needs its value.
+    return facts.recompile_count > 1 or _is_in_loop_or_branch(facts)
 
 
 def _is_in_loop_or_branch(facts: RecompileFacts) -> bool:
@@ -468,10 +469,22 @@ def _other(facts: RecompileFacts) -> Chosen:
     if (facts.source or "").endswith(".training"):
         return ["training"]
     if re.search(r"\bNone\b|NoneType", f"{facts.reason} {' '.join(facts.values)}"):
-        return ["none"]
+        return _none(facts)
     if re.search(r"== (?:True|False)|'bool'", facts.reason):
-        return ["bool", "variants-that-stay"]
-    return ["string", "variants-that-stay"]
+        return ["bool"]
+    return _string(facts)
+
+
+def _none(facts: RecompileFacts) -> Chosen:
+    """Only an argument is the caller's to replace; a cache that is empty at first is not."""
+    is_argument = name_source(facts.source).removeprefix("argument ").isidentifier()
+    return ["none" if is_argument else "value-variants"]
+
+
+def _string(facts: RecompileFacts) -> Chosen:
+    """A text that the code compares, or one of few, chooses code; another is what it works on."""
+    is_read = facts.source_line is not None and not _is_in_loop_or_branch(facts)
+    return ["text-in-caller" if is_read and len(facts.values) > 3 else "value-variants"]
 
 
 def _global(facts: RecompileFacts) -> Chosen:
@@ -512,6 +525,8 @@ def _is_cache(facts: RecompileFacts) -> bool:
 
 def _length(facts: RecompileFacts) -> Chosen:
     line = facts.source_line or ""
+    if facts.source in _ARGUMENTS and (facts.source == "kwargs" or facts.called_at):
+        return ["other-arguments"]
     if _is_cache(facts):
         return ["cache-in-caller"]
     if _MUTATION.search(line):
@@ -522,6 +537,12 @@ def _length(facts: RecompileFacts) -> Chosen:
     name = re.escape(name_source(facts.source))
     is_looped = re.search(rf"\bfor\b.*\bin\b.*\b{name}\b", "\n".join(facts.lines))
     return ["list-that-is-looped" if is_looped else "list-length"]
+
+
+def _dict_keys(facts: RecompileFacts) -> Chosen:
+    if facts.source == "kwargs":
+        return ["other-arguments"]
+    return ["cache-in-caller" if _is_cache(facts) else "dict-keys"]
 
 
 def _is_wrapper(facts: RecompileFacts) -> bool:
@@ -537,7 +558,7 @@ def _identity(facts: RecompileFacts) -> Chosen:
         return ["tensors-that-were-one"]
     named = re.search(r"type=<class '(?:[\w<>]+\.)*(\w+)'>", facts.reason)
     if named and re.search(rf"\b{named[1]}\.[A-Za-z]\w*", "\n".join(facts.lines)):
-        return ["string", "variants-that-stay"]  # a member of an Enum, named in the code
+        return ["value-variants"]  # a member of an Enum, named in the code
     return ["function-object"]
 
 
@@ -552,19 +573,21 @@ def _type(facts: RecompileFacts) -> Chosen:
         return ["shared-wrapper"]
     text = f"{facts.reason} {' '.join(facts.values)}"
     if "NoneType" in text:
-        return ["none"]
+        return _none(facts)
     return ["function-object" if "function" in text.lower() else "type"]
 
 
 _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "tensor_size": _size,
-    "dict_keys": lambda facts: ["cache-in-caller" if _is_cache(facts) else "dict-keys"],
+    "dict_keys": _dict_keys,
     "dispatch_keys": _keys,
     "grad_mode": lambda facts: [
         "inference-mode-variants" if "dispatch_keys" in facts.together else "grad-mode"
     ],
-    "tensor_requires_grad": lambda facts: ["requires-grad-variants", "requires-grad"],
-    "string_value": lambda facts: ["string", "variants-that-stay"],
+    "tensor_requires_grad": lambda facts: [
+        "requires-grad" if facts.is_without_gradients else "requires-grad-variants"
+    ],
+    "string_value": _string,
     "symbolic_shape": _shape,
     "unknown": lambda facts: [],
     "int_value": _int,
@@ -593,13 +616,51 @@ def _fill(title: str, facts: RecompileFacts) -> str:
         ),
         "dimensions": name_dimensions(dimensions or [(source, dim)]),
         "others": ""
-        if facts.dynamic_sources or facts.siblings
+        if facts.dynamic_sources or facts.siblings or facts.called_at
         else ", and of inputs that share its size,",
         "dim": "that differs" if dim is None else str(dim),
         "name": name.rpartition(".")[2],
         "symbol": facts.symbol or (changed[1] if changed else "global setting"),
         "expected": expected or name_source(facts.values[0] if facts.values else None, "the other"),
         "expression": facts.source or "the size",
+        "item": _quote_appended(facts),
+        "before": _name_place(facts, dimensions),
     }
     # One pass: a source may itself hold braces.
     return _BLANK.sub(lambda blank: names[blank[1]], title)
+
+
+def _quote_appended(facts: RecompileFacts) -> str:
+    statement = parse_statement(facts.source_line or "")
+    for call in statement.calls() if statement else ():
+        if dotted_name(call.func) == f"{name_source(facts.source)}.append" and call.args:
+            return f"Return `{ast.unparse(call.args[0])}`, and append it"
+    return "Append"
+
+
+def _name_place(facts: RecompileFacts, dimensions: Sequence[tuple[str | None, int | None]]) -> str:
+    """Say where an input is marked. A library's function has its inputs from the user's call: what
+    that does not pass itself is named by its source.
+    """
+    if facts.called_at is None:
+        return "before the first call"
+    passed = {source: _find_passed(facts, source or "") for source, _dim in dimensions}
+    marks = [f"`torch._dynamo.mark_dynamic({passed[source]}, {dim})`" for source, dim in dimensions]
+    if all(passed.values()) and marks and None not in {dim for _source, dim in dimensions}:
+        return f"before the call at {facts.called_at}: {_join(marks)}"
+    return f"with torch.compiler.config.dynamic_sources, before the call at {facts.called_at}"
+
+
+def _find_passed(facts: RecompileFacts, source: str) -> str | None:
+    """Return the expression of the user's call that is a library's argument."""
+    statement = parse_statement(facts.call_code or "")
+    match = _KEYWORD.match(source)
+    name = match["name"] if match else source
+    for call in statement.calls() if statement and name.isidentifier() else ():
+        for keyword in call.keywords:
+            value = ast.unparse(keyword.value)
+            if keyword.arg == name and isinstance(keyword.value, ast.Name | ast.Attribute):
+                return value
+            if keyword.arg is None:
+                return f"{value}[{name!r}]"
+    return None

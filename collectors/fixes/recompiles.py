@@ -10,6 +10,7 @@ from compileboard.collectors.fixes.counterfactual import Failed, choose_causes, 
 from compileboard.collectors.fixes.fix import RecordedGuard, RecordedRecompile
 
 Guards = dict[str, RecordedGuard]  # by source
+_CALL = {"args", "kwargs"}  # as wrappers are written: def wrapper(*args, **kwargs)
 
 
 def to_recorded(
@@ -23,7 +24,8 @@ def to_recorded(
             guard.expected,
             guard.actual,
             guard.reason,
-            guard.line,
+            # Of a function that was inlined, from another file, it is no line of this one.
+            guard.line if _is_same(guard.file, file) else None,
             guard.source_line,
             guard.cache_entry,
         )
@@ -33,7 +35,13 @@ def to_recorded(
         tuple(map(record, event.guards)),
         tuple(map(record, event.failed)),
         tuple(event.unread),
+        has_gradients=event.has_gradients,
     )
+
+
+def _is_same(named: str | None, file: str | None) -> bool:
+    """torch cuts a path in a guard's comment, in the middle of a name too."""
+    return not named or not file or file.endswith(named.rpartition("/")[2])
 
 
 def choose_guards(frame: Sequence[RecordedRecompile]) -> list[Guards]:
@@ -53,7 +61,8 @@ def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:
     """Return what failed of each cache entry, the newest first, and a guard of each source.
 
     Where not every guard is known, torch's first reason stands for its entry, and entries that
-    were not read to the end are left out beside one that was.
+    were not read to the end are left out beside one that was. So are, beside others, those of
+    calls with other keywords or more arguments: they are another use of the function.
     """
     by_entry: dict[str | int | None, Guards] = {}
     known = recompile.failed or recompile.guards
@@ -64,6 +73,8 @@ def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:
             guards.setdefault(source, guard)
     entries = []
     for guards in by_entry.values():
+        if "autocast" in guards:  # it is among the dispatch keys of every tensor
+            guards = {source: g for source, g in guards.items() if g.category != "dispatch_keys"}
         failed = fold(guards)
         entries.append((failed, {source: guards[source] for source in guards if source in failed}))
-    return entries
+    return [entry for entry in entries if not _CALL & entry[0]] or entries

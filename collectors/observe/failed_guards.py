@@ -16,6 +16,7 @@ import re
 import threading
 import time
 import types
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -25,11 +26,12 @@ from .hook_guard import HookGuard
 LIMIT_S = 0.004  # of the thread's CPU time, for one recompile
 MOST_ENTRIES = 32
 MOST_FAILED = 32  # of one entry
-_CLOCK_EVERY = 16  # guarded values: to read the clock takes as long as to read some of them
+_CLOCK_EVERY = 32  # guarded values: on a virtual machine the clock takes as long as ten of them
 LONGEST = 500  # characters of a guard, and of a value
 # They compare objects with each other, and keep what they saw: to ask one again changes its answer.
 _RELATIONAL = ("NO_TENSOR_ALIASING", "OBJECT_ALIASING", "STORAGE_OVERLAPPING")
 _ATTRIBUTE = re.compile(r"\.([A-Za-z_]\w*)$")
+_DEFAULT = re.compile(r"\.(__defaults__|__kwdefaults__)(\[.*\])$")
 # What torch writes around the source of a value. None of it runs code of the user's.
 _OF_TORCH = re.compile(
     r"type\(___value\)|dict\(___value\.__dict__\)|list\(dict\.keys\(___value\)\)\[\d+\]"
@@ -102,13 +104,15 @@ def _read_entry(
         return False
     root = wrapper.root
     scope = {"L": f_locals, "G": wrapper.global_scope["G"], **wrapper.closure_vars}
-    is_whole, waiting, count = True, [(root, f_locals)], 0
+    # What is nearest to the frame comes first: arguments, before a model's parameters and the
+    # closures of functions.
+    is_whole, waiting, count = True, deque([(root, f_locals)]), 0
     while waiting:
-        is_late = count % _CLOCK_EVERY == 0 and time.thread_time() > until
+        is_late = count and count % _CLOCK_EVERY == 0 and time.thread_time() > until
         if is_late or len(found) >= MOST_FAILED:
             return False
         count += 1
-        manager, value = waiting.pop()
+        manager, value = waiting.popleft()
         source, has_failed = manager.get_source(), False
         for leaf in manager.get_leaf_guards():
             kind = type(leaf).__name__
@@ -181,6 +185,9 @@ def _step(value: Any, step: str) -> Any:
     attribute = _ATTRIBUTE.match(step)
     if attribute is not None:
         return _get_attribute(value, attribute[1])
+    default = _DEFAULT.match(step)
+    if default is not None and isinstance(value, types.FunctionType):
+        return _step(getattr(value, default[1]), default[2])
     if not (step.startswith("[") and step.endswith("]")):
         return _UNKNOWN
     key = _read_key(step[1:-1])
@@ -201,10 +208,11 @@ def _read_key(text: str) -> Any:
 
 
 def _get_attribute(value: Any, name: str) -> Any:
-    if isinstance(type(value).__getattribute__, types.FunctionType):
-        return _UNKNOWN
     if name == "__dict__":
         return object.__getattribute__(value, name)
+    if isinstance(type(value).__getattribute__, types.FunctionType):  # the user's: it is not run
+        own = object.__getattribute__(value, "__dict__")
+        return _UNKNOWN if hasattr(type(value), name) else own.get(name, _UNKNOWN)
     found = inspect.getattr_static(value, name)
     if isinstance(found, _SLOTS):
         return found.__get__(value)

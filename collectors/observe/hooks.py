@@ -204,7 +204,8 @@ class Hooks:
         elif name == record_names.COMPILE_ERROR and (error := sys.exc_info()[1]) is not None:
             runtime_failures.mark(error, runtime_failures.COMPILE, context)
         elif name == record_names.RECOMPILE and (failed := self.failed_guards.read()):
-            extra = {"failed": self.redact(failed)}
+            grad = sys.modules["torch"].is_grad_enabled()
+            extra = {"failed": self.redact(failed), "grad": grad}
         self.spool.write(name, self.redact(metadata), self.redact(payload), context, extra)
 
     def _write_failure(self, fields: dict[str, Any], text: str | None, context: Any) -> None:

@@ -338,12 +338,19 @@ def find_user_call(
     connection: sqlite3.Connection, file: str | None, stack_id: int | None
 ) -> str | None:
     """Return where the user's code called a library's function, None for a user's own file."""
+    call = _find_call(connection, file, stack_id)
+    return label_line(call.file, call.line) if call else None
+
+
+def _find_call(
+    connection: sqlite3.Connection, file: str | None, stack_id: int | None
+) -> Caller | None:
     if stack_id is None or not is_library_name(file or ""):
         return None
     call = find_caller(connection, stack_id, is_library_name)
     if call is None and is_wrapper(file or ""):
         call = find_caller(connection, stack_id)
-    return label_line(call.file, call.line) if call else None
+    return call
 
 
 def find_break_call(
@@ -433,7 +440,7 @@ def _read_compiles(
         )
     }
     callers: dict[int, Caller | None] = {}
-    calls: dict[tuple[str | None, int | None], str | None] = {}
+    calls: dict[tuple[str | None, int | None], Caller | None] = {}
     compiles = []
     for row in rows:
         function, file, line, caller = row["function"], row["file"], row["line"], None
@@ -447,7 +454,8 @@ def _read_compiles(
             file, line = caller.file, caller.line
         location = (file, row["stack_id"])
         if location not in calls:
-            calls[location] = find_user_call(connection, *location)
+            calls[location] = _find_call(connection, *location)
+        call = calls[location]
         compiles.append(
             RecordedCompile(
                 key=row["key"],
@@ -468,7 +476,8 @@ def _read_compiles(
                 is_dynamic=row["key"] in dynamic,
                 torch_function=row["function"] if caller is not None else None,
                 source_line=caller.code if caller is not None else None,
-                called_at=calls[location],
+                called_at=label_line(call.file, call.line) if call else None,
+                call_code=call.code if call else None,
             )
         )
     return compiles

@@ -266,7 +266,6 @@ torch._dynamo.config.capture_scalar_outputs = True
         ),
     ),
     ("break_numpy_candidates", "if_where"): "the branch ends the loop: there is no value to choose",
-    ("recompile_forward_mode", "function-object"): "batch.mode is an enum, which is not called",
     ("break_packed_gru", "rnn_outside"): (
         (
             "    def forward(self, ids, lengths):\n        state = self.encode(ids, lengths)\n",
@@ -344,21 +343,6 @@ model.classify = torch.compile(model.classify, backend="aot_eager")
             '        self.qkv = torch.compile(nn.Linear(size, 3 * size), backend="eager")\n',
         ),
         ('model = torch.compile(Model(), backend="eager")\n', "model = Model()\n"),
-    ),
-    ("recompile_inference_warmup", "inference-tensor"): (
-        (
-            """\
-        with torch.inference_mode():
-            for _ in range(2):
-                self.model(torch.zeros(6), torch.zeros(5, 6))
-""",
-            """\
-        query, documents = torch.zeros(6), torch.zeros(5, 6)
-        with torch.inference_mode():
-            for _ in range(2):
-                self.model(query, documents)
-""",
-        ),
     ),
     ("break_quantizer_function", "item_branch"): (
         (
@@ -462,12 +446,6 @@ def soft_nms(""",
         ),
         ('@torch.compile(backend="eager")\ndef postprocess', "def postprocess"),
     ),
-    ("recompile_mixed_precision", "dtype"): (
-        (
-            "            memory = self.layer(frame, memory)\n",
-            "            memory = self.layer(frame, memory.float())\n",
-        ),
-    ),
     ("recompile_norm_contexts", "requires-grad"): (
         (
             "        return rmsnorm_without_weight(hidden)\n",
@@ -535,62 +513,6 @@ def soft_nms(""",
             '"position_ids": position_ids[:, -count:].contiguous()}',
         ),
     ),
-    ("recompile_prompt_text", "string"): (
-        (
-            '        self.predict = torch.compile(self._predict, backend="eager")\n',
-            "        self.compiled = {}\n",
-        ),
-        (
-            "    def _predict(self, text):\n",
-            """\
-    def predict(self, text):
-        if text not in self.compiled:
-            self.compiled[text] = torch.compile(lambda: self._predict(text), backend="eager")
-        return self.compiled[text]()
-
-    def _predict(self, text):
-""",
-        ),
-    ),
-    ("recompile_weight_cache", "list-that-grows"): (
-        (
-            'model = torch.compile(Model(torch.Generator().manual_seed(0)), backend="eager")\n',
-            """\
-net = Model(torch.Generator().manual_seed(0))
-for layer in (net.fc1, net.fc2):
-    dequantise(layer.packed, layer.scale)
-model = torch.compile(net, backend="eager")
-""",
-        ),
-    ),
-    ("recompile_reference_adapter", "attribute-value"): (
-        (
-            'compiled = torch.compile(model, backend="aot_eager")\n',
-            """\
-compiled = torch.compile(model, backend="aot_eager")
-
-
-@torch.compile(backend="aot_eager")
-def reference_model(x):
-    return model[2].base(torch.relu(model[0].base(x)))
-
-
-""",
-        ),
-        (
-            """\
-    with torch.no_grad(), disable_adapter(model):
-        reference = F.log_softmax(compiled(x), -1)
-""",
-            """\
-    with torch.no_grad():
-        reference = F.log_softmax(reference_model(x), -1)
-""",
-        ),
-    ),
-    ("recompile_regional_blocks", "attribute-value"): (
-        "each block has its own scale: keeping it the same is another model"
-    ),
     ("recompile_requires_grad", "requires-grad"): (
         ("*weight_statistics(p, 2.0)", "*weight_statistics(p.detach(), 2.0)"),
     ),
@@ -625,5 +547,117 @@ def reference_model(x):
             state = layer(state)
 """,
         ),
+    ),
+    ("recompile_mixed_precision", "dtype"): (
+        (
+            "            memory = self.layer(frame, memory)\n",
+            "            memory = self.layer(frame.float(), memory.float()).to(frame.dtype)\n",
+        ),
+    ),
+    ("recompile_inference_warmup", "inference-tensor"): (
+        ("        with torch.inference_mode():\n", "        with torch.no_grad():\n"),
+    ),
+    ("recompile_optional_values", "none"): (
+        (
+            "if number % 2 else None\n",
+            "if number % 2 else torch.ones_like(keys)\n",
+        ),
+    ),
+    ("recompile_prompt_text", "text-in-caller"): (
+        (
+            """\
+    def _predict(self, text):
+        ids = torch.tensor([ord(c) % 128 for c in text.lower()])
+""",
+            """\
+    def _predict(self, ids):
+""",
+        ),
+        (
+            "    result = [predictor.predict(text) for text in texts]\n",
+            """\
+    result = []
+    for text in texts:
+        ids = torch.tensor([ord(c) % 128 for c in text.lower()])
+        torch._dynamo.mark_dynamic(ids, 0)
+        result.append(predictor.predict(ids))
+""",
+        ),
+    ),
+    ("recompile_regional_blocks", "attribute-value"): (
+        (
+            """\
+    def compile_repeated_blocks(self):
+        for block in self.blocks:
+            block.compile(backend="eager")
+
+""",
+            "",
+        ),
+        ("model.compile_repeated_blocks()\n", 'model.compile(backend="eager")\n'),
+    ),
+    ("recompile_weight_cache", "cache-in-caller"): (
+        (
+            """\
+    def forward(self, x):
+        return nn.functional.linear(x, dequantise(self.packed, self.scale), self.bias)
+""",
+            """\
+    def forward(self, x, weight):
+        return nn.functional.linear(x, weight, self.bias)
+""",
+        ),
+        (
+            """\
+    def forward(self, x):
+        return self.fc2(torch.relu(self.fc1(x)))
+""",
+            """\
+    def forward(self, x, weights):
+        return self.fc2(torch.relu(self.fc1(x, weights[0])), weights[1])
+""",
+        ),
+        (
+            """\
+model = torch.compile(Model(torch.Generator().manual_seed(0)), backend="eager")
+with torch.no_grad():
+    result = [model(torch.full((2, 6), float(n))) for n in range(3)]
+""",
+            """\
+net = Model(torch.Generator().manual_seed(0))
+compiled = torch.compile(net, backend="eager")
+
+
+def model(x):
+    weights = [dequantise(layer.packed, layer.scale) for layer in (net.fc1, net.fc2)]
+    return compiled(x, weights)
+
+
+with torch.no_grad():
+    result = [model(torch.full((2, 6), float(n))) for n in range(3)]
+""",
+        ),
+    ),
+    ("recompile_feature_keys", "attribute-value"): (
+        (
+            """\
+        for encoder in self.encoders:
+            encoder.compile(backend="eager")
+""",
+            "",
+        ),
+        (
+            "model = Recommender(keys).eval()\n",
+            'model = Recommender(keys).eval()\nmodel.compile(backend="eager")\n',
+        ),
+    ),
+    ("recompile_recurrent_state", "none"): (
+        (
+            "        state, actions = None, []\n",
+            "        state, actions = torch.zeros(2, 6), []\n",
+        ),
+    ),
+    ("recompile_dropout_schedule", "attribute-value"): (
+        "each epoch has its own p, which would not be what was asked for if it stayed the same"
     ),
 }

@@ -16,7 +16,6 @@ BEFORE = {fix.id: fix.before for fix in RECOMPILE_FIXES} | {
 # The size differs first of all before the break as well, and the others have two fixes each.
 OTHER_FIRST = {
     "size-in-buckets": "size-of-an-input",
-    "requires-grad": "requires-grad-variants",
     "size-unbacked": "size-zero-or-one",
     "size-multiple": "size-compared",
     "value-after-a-break": "size-of-an-input",

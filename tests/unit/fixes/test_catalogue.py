@@ -33,6 +33,8 @@ BLANKS = {
         "symbol",
         "expected",
         "expression",
+        "item",
+        "before",
     },
 }
 
