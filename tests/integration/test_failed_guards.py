@@ -23,12 +23,21 @@ class Once:  # a descriptor of the user's own, as functools.cached_property is
         return 1
 
 
+class Settings:  # as a configuration of transformers
+    def __init__(self):
+        self.power = 2
+
+    def __getattribute__(self, name):
+        return super().__getattribute__(name)
+
+
 class Scorer(torch.nn.Module):
     once = Once()
 
     def __init__(self):
         super().__init__()
         self.calls, self.mode = 0, "a"
+        self.settings = Settings()
 
     @property
     def scale(self):
@@ -42,7 +51,7 @@ class Scorer(torch.nn.Module):
             x = x + 1
         for part in parts:
             x = x * part
-        return x * self.calls * self.scale * self.once
+        return x * self.calls * self.scale * self.once * self.settings.power
 
 
 scorer = Scorer()

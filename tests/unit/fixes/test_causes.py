@@ -235,6 +235,28 @@ def test_what_must_stay_the_same_together_is_one_cause() -> None:
     assert cause.sources == ("x", "y") and cause.event_count == 1
 
 
+def test_a_call_with_other_keywords_is_another_use_of_a_wrapper() -> None:
+    keys = replace(_size("kwargs"), category="dict_keys", fingerprint="k", cache_entry="1/0")
+    size = replace(_size("kwargs['x']"), cache_entry="1/1")
+    compiles = [_compile(1), *(_again(key, of=1, total_us=250) for key in (2, 3))]
+    recompiles = [
+        RecordedRecompile(2, (keys,), (keys,)),
+        RecordedRecompile(3, (size,), (size, keys)),
+    ]
+    first, last = build_causes(RecordedRun(compiles, recompiles))
+    assert first.sources == ("kwargs['x']",) and not first.is_expected
+    assert last.sources == ("kwargs",) and last.is_expected
+
+
+def test_all_dimensions_of_an_input_that_differed_are_named() -> None:
+    rows, columns = (replace(_size("x", dim=dim), cache_entry="1/0") for dim in (0, 1))
+    compiles = [_compile(1), _again(2, of=1, total_us=250)]
+    recompiles = [RecordedRecompile(2, (rows,), (rows, columns), is_static=True)]
+    (cause,) = build_causes(RecordedRun(compiles, recompiles))
+    assert cause.fixes[0].title.startswith("Mark dimensions 0 and 1 of x")
+    assert cause.fixes[0].settings[0].endswith("\"L['x']:0,L['x']:1\"")
+
+
 def _varied_size(**more: Any) -> tuple[list[RecordedCompile], list[RecordedRecompile]]:
     recompile = RecordedRecompile(2, (_size(),), **more)
     return [_compile(1, 400), _again(2, of=1, total_us=1_000)], [recompile]

@@ -76,6 +76,7 @@ def test_a_local_of_code_after_a_break_is_never_named(facts: RecompileFacts, nam
 
 
 SIZE = {"category": "tensor_size", "source": "x"}
+TEXT = {"category": "string_value", "source": "text", "values": ("'a'", "'b'", "'c'", "'d'")}
 INT = {"category": "int_value", "source": "k", "values": ("2",)}
 
 
@@ -154,6 +155,20 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
             "shared-wrapper",
         ),
         ({"category": "container_length", "source": "d", "reason": "len(d) != 2"}, "dict-keys"),
+        ({"category": "dict_keys", "source": "kwargs"}, "other-arguments"),
+        ({"category": "dict_keys", "source": "batch"}, "dict-keys"),
+        ({"category": "type_change", "source": "mask", "reason": "NoneType"}, "none"),
+        (
+            {"category": "type_change", "source": "c.keys[0]", "reason": "NoneType"},
+            "value-variants",
+        ),
+        ({"category": "tensor_requires_grad", "source": "w"}, "requires-grad-variants"),
+        (
+            {"category": "tensor_requires_grad", "source": "w", "is_without_gradients": True},
+            "requires-grad",
+        ),
+        ({**TEXT, "source_line": "ids = [ord(c) for c in text]"}, "text-in-caller"),
+        ({**TEXT, "source_line": 'if text == "a":'}, "value-variants"),
     ],
 )
 def test_the_case_is_told_by_what_is_recorded(facts: dict[str, object], fix_id: str) -> None:
@@ -191,6 +206,22 @@ def test_titles_and_settings_are_in_the_users_names() -> None:
     assert suggest_recompile_fixes(older)[0].settings == (
         "torch.compiler.config.dynamic_sources = \"L['batch']['user'],L['batch']['item']\"",
     )
+
+
+def test_a_librarys_input_is_marked_at_the_users_call() -> None:
+    def title(call: str) -> str:
+        facts = RecompileFacts(
+            "tensor_size", "kwargs['ids']", dim=1, called_at="run.py:9", call_code=call
+        )
+        return suggest_recompile_fixes(facts)[0].title
+
+    mark = "Mark dimension 1 of argument ids dynamic"
+    assert title("loss = model(ids=tokens).loss") == (
+        f"{mark} before the call at run.py:9: `torch._dynamo.mark_dynamic(tokens, 1)`"
+    )
+    assert "`torch._dynamo.mark_dynamic(batch['ids'], 1)`" in title("model(**batch)")
+    setting = "with torch.compiler.config.dynamic_sources, before the call at run.py:9"
+    assert title("out = model.generate(prompt)") == f"{mark} {setting}"
 
 
 def test_a_guard_alone_has_the_titles_as_its_suggestion() -> None:

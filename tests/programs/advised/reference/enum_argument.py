@@ -1,4 +1,4 @@
-# advised first: string
+# advised first: value-variants
 import enum
 
 import torch
