@@ -1085,9 +1085,8 @@ def _list_changes(
                     source_line=guard.source_line or common.source_line,
                 )
             if is_size:
-                sizes = _list_sizes(member.recompile, guard)
-                sizes = tuple(dict.fromkeys((*changes[key].sizes, *sizes)))
-                changes[key] = replace(changes[key], sizes=sizes)
+                sizes = (*changes[key].sizes, *_list_sizes(member.recompile, guard))
+                changes[key] = replace(changes[key], sizes=tuple(dict.fromkeys(sizes)))
             known = changes[key]
             if is_size and guard.source and guard.source not in (known.source, *known.siblings):
                 changes[key] = replace(known, siblings=(*known.siblings, guard.source))
