@@ -252,8 +252,16 @@ def suggest_library_fixes(facts: BreakFacts, *, is_call_compiled: bool) -> list[
         "place": f"`{facts.call.place}`",
         "package": facts.file.removeprefix("site-packages/").partition("/")[0],
         "expression": _quote_users_call(facts.call),
+        "function": f"`{facts.eager[0].function}`" if facts.eager else "",
     }
-    for fix_id in ("library_call", "library_outside")[: 1 + is_call_compiled]:
+    fix_ids = ["library_call"]
+    if is_call_compiled:
+        fix_ids.append("library_outside")
+    elif facts.eager:
+        fix_ids.append("library_parts")
+    if facts.eager:  # to leave it out costs nothing: it is eager already
+        fix_ids.reverse()
+    for fix_id in fix_ids:
         fix = find_fix("graph_break", fix_id)
         fixes.append(SuggestedFix(fix, fix.title.format_map(names)))
     return fixes

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.torch
 WORKING = ("fewer", "none left")
 ENDS = "GB4315"  # the program ends with it: no break is recorded
 # Chosen by whose the file is, or by what else is compiled: tests/unit/fixes/test_causes.py, below.
-OF_A_RUN = {"library_call", "library_outside", "ddp_compiled_inside"}
+OF_A_RUN = {"library_call", "library_outside", "library_parts", "ddp_compiled_inside"}
 PAIRS = {
     fix.before: fix.id
     for fix in reversed(list_fixes("graph_break"))

@@ -162,10 +162,13 @@ def test_a_break_in_a_package_is_mended_at_the_users_call() -> None:
     skipped = [BreakOccurrence(1, 1, "skipped", 9)]
     rows = [_compile(1, file=broken.file), _compile(2, file="train.py", function="Net.forward")]
     (inside,) = build_causes(RecordedRun(rows, [], [broken], skipped))
-    assert [suggested.fix.id for suggested in inside.fixes] == ["library_call", "library_outside"]
-    assert "`run_steps(torch.sin, x, 3)` at `train.py:17`" in inside.fixes[1].title
+    assert [suggested.fix.id for suggested in inside.fixes] == ["library_outside", "library_call"]
+    assert "`run_steps(torch.sin, x, 3)` at `train.py:17`" in inside.fixes[0].title
     (outside,) = build_causes(RecordedRun(rows[:1], [], [broken], skipped))
-    assert [suggested.fix.id for suggested in outside.fixes] == ["library_call"]
+    assert [suggested.fix.id for suggested in outside.fixes] == ["library_parts", "library_call"]
+    resumed = [BreakOccurrence(1, 1, "resumed", 9)]
+    (compiled,) = build_causes(RecordedRun(rows[:1], [], [broken], resumed))
+    assert [suggested.fix.id for suggested in compiled.fixes] == ["library_call"]
     assert not any(suggested.edits for suggested in (*inside.fixes, *outside.fixes))
 
 
