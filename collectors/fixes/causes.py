@@ -1069,12 +1069,16 @@ def _list_changes(
 ) -> list[RecompileFacts]:
     """Return what changed, one for each source; sizes that change alike are one."""
     changes: dict[tuple[str, Hashable], RecompileFacts] = {}
+    # Sizes 0 and 1 have a compile of their own, whatever others do at the same call.
+    guards = [guard for member in own for guard in member.guards]
+    ones = {guard.source for guard in guards if {"0", "1"} & {guard.expected, guard.actual}}
     for member in own:
         for guard in member.guards:
             dim = _find_dim(guard)
             is_size = guard.category == "tensor_size"
             same: Hashable = None if guard.category in _GLOBAL else guard.source
-            key: tuple[str, Hashable] = (guard.category, dim if is_size else same)
+            size = (dim, guard.source in ones)
+            key: tuple[str, Hashable] = (guard.category, size if is_size else same)
             if key not in changes:
                 changes[key] = replace(
                     common,
