@@ -190,13 +190,20 @@ def observe(
     verify: bool = False,
     **options: Any,
 ) -> ProgramExit:
+    from compileboard.collectors.record.live import DatabaseUnusable
     from compileboard.collectors.record.program import CannotRun, ProgramExit, run_program
 
     launch: Launch | None = None
     destination: DestinationLine | None = None
     refused: CannotRun | None = None
+    unusable: DatabaseUnusable | None = None
     with unhindered("this run is not recorded"):
-        launch, destination = open_launch(command, environment, quiet, **options)
+        try:
+            launch, destination = open_launch(command, environment, quiet, **options)
+        except DatabaseUnusable as error:
+            unusable = error
+    if unusable is not None:
+        raise unusable
     with ExitStack() as screen:
         progress = None
         if launch is not None and not quiet:

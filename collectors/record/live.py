@@ -41,6 +41,10 @@ from compileboard.collectors.store.connection import (
 PATIENCE_MS = 200
 
 
+class DatabaseUnusable(StoreError):
+    """It can never store this run."""
+
+
 def open_recorder(
     folder: Path, manifest: Manifest, note: Callable[[StoreError], None]
 ) -> Recorder | None:
@@ -92,8 +96,14 @@ class Recording:
             raise
 
     def try_open(self) -> None:
+        """Open the database as `open` does; any other error leaves the run in its spool.
+
+        Raises DatabaseUnusable.
+        """
         try:
-            self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
+            self.open()
+        except StoreError as error:
+            raise DatabaseUnusable(str(error)) from error
         except Exception as error:
             self._note_trouble(error)
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
+FILES_OF_A_DATABASE = 5  # with its log, index and journal, and the folder while it is written
 FULL_BELOW_BYTES = 128 * 1024  # the write-ahead index grows by 32 KiB
 
 
@@ -109,6 +110,10 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
             "and put the database on a local disk."
         )
     if primary == 14 or "unable to open" in text:
+        if not _has_descriptors():
+            return StoreBusy(
+                f"{path} cannot be opened: no more files may be open here (ulimit -n). Raise that."
+            )
         return StoreNotReadable(
             f"{path} cannot be opened. Check that its folder exists and may be written."
         )
@@ -118,6 +123,14 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
         "stored. That is a fault of "
         "CompileBoard: please report it with what led to it."
     )
+
+
+def _has_descriptors() -> bool:
+    try:
+        open_count = len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return False
+    return open_count + FILES_OF_A_DATABASE <= resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def describe_damage(path: str) -> StoreNotReadable:

@@ -278,7 +278,8 @@ def load_program(
     command: Sequence[str] = (),
 ) -> RecordedProgram:
     """Load a run's program, optionally with another command. Raises CannotTry."""
-    run_id = find_run(connection, given, source="live")
+    # With `latest`, where no program was run, the newest of the others says why it is refused.
+    run_id = find_run(connection, given, source="live") or find_run(connection, given)
     if run_id is None:
         raise CannotTry(f"there is no run {given!r}; `{collector_command('list')}` names them")
     row = connection.execute(

@@ -1,4 +1,6 @@
-"""Each step beside the program fails in turn: it runs with its own output and exit code."""
+"""Each step beside the program fails in turn: it runs with its own output and exit code,
+unless the database can never take it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.cli.main import main
+from compileboard.exit_codes import REFUSED
 from tests.tools.observed import ROOT, Workplace
 
 PROGRAM = [
@@ -76,8 +79,10 @@ def test_the_folder_of_spools_is_a_file(workplace: Workplace) -> None:
     assert len(ran(workplace, "--quiet")) == 1
 
 
-@pytest.mark.parametrize("how", ["folder", "text", "theirs", "newer", "away", "nameless", "bytes"])
-def test_the_database_cannot_be_opened(workplace: Workplace, how: str) -> None:
+@pytest.mark.parametrize("how", ["folder", "text", "theirs", "newer", "away", "bytes"])
+def test_a_database_that_cannot_be_opened_is_refused_before_the_program(
+    workplace: Workplace, how: str
+) -> None:
     database: str = str(workplace.database)
     if how == "folder":
         workplace.database.mkdir()
@@ -89,9 +94,11 @@ def test_the_database_cannot_be_opened(workplace: Workplace, how: str) -> None:
             connection.execute(f"pragma application_id = {0x43425244 if how == 'newer' else 0}")
             connection.execute("pragma user_version = 99")
     else:
-        database = {"away": "no/t.db", "nameless": "", "bytes": "no\udce9/t.db"}[how]
-    (line,) = ran(workplace, "--quiet", "--db", database)
-    assert line.startswith(f"not recorded yet; the next command records it from {workplace.home}")
+        database = {"away": "no/t.db", "bytes": "no\udce9/t.db"}[how]
+    done = workplace.collect("run", "--quiet", "--db", database, "--", *SHORT)
+    assert (done.returncode, done.stdout) == (REFUSED, "")
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("compileboard: ")
+    assert workplace.spools == []
 
 
 def test_the_database_is_locked(workplace: Workplace) -> None:

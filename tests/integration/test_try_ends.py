@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.observed import Workplace
+from tests.tools.observed import ROOT, Workplace
 
 PROGRAM = """\
 import sys
@@ -165,3 +165,11 @@ def test_an_interrupted_trial_is_recorded_as_one(workplace, run):
     assert workplace.rows("select outcome, new_run_id from trials") == [
         {"outcome": "interrupted", "new_run_id": None}
     ]
+
+
+def test_the_newest_run_of_imports_alone_is_refused_as_what_it_is(workplace):
+    capture = ROOT / "tests" / "data" / "captures" / "h200x2-ddp-torch2.11.tar.xz"
+    workplace.collect("import", "--db", workplace.database, capture)
+    finished = workplace.collect("try", "--db", workplace.database, "latest", "--fix", "1")
+    assert finished.returncode == 2
+    assert "is an imported log, which has no command to run again" in finished.stderr
