@@ -19,6 +19,7 @@ from compileboard.collectors.fixes.fix import (
 from compileboard.collectors.fixes.preconditions import (
     Function,
     Use,
+    counts,
     find_function,
     is_changed_in_place,
     is_dict,
@@ -108,7 +109,7 @@ class BreakSite:
         lines = range(self.statement.line, self.statement.line + self.statement.line_count)
         wanted = ast.dump(node)
         for part in ast.walk(self.function):
-            if getattr(part, "lineno", 0) in lines and ast.dump(part) == wanted:
+            if part is node or (getattr(part, "lineno", 0) in lines and ast.dump(part) == wanted):
                 return self.function, part
         return None
 
@@ -121,8 +122,10 @@ class BreakSite:
         return next((n for n in ast.walk(function) if getattr(n, "test", None) is own), None)
 
     def is_given(self, node: ast.AST | None) -> bool:
-        """Return whether a value is known before the call: made of arguments alone."""
-        found = self.locate(node)
+        """Return whether a value is known before the compiled call: made of its arguments alone.
+        Those of a function that it calls may have been computed inside.
+        """
+        found = None if self.facts.is_inlined else self.locate(node)
         return found is not None and not is_made_before(*found, self.line_number)
 
     def is_tensor(self, node: ast.AST | None) -> bool:
@@ -225,7 +228,7 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
     choose = _CHOICES.get(facts.gb_id or "")
     fixes = choose(site) if choose is not None else _choose_by_id(site)
     if fixes and site.is_in_eager_loop:
-        fixes.append(site.suggest("loop_body"))
+        fixes += _choose_loop_body(site)
     if site.hides_breaks:
         fixes.insert(0, site.suggest("loop_left_out"))
     fixes = [fix for fix in fixes if fix.fix.gone_in is None]
@@ -282,6 +285,14 @@ def _choose_by_id(site: BreakSite) -> list[SuggestedFix]:
     expression = _quote_call(site, *_CALLED.get(site.facts.gb_id or "", ()))
     fixes = list_fixes_for("graph_break", site.facts.gb_id or "")
     return [site.suggest(fix.id, expression=expression) for fix in fixes] or _choose_around(site)
+
+
+def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[SuggestedFix]:
+    """Nothing where the rest of the body counts with the loop's number, which would recompile."""
+    if site.loop is not None and counts(site.loop, site.line_number):
+        return []
+    expression = quoted or _quote_call(site) or "what breaks"
+    return [site.suggest("loop_body", expression=expression)]
 
 
 def _choose_around(site: BreakSite) -> list[SuggestedFix]:
@@ -400,10 +411,10 @@ def _choose_for_skipped(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_for_random(site: BreakSite, drawn: ast.Call | None) -> list[SuggestedFix]:
-    expression = site.quote(drawn) or _quote_call(site)
+    expression = f"`{shorten(ast.unparse(drawn))}`" if drawn else _quote_call(site)
     fix_id = "numpy_random_torch" if site.facts.gb_id == "GB0033" else "random_torch"
-    if isinstance(site.loop, ast.While):
-        return [site.suggest("loop_body")]
+    if site.loop is not None:  # as many numbers as passes, each in a bool of its own
+        return _choose_loop_body(site, expression) or _choose_around(site)
     in_caller = site.suggest("random_in_caller", expression=expression)
     if "branch" not in site.uses(drawn):
         return [in_caller, site.suggest(fix_id, expression=expression)]
@@ -449,7 +460,7 @@ def _choose_for_ddp(site: BreakSite) -> list[SuggestedFix]:
 def _choose_for_method(site: BreakSite) -> list[SuggestedFix]:
     if is_of_ddp(site.facts):
         return _choose_for_ddp(site)
-    if "datetime." in site.facts.context:
+    if "datetime." in site.facts.context and not site.facts.is_inlined:
         return [site.suggest("clock_in_caller")]
     return _choose_for_call(site, "")
 
@@ -462,6 +473,8 @@ def _choose_for_numpy(site: BreakSite) -> list[SuggestedFix]:
     call = _find_numpy(site)
     if call is None and site.facts.gb_id == "GB0087":
         return _choose_around(site)
+    if call is not None and dotted_name(call.func).startswith(_RANDOM):
+        return _choose_for_random(site, call)
     return [
         site.suggest(fix_id, expression=site.quote(call))
         for fix_id in ("numpy_as_torch", "numpy_custom_op")
@@ -532,16 +545,16 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
     given = [site.suggest("item_size_in_caller", given=names)] if site.is_given(tensor) else []
     if "branch" in uses:
         chosen = [site.suggest("item_branch", given=names)] if site.only_chooses(read) else []
-        return [*chosen, *given, site.suggest("if_in_caller", condition=site.quote(read))]
+        return [*chosen, *given, *_choose_if_in_caller(site, read)]
     if "loop" in uses:
         return [site.suggest("range_in_caller", given=names), *given]
-    if uses <= {"returned", "logged", "stored"}:
+    if uses <= {"returned", "logged"}:
         return [outside, *([captured] if "logged" not in uses else [])]
     if uses <= _CAPTURED_USES:
         edit = _keep_tensor(site, read, tensor) if uses == {"tensor"} else None
         kept = [site.suggest("item_kept_a_tensor", edit=edit, given=names)] if edit else []
         return [*kept, captured, *given]
-    return [*given, replace(captured, settings=())] if given else [outside, captured]
+    return [*given, replace(captured, settings=())] if given else _choose_around(site)
 
 
 def _keep_tensor(site: BreakSite, read: ast.Call, tensor: ast.expr) -> LineEdit | None:
@@ -586,9 +599,9 @@ def _choose_for_index(site: BreakSite) -> list[SuggestedFix]:
 
 def _choose_for_scalar_operator(site: BreakSite) -> list[SuggestedFix]:
     if compared := site.find_call("allclose", "equal"):
-        fix_id = "allclose_where" if site.only_chooses(compared) else "if_in_caller"
-        quoted = site.quote(compared)
-        return [site.suggest(fix_id, expression=quoted, condition=quoted)]
+        if site.only_chooses(compared):
+            return [site.suggest("allclose_where", expression=site.quote(compared))]
+        return _choose_if_in_caller(site, compared)
     if drawn := next((call for call in site.calls if "random." in dotted_name(call.func)), None):
         return _choose_for_random(site, drawn)
     if listed := site.find_call("tolist"):
@@ -658,6 +671,8 @@ def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
     captured = site.suggest("shape_captured", expression=expression)
     if "repeat_interleave" in operator:
         return [captured, site.suggest("repeat_output_size")]
+    if call is None and masked is not None and _is_given_to_module(site, masked):
+        return [*_choose_around(site), captured]
     if call is not None:
         return [captured, *([in_caller] if site.is_given(call) else [])]
     if masked is not None and site.statement is not None and site.find_call("sum"):
@@ -665,6 +680,12 @@ def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
         where = site.suggest("mask_where", tensor=text(masked.value), mask=text(masked.slice))
         return [captured, where]
     return [captured]
+
+
+def _is_given_to_module(site: BreakSite, node: ast.AST) -> bool:
+    """Return whether a module of `self` takes it, which may branch on its size, as BatchNorm."""
+    parent = site.statement.parents[node] if site.statement else None
+    return isinstance(parent, ast.Call) and dotted_name(parent.func).startswith("self.")
 
 
 def _sizes_decide(site: BreakSite, node: ast.AST | None) -> bool:
@@ -701,8 +722,7 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
     test = getattr(choice, "test", None)
     quoted = site.quote(test)
     names = {"condition": quoted.strip("`") if quoted else None}
-    drawn = next((call for call in site.calls if dotted_name(call.func).startswith(_RANDOM)), None)
-    if drawn is not None:
+    if (drawn := _find_drawn(site, test)) is not None:
         return _choose_for_random(site, drawn)
     if isinstance(node, ast.While):
         return [site.suggest("while_in_caller"), site.suggest("while_fixed_steps")]
@@ -719,18 +739,33 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
             site.suggest("check_in_caller", condition=quoted),
             *([site.suggest("check_asserted", edit=edit)] if edit else []),
         ]
-    if site.is_in_eager_loop:
-        outside = site.suggest("loop_body")
-    else:
-        outside = site.suggest("if_in_caller", condition=quoted)
+    outside = _choose_if_in_caller(site, test)
     decided = site.find_decided(test)
     if site.function and decided and is_plain_choice(site.function, decided):
         return [
             site.suggest("if_where", given=names),
             site.suggest("if_cond", given=names),
-            outside,
+            *outside,
         ]
-    return [outside]
+    return outside
+
+
+def _choose_if_in_caller(site: BreakSite, test: ast.AST | None) -> list[SuggestedFix]:
+    """A function that the compiled one calls has no caller that could decide for it."""
+    if site.is_in_eager_loop:
+        return _choose_loop_body(site, site.quote(test)) or _choose_around(site)
+    if site.facts.is_inlined:
+        return _choose_around(site)
+    return [site.suggest("if_in_caller", condition=site.quote(test))]
+
+
+def _find_drawn(site: BreakSite, test: ast.AST | None) -> ast.Call | None:
+    """Return the call that drew the random number which a test reads, itself or by name."""
+    for name in ast.walk(test) if test is not None else ():
+        for value in list_values(site.function, name) if site.function else [name]:
+            if isinstance(value, ast.Call) and dotted_name(value.func).startswith(_RANDOM):
+                return value
+    return None
 
 
 def _shorten_message(site: BreakSite, node: ast.Assert) -> LineEdit | None:
@@ -776,6 +811,14 @@ def _assert_instead(site: BreakSite, raised: ast.Raise) -> LineEdit | None:
     return LineEdit(edit.file, edit.line, count, edit.replacement)
 
 
+def _choose_for_query(site: BreakSite) -> list[SuggestedFix]:
+    """A number that is passed in would be guarded, and recompile."""
+    call = next((call for call in site.calls if dotted_name(call.func).startswith("torch.")), None)
+    if call is None or not site.uses(call) <= {"returned", "logged"}:
+        return _choose_around(site)
+    return [site.suggest("device_query_in_caller", expression=site.quote(call))]
+
+
 _CHOICES: dict[str, Choose] = {
     "GB0124": _choose_for_item,
     "GB0038": _choose_for_item,  # a slice by a tensor, until torch 2.9
@@ -796,5 +839,6 @@ _CHOICES: dict[str, Choose] = {
     "GB0142": _choose_for_context,
     "GB4198": _choose_for_copy,
     "GB0179": _choose_for_copy,
+    "GB0208": _choose_for_query,
     "GB0025": lambda site: [site.suggest("graph_break_removed", edit=site.remove_line())],
 }

@@ -16,7 +16,7 @@ Kind = Literal["recompile", "graph_break"]
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 OLDEST_TORCH = (2, 4)
-_FACTS = {"for", "applies", "cost", "changes", "left", "torch", "gone", "needless"}
+_FACTS = {"for", "applies", "cost", "changes", "left", "torch", "gone", "needless", "unsure"}
 Left = Literal["first", "dynamic", "each"]
 _LEFT: dict[str, Left] = {"the first": "first", "one for any size": "dynamic", "as many": "each"}
 _PROGRAM = re.compile(
@@ -48,6 +48,7 @@ class Fix:
     # Torch that no longer breaks: to run it is the fix, and the program before needs no other.
     gone_in: tuple[int, ...] | None = None
     is_needless: bool = False  # what is recorded is as it should be: nothing to fix
+    is_unsure: bool = False  # it is worth trying, and promises nothing
     left: Left = "first"  # which compiles of a function remain: the first, one for any size, or all
 
     def warn(self, title: str) -> str:
@@ -102,6 +103,7 @@ def parse_fix(kind: Kind, fix_id: str, text: str) -> Fix:
         else OLDEST_TORCH,
         gone_in=tuple(map(int, facts["gone"].split("."))) if "gone" in facts else None,
         is_needless="needless" in facts,
+        is_unsure="unsure" in facts,
         left=_LEFT[facts.get("left", "the first")],
     )
 
@@ -134,7 +136,7 @@ class SuggestedFix:
     @property
     def helps(self) -> bool:
         is_known = self.fix.after is not None or self.fix.gone_in is not None
-        return is_known and not self.fix.is_needless
+        return is_known and not self.fix.is_needless and not self.fix.is_unsure
 
 
 @dataclass(frozen=True)

@@ -318,6 +318,21 @@ def list_loops(function: Function, line: int) -> list[ast.For | ast.While]:
     ]
 
 
+def counts(loop: ast.For | ast.While, line: int) -> bool:
+    """Return whether the body reads the loop's number elsewhere than at a line."""
+    if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+        return False
+    target = {"range": loop.target}.get(dotted_name(loop.iter.func))
+    if dotted_name(loop.iter.func) == "enumerate" and isinstance(loop.target, ast.Tuple):
+        target = loop.target.elts[0]
+    names = list_names(target) if target is not None else set()
+    return any(
+        isinstance(part, ast.Name) and part.id in names and part.lineno != line
+        for statement in loop.body
+        for part in ast.walk(statement)
+    )
+
+
 Use = Literal[
     "tensor", "argument", "returned", "stored", "logged", "branch", "size", "loop", "unknown"
 ]
@@ -354,6 +369,8 @@ def _climb(
             others = (part for part in ast.iter_child_nodes(parent) if part is not node)
             if any(isinstance(o, ast.expr) and is_tensor(function, o) for o in others):
                 return "tensor", None
+        if isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.Is | ast.IsNot):
+            return None, None
         if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
             if parent.test is node:
                 return "branch", None

@@ -660,4 +660,257 @@ with torch.no_grad():
     ("recompile_dropout_schedule", "attribute-value"): (
         "each epoch has its own p, which would not be what was asked for if it stayed the same"
     ),
+    ("break_attention_warning", "warning_in_caller"): (
+        (
+            """\
+    if mask is not None:
+        warnings.warn("a dense mask was passed: the fused attention is not used", stacklevel=2)
+    scores""",
+            "    scores",
+        ),
+        (
+            "out = compiled(torch",
+            """\
+warnings.warn("a dense mask was passed: the fused attention is not used", stacklevel=1)
+out = compiled(torch""",
+        ),
+    ),
+    ("break_draft_accuracy", "item_in_caller"): (
+        (
+            "        return correct.sum().item() / (loss_mask.sum().item() + 1e-6)\n",
+            "        return correct.sum(), loss_mask.sum()\n",
+        ),
+        (
+            "[round(float(a), 4) for a in accuracies]",
+            "[round(c.item() / (m.item() + 1e-6), 4) for c, m in accuracies]",
+        ),
+    ),
+    ("break_eos_stop", "loop_body"): (
+        (
+            """\
+@torch.compile(backend="eager")
+def generate""",
+            """\
+@torch.compile(backend="eager")
+def extend(model, ids, finished):
+    next_token = model(ids).argmax(-1)
+    next_token = torch.where(finished, EOS, next_token)
+    ids = torch.cat([ids, next_token.unsqueeze(-1)], dim=-1)
+    return ids, finished | (next_token == EOS)
+
+
+def generate""",
+        ),
+        (
+            """\
+        next_token = model(ids).argmax(-1)
+        next_token = torch.where(finished, EOS, next_token)
+        ids = torch.cat([ids, next_token.unsqueeze(-1)], dim=-1)
+        finished = finished | (next_token == EOS)
+        if""",
+            "        ids, finished = extend(model, ids, finished)\n        if",
+        ),
+    ),
+    ("break_layerdrop", "loop_body"): (
+        (
+            "class Decoder",
+            """\
+@torch.compile(backend="aot_eager")
+def run_layer(layer, x):
+    return layer(x)
+
+
+class Decoder""",
+        ),
+        ("            x = layer(x)\n", "            x = run_layer(layer, x)\n"),
+        ('compiled = torch.compile(model, backend="aot_eager")\n', "compiled = model\n"),
+    ),
+    ("break_message_hub_lock", "block_in_caller"): (
+        (
+            """\
+        hub = MessageHub.get_instance()
+        hub.update_scalar("loss_real", loss_real)
+        hub.update_scalar("loss_fake", loss_fake)
+        return loss_real + loss_fake
+""",
+            "        return loss_real + loss_fake, loss_real, loss_fake\n",
+        ),
+        (
+            "    loss = compiled(real, fake)\n",
+            """\
+    loss, loss_real, loss_fake = compiled(real, fake)
+    hub = MessageHub.get_instance()
+    hub.update_scalar("loss_real", loss_real)
+    hub.update_scalar("loss_fake", loss_fake)
+""",
+        ),
+    ),
+    ("break_mixup", "random_in_caller"): (
+        (
+            """\
+    def __call__(self, x, target):
+        lam = np.random.beta(self.alpha, self.alpha)
+""",
+            """\
+    def draw(self):
+        return torch.tensor(np.random.beta(self.alpha, self.alpha))
+
+    def __call__(self, x, target, lam):
+""",
+        ),
+        ("_compute_loss(self, x, target):", "_compute_loss(self, x, target, lam):"),
+        ("self.mixup(x, target)", "self.mixup(x, target, lam)"),
+        ("self.compute_loss(x, target)", "self.compute_loss(x, target, self.mixup.draw())"),
+    ),
+    ("break_policy_loss_item", "item_in_caller"): (
+        (
+            '{"action_loss": action_loss.item(), "value_loss": value_loss.item()}',
+            '{"action_loss": action_loss, "value_loss": value_loss}',
+        ),
+        (
+            '{"loss": loss.item(), **loss_dict}',
+            '{"loss": loss.item(), **{name: part.item() for name, part in loss_dict.items()}}',
+        ),
+    ),
+    ("break_quantize_dropout", "loop_body"): (
+        (
+            "class ResidualVQ",
+            """\
+@torch.compile(backend="eager")
+def quantize(layer, residual, out):
+    quantized, index = layer(residual)
+    return residual - quantized.detach(), out + quantized, index
+
+
+class ResidualVQ""",
+        ),
+        (
+            """\
+            quantized, index = layer(residual)
+            residual = residual - quantized.detach()
+            out = out + quantized
+""",
+            "            residual, out, index = quantize(layer, residual, out)\n",
+        ),
+        ('compiled = torch.compile(model, backend="eager")\n', "compiled = model\n"),
+    ),
+    ("break_rope_index", "loop_left_out"): (
+        (
+            """\
+        h, w = get_rope_index(input_ids, image_grid)
+        return""",
+            """\
+        h, w = get_rope_index(input_ids, image_grid)
+        return self.compute(input_ids, h, w)
+
+    @torch.compile(backend="eager")
+    def compute(self, input_ids, h, w):
+        return""",
+        ),
+        (
+            'torch.compile(VisionLanguage().eval(), backend="eager")',
+            "VisionLanguage().eval()",
+        ),
+    ),
+    ("break_skip_bad_update", "if_in_caller"): (
+        (
+            'self.apply = torch.compile(self.apply_gradients, backend="eager")',
+            """\
+self.clip = torch.compile(self._clip, backend="eager")
+        self.update = torch.compile(self._update, backend="eager")""",
+        ),
+        (
+            "    def apply_gradients(self):\n        norm = nn.utils.clip_grad_norm_(self.model"
+            ".parameters(), max_norm=1.0)\n",
+            """\
+    def _clip(self):
+        return nn.utils.clip_grad_norm_(self.model.parameters(), max_norm=1.0)
+
+    def _update(self):
+        self.optimizer.step()
+
+    def apply(self):
+        norm = self.clip()
+""",
+        ),
+        (
+            "            return norm\n        self.optimizer.step()\n",
+            "            return norm\n        self.update()\n",
+        ),
+    ),
+    ("break_soft_nms", "loop_left_out"): (
+        (
+            '@torch.compile(backend="eager")\ndef postprocess(logits, boxes):\n'
+            "    scores, classes = logits.softmax(-1).max(-1)\n",
+            """\
+@torch.compile(backend="eager")
+def classify(logits):
+    return logits.softmax(-1).max(-1)
+
+
+@torch.compile(backend="eager")
+def gather(results, boxes, scores, classes):
+    keep = torch.cat(results)
+    return boxes[keep], scores[keep], classes[keep]
+
+
+def postprocess(logits, boxes):
+    scores, classes = classify(logits)
+""",
+        ),
+        (
+            "        results.append(index[kept])\n    keep = torch.cat(results)\n"
+            "    return boxes[keep], scores[keep], classes[keep]\n",
+            "        results.append(index[kept])\n"
+            "    return gather(results, boxes, scores, classes)\n",
+        ),
+    ),
+    ("break_statistics_print", "print_in_caller"): (
+        (
+            """\
+        print(f"{self.name}: mean {y.mean():.3f}, std {y.std():.3f}")
+        return x + y
+""",
+            "        return x + y, (self.name, y.mean(), y.std())\n",
+        ),
+        (
+            """\
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+""",
+            """\
+        lines = []
+        for block in self.blocks:
+            x, line = block(x)
+            lines.append(line)
+        return self.head(x), lines
+""",
+        ),
+        (
+            "    out = compiled(x)\n",
+            """\
+    out, lines = compiled(x)
+    for name, mean, std in lines:
+        print(f"{name}: mean {mean:.3f}, std {std:.3f}")
+""",
+        ),
+    ),
+    ("break_token_range", "check_in_caller"): (
+        (
+            '        assert (ids < self.vocab).all(), f"token {ids.max().item()} is not below '
+            '{self.vocab}"\n',
+            "",
+        ),
+        (
+            """\
+        try:
+            with""",
+            """\
+        try:
+            ids, vocab = request, self.model.vocab
+            assert (ids < vocab).all(), f"token {ids.max().item()} is not below {vocab}"
+            with""",
+        ),
+    ),
 }

@@ -62,7 +62,7 @@ def test_a_number_that_is_computed_with_stays_a_tensor() -> None:
         ("return x, n", "item_in_caller", True),
         ("print(f'{n:.3f}')", "item_in_caller", False),
         ("return names[n]", "item_size_in_caller", False),
-        ("meter.history.append(n)", "item_in_caller", True),
+        ("meter.history.append(n)", "item_captured", True),
         ("return x.clamp(n)", "item_captured", True),
         ("y = x.sin(); y += n; return y", "item_kept_a_tensor", True),
         ("n += 1; return x * n", "item_captured", True),
