@@ -244,5 +244,5 @@ def list_harms(before: Recording, after: Recording) -> Iterator[str]:
             )
         )
         yield f"lines lost: {lost[:2]}, new: {new[:2]}" if lost or new else "lines in another order"
-    if lost := before.warnings - after.warnings:
+    if lost := Counter(before.warnings.keys() - after.warnings.keys()):
         yield f"{lost.total()} warnings lost: {next(iter(lost))[:80]}"

@@ -548,13 +548,16 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
         return [*chosen, *given, *_choose_if_in_caller(site, read)]
     if "loop" in uses:
         return [site.suggest("range_in_caller", given=names), *given]
-    if uses <= {"returned", "logged"}:
+    leaves: set[Use] = {"returned", "logged"}
+    if uses <= leaves or (not site.facts.is_inlined and uses <= leaves | {"stored"}):
         return [outside, *([captured] if "logged" not in uses else [])]
     if uses <= _CAPTURED_USES:
         edit = _keep_tensor(site, read, tensor) if uses == {"tensor"} else None
         kept = [site.suggest("item_kept_a_tensor", edit=edit, given=names)] if edit else []
         return [*kept, captured, *given]
-    return [*given, replace(captured, settings=())] if given else _choose_around(site)
+    if given:
+        return [*given, replace(captured, settings=())]
+    return _choose_around(site) if site.facts.is_inlined else [outside, captured]
 
 
 def _keep_tensor(site: BreakSite, read: ast.Call, tensor: ast.expr) -> LineEdit | None:
@@ -751,10 +754,10 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_if_in_caller(site: BreakSite, test: ast.AST | None) -> list[SuggestedFix]:
-    """A function that the compiled one calls has no caller that could decide for it."""
+    """The caller can decide by what it passes, not by what is computed inside."""
     if site.is_in_eager_loop:
         return _choose_loop_body(site, site.quote(test)) or _choose_around(site)
-    if site.facts.is_inlined:
+    if not site.is_given(test):
         return _choose_around(site)
     return [site.suggest("if_in_caller", condition=site.quote(test))]
 
@@ -811,6 +814,13 @@ def _assert_instead(site: BreakSite, raised: ast.Raise) -> LineEdit | None:
     return LineEdit(edit.file, edit.line, count, edit.replacement)
 
 
+def _choose_for_graph_break(site: BreakSite) -> list[SuggestedFix]:
+    """torch itself calls it in an optimizer's step: the user's line is then something else."""
+    if not site.find_call("graph_break"):
+        return _choose_around(site)
+    return [site.suggest("graph_break_removed", edit=site.remove_line())]
+
+
 def _choose_for_query(site: BreakSite) -> list[SuggestedFix]:
     """A number that is passed in would be guarded, and recompile."""
     call = next((call for call in site.calls if dotted_name(call.func).startswith("torch.")), None)
@@ -840,5 +850,5 @@ _CHOICES: dict[str, Choose] = {
     "GB4198": _choose_for_copy,
     "GB0179": _choose_for_copy,
     "GB0208": _choose_for_query,
-    "GB0025": lambda site: [site.suggest("graph_break_removed", edit=site.remove_line())],
+    "GB0025": _choose_for_graph_break,
 }

@@ -62,7 +62,7 @@ def test_a_number_that_is_computed_with_stays_a_tensor() -> None:
         ("return x, n", "item_in_caller", True),
         ("print(f'{n:.3f}')", "item_in_caller", False),
         ("return names[n]", "item_size_in_caller", False),
-        ("meter.history.append(n)", "item_captured", True),
+        ("meter.history.append(n)", "item_in_caller", True),
         ("return x.clamp(n)", "item_captured", True),
         ("y = x.sin(); y += n; return y", "item_kept_a_tensor", True),
         ("n += 1; return x * n", "item_captured", True),
@@ -381,3 +381,35 @@ def test_a_line_is_shown_with_its_statement_or_marked_as_a_part() -> None:
     assert find_whole(lines, 7, 12) == "return x" and find_whole(lines, 7, 13) is None
     assert [mark_part(line) for line in lines[1:3]] == ["print( …", '"x", …']
     assert mark_part("    and y > 0") == "… and y > 0" and mark_part("return x") == "return x"
+
+
+@pytest.mark.parametrize(
+    ("gb_id", "program", "line", "is_inlined"),
+    [
+        ("GB0025", "def step(self):\n    self.optimizer.step()\n", 2, False),
+        ("GB0170", "def f(x):\n    y = x * 2\n    if y.sum() > 0:\n        return x\n", 3, False),
+        ("GB0170", "def f(x):\n    if x.sum() > 0:\n        return x\n", 2, True),
+        ("GB0124", "def log(self, loss):\n    self.meter.update(loss.item())\n", 2, True),
+        ("GB0036", "def f(self, h, m):\n    return self.norm(h[m])\n", 2, False),
+        ("GB0208", "def f(self):\n    self.seed = torch.initial_seed()\n", 2, False),
+    ],
+    ids=["torch's own", "computed", "if of a callee", "loss of a callee", "module", "number"],
+)
+def test_nothing_is_promised_where_a_precondition_fails(
+    gb_id: str, program: str, line: int, is_inlined: bool
+) -> None:
+    first = suggest_break_fixes(facts_of(gb_id, program, line, is_inlined=is_inlined))[0]
+    assert first.title.startswith("No safe fix is known")
+    assert not first.edits and not first.helps
+
+
+@pytest.mark.parametrize(
+    ("body", "fix_id"), [("x = layer(x)", "loop_body"), ("x = layer(x) / (i + 1)", "parts_around")]
+)
+def test_a_loop_that_computes_with_its_number_would_recompile(body: str, fix_id: str) -> None:
+    program = (
+        f"def f(x, layer):\n    for i in range(9):\n        {body}\n"
+        "        if x.sum() > 0:\n            break\n"
+    )
+    eager = (EagerFunction("f", "train.py", 1, block="for", block_line=2),)
+    assert suggest_break_fixes(facts_of("GB0170", program, 4, eager=eager))[0].fix.id == fix_id

@@ -1,4 +1,4 @@
-# advised first: item_in_caller
+# advised first: item_captured
 import torch
 
 norms = []
