@@ -295,8 +295,8 @@ def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[Sugges
     return [site.suggest("loop_body", expression=expression)]
 
 
-def _choose_around(site: BreakSite) -> list[SuggestedFix]:
-    quoted = _quote_call(site) or (f"`{shorten(site.line)}`" if site.line else None)
+def _choose_around(site: BreakSite, quoted: str | None = None) -> list[SuggestedFix]:
+    quoted = quoted or _quote_call(site) or (f"`{shorten(site.line)}`" if site.line else None)
     return [site.suggest("parts_around", expression=quoted)] if quoted else []
 
 
@@ -756,9 +756,9 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
 def _choose_if_in_caller(site: BreakSite, test: ast.AST | None) -> list[SuggestedFix]:
     """The caller can decide by what it passes, not by what is computed inside."""
     if site.is_in_eager_loop:
-        return _choose_loop_body(site, site.quote(test)) or _choose_around(site)
+        return _choose_loop_body(site, site.quote(test)) or _choose_around(site, site.quote(test))
     if not site.is_given(test):
-        return _choose_around(site)
+        return _choose_around(site, site.quote(test))
     return [site.suggest("if_in_caller", condition=site.quote(test))]
 
 

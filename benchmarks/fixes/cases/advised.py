@@ -9,34 +9,6 @@ from __future__ import annotations
 Edits = tuple[tuple[str, str], ...]
 
 ADVISED: dict[tuple[str, str], Edits | str] = {
-    ("break_layerdrop", "if_where"): (
-        (
-            """\
-            if self.training and dropout_probability < self.layerdrop:
-                continue
-            x = layer(x)
-""",
-            """\
-            dropped = self.training and dropout_probability < self.layerdrop
-            x = torch.where(dropped, x, layer(x))
-""",
-        ),
-    ),
-    ("break_overflow_clamp", "if_where"): (
-        (
-            """\
-    if tensors.isinf().any() or tensors.isnan().any():
-        clamp_value = torch.finfo(tensors.dtype).max - offset
-        tensors = torch.clamp(tensors, min=-clamp_value, max=clamp_value)
-    return tensors
-""",
-            """\
-    clamp_value = torch.finfo(tensors.dtype).max - offset
-    clamped = torch.clamp(tensors, min=-clamp_value, max=clamp_value)
-    return torch.where(tensors.isinf().any() or tensors.isnan().any(), clamped, tensors)
-""",
-        ),
-    ),
     ("recompile_loop_bounds", "int-that-the-code-needs"): (
         (
             '        self.accumulate = torch.compile(self._accumulate, backend="eager")\n',
@@ -54,75 +26,6 @@ ADVISED: dict[tuple[str, str], Edits | str] = {
         (
             "            total = total + torch.exp(-self.decay * (times[i] - times[start]))\n",
             "            total = self.add(total, times[i], times[start])\n",
-        ),
-    ),
-    ("break_attention_seed", "device_query_in_caller"): (
-        (
-            """\
-    def _init_attention_seed(self):
-        self.attention_seed = int(torch.initial_seed() * 31 % sys.maxsize)
-""",
-            """\
-    def _init_attention_seed(self, initial_seed):
-        self.attention_seed = int(initial_seed * 31 % sys.maxsize)
-""",
-        ),
-        (
-            """\
-    def forward(self, x):
-        self._init_attention_seed()
-""",
-            """\
-    def forward(self, x, initial_seed):
-        self._init_attention_seed(initial_seed)
-""",
-        ),
-        (
-            """\
-    def forward(self, x):
-        for block in self.blocks:
-            x = block(x)
-""",
-            """\
-    def forward(self, x, seeds):
-        for block, seed in zip(self.blocks, seeds):
-            x = block(x, seed)
-""",
-        ),
-        (
-            "outputs = [compiled(torch.ones(2, 8)) for _ in range(3)]\n",
-            """\
-outputs = []
-for _ in range(3):
-    first = torch.initial_seed()
-    outputs.append(compiled(torch.ones(2, 8), [first, int(first * 31 % sys.maxsize)]))
-""",
-        ),
-    ),
-    ("break_backward_in_step", "parts_around"): (
-        (
-            "        self.criterion = nn.CrossEntropyLoss()\n",
-            """\
-        self.criterion = nn.CrossEntropyLoss()
-        self.compute_loss = torch.compile(self._compute_loss, backend="aot_eager")
-""",
-        ),
-        (
-            "    def train_step(self, x, y):\n",
-            """\
-    def _compute_loss(self, x, y):
-        return self.criterion(self.model(x), y)
-
-    def train_step(self, x, y):
-""",
-        ),
-        (
-            "        loss = self.criterion(self.model(x), y)\n        loss.backward()",
-            "        loss = self.compute_loss(x, y)\n        loss.backward()",
-        ),
-        (
-            'step = torch.compile(trainer.train_step, backend="aot_eager")\n',
-            "step = trainer.train_step\n",
         ),
     ),
     ("break_class_in_function", "class_outside"): (
@@ -148,28 +51,6 @@ class Output:
 class EulerScheduler:
 """,
         ),
-    ),
-    ("break_dead_codes", "slice_masked"): (
-        (
-            """\
-        picked = samples[: expired.sum()]
-        self.embed[expired] = picked
-""",
-            """\
-        position = (expired.long().cumsum(0) - 1).clamp(min=0)
-        self.embed.copy_(torch.where(expired[:, None], samples[position], self.embed))
-""",
-        ),
-    ),
-    ("break_draft_accuracy", "item_kept_a_tensor"): (
-        (
-            "        return correct.sum().item() / (loss_mask.sum().item() + 1e-6)\n",
-            "        return correct.sum().detach() / (loss_mask.sum().detach() + 1e-6)\n",
-        ),
-    ),
-    ("break_eos_stop", "if_where"): "the branch ends the loop: there is no value to choose",
-    ("break_gradient_norm_hook", "item_kept_a_tensor"): (
-        ("round(grad.norm().item(), 4)", "round(grad.norm().detach(), 4)"),
     ),
     ("break_lazy_positions", "parameter_outside"): (
         (
@@ -206,43 +87,6 @@ class EulerScheduler:
         result.append(generate(torch.tensor([[start, 2, 3]]), criteria))
         if time.time() - began > 3600.0:
             break
-""",
-        ),
-    ),
-    ("break_message_hub_lock", "context_in_caller"): (
-        (
-            """\
-        with self._lock:
-            self.scalars.setdefault(name, []).append(value.detach())
-""",
-            """\
-        self.scalars.setdefault(name, []).append(value.detach())
-""",
-        ),
-        (
-            "    loss = compiled(real, fake)\n",
-            """\
-    with MessageHub._lock:
-        loss = compiled(real, fake)
-""",
-        ),
-    ),
-    ("break_metric_log", "item_kept_a_tensor"): (
-        (".update(value.item(), n)", ".update(value.detach(), n)"),
-    ),
-    ("break_mixup", "numpy_as_torch"): (
-        (
-            "np.random.beta(self.alpha, self.alpha)",
-            "torch.distributions.Beta(self.alpha, self.alpha).sample()",
-        ),
-    ),
-    ("break_moe_tolist", "tolist_captured"): (
-        (
-            "from torch.nn import functional as F\n",
-            """\
-from torch.nn import functional as F
-
-torch._dynamo.config.capture_scalar_outputs = True
 """,
         ),
     ),
@@ -284,59 +128,6 @@ model.classify = torch.compile(model.classify, backend="aot_eager")
 """,
         ),
     ),
-    ("break_padding_mask", "if_where"): (
-        (
-            """\
-        if attention_mask is not None and (attention_mask == 0.0).any():
-            return attention_mask
-        return None
-""",
-            """\
-        if attention_mask is None:
-            return None
-        return torch.where((attention_mask == 0.0).any(), attention_mask, None)
-""",
-        ),
-    ),
-    ("break_policy_loss_item", "item_kept_a_tensor"): (
-        ("action_loss.item()", "action_loss.detach()"),
-        ("value_loss.item()", "value_loss.detach()"),
-    ),
-    ("break_progress_bar", "call_in_caller"): (
-        ("        bar = Bar(self.steps)\n", ""),
-        ("            bar.update()\n", ""),
-        (
-            """\
-        result.append(sampler(torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))))
-""",
-            """\
-        bar = Bar(5)
-        result.append(sampler(torch.randn(3, 4, generator=torch.Generator().manual_seed(seed))))
-        for _ in range(5):
-            bar.update()
-""",
-        ),
-    ),
-    ("break_quantize_dropout", "if_where"): (
-        (
-            """\
-            if self.training and number > drop_from:
-                indices.append(torch.full(x.shape[:-1], -1))
-                continue
-            quantized, index = layer(residual)
-            residual = residual - quantized.detach()
-            out = out + quantized
-            indices.append(index)
-""",
-            """\
-            dropped = self.training and number > drop_from
-            quantized, index = layer(residual)
-            residual = torch.where(dropped, residual, residual - quantized.detach())
-            out = torch.where(dropped, out, out + quantized)
-            indices.append(torch.where(dropped, torch.full(x.shape[:-1], -1), index))
-""",
-        ),
-    ),
     ("recompile_growing_cache", "parts_around"): (
         (
             "        self.qkv = nn.Linear(size, 3 * size)\n",
@@ -344,107 +135,8 @@ model.classify = torch.compile(model.classify, backend="aot_eager")
         ),
         ('model = torch.compile(Model(), backend="eager")\n', "model = Model()\n"),
     ),
-    ("break_quantizer_function", "item_branch"): (
-        (
-            """\
-        scale = x.abs().max().item() / levels
-        if scale == 0:
-            return x
-        ctx.save_for_backward(x.abs() <= levels * scale)
-        return torch.round(x / scale) * scale
-""",
-            """\
-        scale = x.abs().max() / levels
-        ctx.save_for_backward(x.abs() <= levels * scale)
-        return torch.where(scale == 0, x, torch.round(x / scale) * scale)
-""",
-        ),
-    ),
-    ("break_request_timer", "clock_in_caller"): (
-        (
-            """\
-    def mark(self, name):
-        self.events.append((name, datetime.now()))
-""",
-            """\
-    def mark(self, name, now):
-        self.events.append((name, now))
-""",
-        ),
-        (
-            """\
-    def forward(self, x):
-        self.trace.mark(f"block{self.number}")
-""",
-            """\
-    def forward(self, x, now):
-        self.trace.mark(f"block{self.number}", now)
-""",
-        ),
-        (
-            """\
-    def forward(self, x):
-        for block in self.blocks:
-            x = block(x)
-        self.trace.mark("end")
-""",
-            """\
-    def forward(self, x, now):
-        for block in self.blocks:
-            x = block(x, now)
-        self.trace.mark("end", now)
-""",
-        ),
-        (
-            "            outputs.append(model(request))\n",
-            "            outputs.append(model(request, datetime.now()))\n",
-        ),
-    ),
-    ("break_rope_index", "tolist_captured"): (
-        (
-            "VISION_START, IMAGE = 3, 4\n",
-            """\
-torch._dynamo.config.capture_scalar_outputs = True
-VISION_START, IMAGE = 3, 4
-""",
-        ),
-    ),
     ("recompile_learning_rate", "extension_in_caller"): (
         ('torch.compile(self._optimizer_step, backend="eager")', "self._optimizer_step"),
-    ),
-    (
-        "break_skip_bad_update",
-        "if_where",
-    ): "the branch counts and returns: there is no value to choose",
-    ("break_soft_nms", "while_in_caller"): (
-        (
-            "def soft_nms(",
-            """\
-@torch.compile(backend="eager")
-def lower_others(boxes, scores, sigma):
-    best = scores.argmax()
-    decay = torch.exp(-box_iou(boxes[best], boxes).square() / sigma)
-    scores = scores * decay
-    scores[best] = -1.0
-    return best, scores
-
-
-def soft_nms(""",
-        ),
-        (
-            """\
-        best = scores.argmax().item()
-        kept.append(best)
-        decay = torch.exp(-box_iou(boxes[best], boxes).square() / sigma)
-        scores = scores * decay
-        scores[best] = -1.0
-    return torch""",
-            """\
-        best, scores = lower_others(boxes, scores, sigma)
-        kept.append(best.item())
-    return torch""",
-        ),
-        ('@torch.compile(backend="eager")\ndef postprocess', "def postprocess"),
     ),
     ("recompile_norm_contexts", "requires-grad"): (
         (
@@ -812,32 +504,6 @@ class ResidualVQ""",
             "VisionLanguage().eval()",
         ),
     ),
-    ("break_skip_bad_update", "if_in_caller"): (
-        (
-            'self.apply = torch.compile(self.apply_gradients, backend="eager")',
-            """\
-self.clip = torch.compile(self._clip, backend="eager")
-        self.update = torch.compile(self._update, backend="eager")""",
-        ),
-        (
-            "    def apply_gradients(self):\n        norm = nn.utils.clip_grad_norm_(self.model"
-            ".parameters(), max_norm=1.0)\n",
-            """\
-    def _clip(self):
-        return nn.utils.clip_grad_norm_(self.model.parameters(), max_norm=1.0)
-
-    def _update(self):
-        self.optimizer.step()
-
-    def apply(self):
-        norm = self.clip()
-""",
-        ),
-        (
-            "            return norm\n        self.optimizer.step()\n",
-            "            return norm\n        self.update()\n",
-        ),
-    ),
     ("break_soft_nms", "loop_left_out"): (
         (
             '@torch.compile(backend="eager")\ndef postprocess(logits, boxes):\n'
@@ -912,5 +578,67 @@ def postprocess(logits, boxes):
             assert (ids < vocab).all(), f"token {ids.max().item()} is not below {vocab}"
             with""",
         ),
+    ),
+    ("break_backward_in_step", "dict-keys"): "the dictionary is the optimizer's own",
+    ("break_gradient_penalty", "grad_func"): (
+        (
+            """\
+    mixed = (real * 0.4 + fake * 0.6).requires_grad_()
+    score = critic(mixed).sum()
+    (grad,) = torch.autograd.grad(score, mixed, create_graph=True)
+""",
+            """\
+    mixed = real * 0.4 + fake * 0.6
+    grad = torch.func.grad(lambda mixed: critic(mixed).sum())(mixed)
+""",
+        ),
+    ),
+    ("break_loss_type", "logger_in_caller"): (
+        (
+            """\
+        if self.loss_type not in LOSSES:
+            warning_once(f"`loss_type={self.loss_type}` is not known: causal is used")
+""",
+            "",
+        ),
+        (
+            "    loss = compiled(",
+            """\
+    if model.loss_type not in LOSSES:
+        warning_once(f"`loss_type={model.loss_type}` is not known: causal is used")
+    loss = compiled(""",
+        ),
+    ),
+    ("break_pad_token_warning", "logger_in_caller"): (
+        (
+            """\
+            logger.warning(f"Setting `pad_token_id` to `eos_token_id`:{self.eos}")
+""",
+            "",
+        ),
+        (
+            """\
+    result = [compiled(torch.tensor([[1, 3, 2], [4, 5, 6]]) + step) for step in range(2)]
+""",
+            """\
+    result = []
+    for step in range(2):
+        logger.warning(f"Setting `pad_token_id` to `eos_token_id`:{compiled.eos}")
+        result.append(compiled(torch.tensor([[1, 3, 2], [4, 5, 6]]) + step))
+""",
+        ),
+    ),
+    ("break_random_noise", "item_branch"): (
+        (
+            """\
+        if torch.rand(1).item() > 0.5:
+            x = x + 0.1
+""",
+            "        x = torch.where(torch.rand(1) > 0.5, x + 0.1, x)\n",
+        ),
+    ),
+    ("break_timestep_lookup", "item_size_in_caller"): (
+        ("self.sigmas[timestep.item()]", "self.sigmas[timestep]"),
+        ("model(sample, timestep)", "model(sample, timestep.item())"),
     ),
 }
