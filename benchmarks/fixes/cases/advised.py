@@ -109,7 +109,6 @@ class EulerScheduler:
 """,
         ),
     ),
-    ("break_numpy_candidates", "if_where"): "the branch ends the loop: there is no value to choose",
     ("break_packed_gru", "rnn_outside"): (
         (
             "    def forward(self, ids, lengths):\n        state = self.encode(ids, lengths)\n",
@@ -580,19 +579,6 @@ def postprocess(logits, boxes):
         ),
     ),
     ("break_backward_in_step", "dict-keys"): "the dictionary is the optimizer's own",
-    ("break_gradient_penalty", "grad_func"): (
-        (
-            """\
-    mixed = (real * 0.4 + fake * 0.6).requires_grad_()
-    score = critic(mixed).sum()
-    (grad,) = torch.autograd.grad(score, mixed, create_graph=True)
-""",
-            """\
-    mixed = real * 0.4 + fake * 0.6
-    grad = torch.func.grad(lambda mixed: critic(mixed).sum())(mixed)
-""",
-        ),
-    ),
     ("break_loss_type", "logger_in_caller"): (
         (
             """\
@@ -640,5 +626,22 @@ def postprocess(logits, boxes):
     ("break_timestep_lookup", "item_size_in_caller"): (
         ("self.sigmas[timestep.item()]", "self.sigmas[timestep]"),
         ("model(sample, timestep)", "model(sample, timestep.item())"),
+    ),
+    ("break_numpy_candidates", "loop_body"): (
+        ("def narrow(", '@torch.compile(backend="eager")\ndef narrow('),
+        (
+            '@torch.compile(backend="eager")\ndef solve(',
+            """\
+@torch.compile(backend="eager")
+def leave(keep, candidates):
+    return np.where(keep, candidates, np.float64(1e6))
+
+
+def solve(""",
+        ),
+        (
+            "        candidates = np.where(keep, candidates, np.float64(1e6))\n",
+            "        candidates = leave(keep, candidates)\n",
+        ),
     ),
 }

@@ -36,11 +36,12 @@ USERS = sorted(
 TAKE_A_PERSON = {"early_exit", "layer_drop", "sampling", "timed_model"}
 
 LAYER_DROP_BY_HAND = (
-    "            if self.training and random.random() < 0.0:\n"
-    "                continue\n"
-    "            x = layer(x).relu()\n",
-    "            y = layer(x).relu()\n"
-    "            x = torch.where(torch.rand(()) < 0.0, x, y) if self.training else y\n",
+    ("            x = layer(x).relu()\n", "            x = run(layer, x)\n"),
+    (
+        "class Stack",
+        "@torch.compile\ndef run(layer, x):\n    return layer(x).relu()\n\n\nclass Stack",
+    ),
+    ("model = torch.compile(Stack())", "model = Stack()"),
 )
 
 
@@ -100,12 +101,12 @@ def test_a_program_that_no_fix_was_written_for(path: Path) -> None:
         assert follow(text, together).verdict in WORKING
 
 
-def test_a_random_branch_written_as_where_breaks_nothing(tmp_path: Path) -> None:
+def test_a_random_branch_in_a_loop_is_decided_in_the_caller(tmp_path: Path) -> None:
     text = (PROGRAMS / "graph_breaks" / "layer_drop.py").read_text(encoding="utf-8")
     assert [suggest_break_fixes(facts)[0].fix.id for facts in record_breaks(text, tmp_path)] == [
-        "random_in_caller"
+        "loop_body"
     ]
-    followed = run_text(edit_program(text, LAYER_DROP_BY_HAND))
+    followed = run_text(edit_program(text, *LAYER_DROP_BY_HAND))
     assert (followed.error, followed.trouble_count, followed.graph_count > 0) == (None, 0, True)
     assert is_equal(followed.result, run_text(text, "eager").result)
 
