@@ -1,18 +1,17 @@
 """Compare what a fix is said to save with what it saves.
 
-    python -m benchmarks.fixes.savings [--backend inductor] [--repeats 3] [--cpu] [NAME …]
+    python -m benchmarks.fixes.savings [--backend inductor] [--repeats 3] [NAME …]
 
 Each program is recorded as it is and with the fix in turns, in fresh processes whose caches hold
 nothing of it. Where the fix is advice, the first one of the first cause is applied to the letter;
-the others are made by hand. Shares are of the compile time, by the clock; with `--cpu`, what is
-measured is processor time less that of a program that only imports torch, for a busy machine.
+the others are made by hand. Shares are of the compile time, by the clock, so the machine has to be
+quiet.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -50,7 +49,6 @@ class Program:
 class Recorded:
     causes: list[Cause]
     clock_us: float
-    cpu_us: float
 
 
 class Workshop:
@@ -61,7 +59,6 @@ class Workshop:
         self.caches, self.count = folder / "caches", 0
         self.caches.mkdir()
         self._run("import torch\n\ntorch.compile(lambda x: x + 1)(torch.ones(3))\n", self.caches)
-        self.idle_us = self._run("import torch\n", self.caches)[1]
 
     def record(self, text: str, *, has_empty_caches: bool = False) -> Recorded:
         caches = self.folder / "own"
@@ -70,15 +67,15 @@ class Workshop:
             caches.mkdir()
         else:
             shutil.copytree(self.caches, caches)
-        database, cpu_us = self._run(text, caches)
+        database = self._run(text, caches)
         with closing(open_reader(database)) as connection:
             (run_id,) = connection.execute("select id from runs").fetchone()
             rows = load_recorded_run(connection, run_id).compiles
             shares = share_clock(rows)
             clock_us = sum(row.total_us * shares[row.key] for row in rows)
-            return Recorded(load_causes(connection, run_id), clock_us, cpu_us - self.idle_us)
+            return Recorded(load_causes(connection, run_id), clock_us)
 
-    def _run(self, text: str, caches: Path) -> tuple[str, float]:
+    def _run(self, text: str, caches: Path) -> str:
         self.count += 1
         database, path = self.folder / f"{self.count}.db", self.folder / "program.py"
         if self.backend != "inductor":  # on the line of the import: edits name lines
@@ -93,7 +90,6 @@ class Workshop:
             "TRITON_CACHE_DIR": str(caches / "triton"),
         }
         words = ("run", "--quiet", "--db", str(database), "--", sys.executable, str(path))
-        before_us = _read_cpu_us()
         finished = subprocess.run(
             [sys.executable, "-m", "compileboard.collectors", *words],
             cwd=self.folder,
@@ -104,12 +100,7 @@ class Workshop:
         )
         if finished.returncode:
             raise SystemExit(f"the program failed:\n{text}\n{finished.stderr[-2000:]}")
-        return str(database), _read_cpu_us() - before_us
-
-
-def _read_cpu_us() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return (used.ru_utime + used.ru_stime) * 1e6
+        return str(database)
 
 
 def list_programs() -> Iterator[Program]:
@@ -167,9 +158,7 @@ class Outcome:
         )
 
 
-def measure(
-    program: Program, shop: Workshop, repeats: int, *, by_cpu: bool = False
-) -> Outcome | None:
+def measure(program: Program, shop: Workshop, repeats: int) -> Outcome | None:
     predicted, base, new = [], [], []
     fixed = program.fixed
     for _ in range(repeats):
@@ -181,8 +170,8 @@ def measure(
             fixed = apply_fixes(program.text, [followed])
         after = shop.record(fixed or "", has_empty_caches=program.has_empty_caches)
         predicted.append(_predict(before.causes, followed) / before.clock_us)
-        base.append(before.cpu_us if by_cpu else before.clock_us)
-        new.append(after.cpu_us if by_cpu else after.clock_us)
+        base.append(before.clock_us)
+        new.append(after.clock_us)
     measured = 1 - statistics.median(new) / statistics.median(base)
     return Outcome(program.name, statistics.median(base), statistics.median(predicted), measured)
 
@@ -192,7 +181,6 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="programs whose names contain one of these; all")
     parser.add_argument("--backend", default="inductor")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--cpu", action="store_true", help="measure processor time")
     arguments = parser.parse_args()
     outcomes = []
     with tempfile.TemporaryDirectory() as folder:
@@ -200,7 +188,7 @@ def main() -> int:
         for program in list_programs():
             if arguments.names and not any(name in program.name for name in arguments.names):
                 continue
-            outcome = measure(program, shop, arguments.repeats, by_cpu=arguments.cpu)
+            outcome = measure(program, shop, arguments.repeats)
             if outcome is not None:
                 outcomes.append(outcome)
                 print(outcome.row(), file=sys.stderr, flush=True)
