@@ -1005,7 +1005,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         guard.source_line or row.source_line or (code.text(row.file, line) or "").strip() or None
     )
     part = code.find(row.file, line)
-    is_eager = any(member.compile.outcome == "recompile_limit" for member in members)
+    is_eager = any(member.variation.is_limited for member in members)
     common = RecompileFacts(
         category=guard.category,
         function=row.torch_function or row.function,

@@ -260,6 +260,15 @@ def test_all_dimensions_of_an_input_that_differed_are_named() -> None:
     assert cause.fixes[0].settings[0].endswith("\"L['x']:0,L['x']:1\"")
 
 
+def test_all_that_recompiled_a_function_to_its_limit_make_it_run_eagerly() -> None:
+    number = replace(_size("n"), category="int_value", fingerprint="n")
+    recompiles = [RecordedRecompile(2, (_size(),)), RecordedRecompile(3, (number,))]
+    limit = _again(3, of=1, total_us=0, outcome="recompile_limit")
+    compiles = [_compile(1, 400), _again(2, of=1, total_us=900), limit]
+    causes = build_causes(RecordedRun(compiles, recompiles))
+    assert [(cause.sources, cause.is_eager) for cause in causes] == [(("x",), True), (("n",), True)]
+
+
 def _varied_size(**more: Any) -> tuple[list[RecordedCompile], list[RecordedRecompile]]:
     recompile = RecordedRecompile(2, (_size(),), **more)
     return [_compile(1, 400), _again(2, of=1, total_us=1_000)], [recompile]
