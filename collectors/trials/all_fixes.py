@@ -183,7 +183,8 @@ class AllFixes:
                 members.append(tried)
         if len(members) < 2 or joined is None:
             return members[0] if members else None
-        return Tried(joined)
+        both = Tried(joined)
+        return self.tried.get(both.key, both)  # one fix may contain the others
 
     def list_ordered(self) -> list[Tried]:
         """Return the set, then each fix alone: those that helped, by what they saved, first."""

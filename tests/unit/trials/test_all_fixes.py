@@ -57,7 +57,7 @@ def fix(name, number=1):
 
 
 def join(candidates):
-    names = [name for candidate in candidates for name in candidate.settings]
+    names = dict.fromkeys(name for candidate in candidates for name in candidate.settings)
     return Candidate("+".join(names), settings=tuple(names))
 
 
@@ -83,6 +83,15 @@ def test_one_base_serves_all_fixes_and_the_set_is_measured_in_turns(tmp_path):
         ("c", "unchanged", "c3"),
     ]
     assert fixes.is_complete
+
+
+def test_a_fix_that_contains_the_others_is_the_best_set_without_further_executions(tmp_path):
+    program = Program(tmp_path, {"a": BREAK, "b": LARGE})
+    both = replace(fix("a+b", 2), settings=("a", "b"))
+    fixes = try_all(program, [fix("a", 1)], [both])
+    assert program.order == ["base", "a", "a+b", "base", "a+b", "base", "a+b"]
+    assert [trial[0] for trial in program.saved] == ["a+b", "a"]
+    assert fixes.best is not None and fixes.best.candidate is both
 
 
 def test_five_fixes_take_ten_executions_and_the_smallest_is_left(tmp_path):
