@@ -5,7 +5,7 @@
 # make mutants MODULE=app/incidents/change_points.py [TESTS=…]       change a module in every small way; which changes do tests see?
 # make demo PORT=9000 DB=team.db                 make lint | types | contracts | unit   one part of the checks
 PYTHON ?= python3
-SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
+SPREAD := -n 3 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=10
 PORT := 8000
 DB := compileboard.db
 # no: none; again: once more; else the backend to measure it with (default inductor on a GPU, eager on a CPU)

@@ -244,7 +244,10 @@ def describe_guard_fixes(
         source_line=guard.source_line,
         after_break=after_break,
     )
-    return ". ".join(suggested.title for suggested in suggest_recompile_fixes(facts)) or None
+    suggestions = suggest_recompile_fixes(facts)
+    if suggestions and suggestions[0].fix.is_needless:
+        return suggestions[0].title
+    return ". ".join(suggested.title for suggested in suggestions) or None
 
 
 Chosen = Sequence[
