@@ -492,8 +492,7 @@ def judge_run(
     fix_count = sum(cause.is_fixable for cause in causes)
     notes = [f"{problem.title} ({problem.number})" for problem in grave[:2]]
     notes += [f"{format_count(len(grave) - 2)} more problems"] if len(grave) > 2 else []
-    functions = (cause.eager[0].function if cause.eager else cause.function for cause in eager)
-    names = list(dict.fromkeys(name or "A function" for name in functions))
+    names = list(dict.fromkeys(cause.eager_function for cause in eager))
     notes += [f"{name} runs eagerly" for name in names[:2]]
     notes += [f"{format_plural(len(names) - 2, 'more function')} too"] if len(names) > 2 else []
     if not causes and not run.compile_count:

@@ -346,6 +346,12 @@ class Cause:
         return is_harness_step(self.file)
 
     @property
+    def eager_function(self) -> str:
+        """Return the function that runs eagerly, which the break's own may only be called by."""
+        function = self.eager[0].function if self.eager else self.function
+        return function or "A function"
+
+    @property
     def eager_sentences(self) -> list[str]:
         return [describe_eager(part, self.function) for part in self.eager]
 
