@@ -19,7 +19,6 @@ from compileboard.collectors.fixes.fix import (
 from compileboard.collectors.fixes.preconditions import (
     Function,
     Use,
-    counts,
     find_function,
     is_changed_in_place,
     is_dict,
@@ -34,6 +33,7 @@ from compileboard.collectors.fixes.preconditions import (
     list_names,
     list_uses,
     list_values,
+    reads_counter,
     writes_state,
 )
 from compileboard.collectors.fixes.statement import (
@@ -288,8 +288,10 @@ def _choose_by_id(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[SuggestedFix]:
-    """Nothing where the rest of the body counts with the loop's number, which would recompile."""
-    if site.loop is not None and counts(site.loop, site.line_number):
+    """Suggest nothing where the rest of the body reads the loop's counter: passed to a compiled
+    function, it would recompile that.
+    """
+    if site.loop is not None and reads_counter(site.loop, site.line_number):
         return []
     expression = quoted or _quote_call(site) or "what breaks"
     return [site.suggest("loop_body", expression=expression)]
@@ -686,7 +688,9 @@ def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _is_given_to_module(site: BreakSite, node: ast.AST) -> bool:
-    """Return whether a module of `self` takes it, which may branch on its size, as BatchNorm."""
+    """Return whether it is the argument of a submodule, which may branch on its size as BatchNorm
+    does.
+    """
     parent = site.statement.parents[node] if site.statement else None
     return isinstance(parent, ast.Call) and dotted_name(parent.func).startswith("self.")
 
@@ -754,7 +758,7 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_if_in_caller(site: BreakSite, test: ast.AST | None) -> list[SuggestedFix]:
-    """The caller can decide by what it passes, not by what is computed inside."""
+    """Suggest to decide in the caller only where the condition depends on arguments alone."""
     if site.is_in_eager_loop:
         return _choose_loop_body(site, site.quote(test)) or _choose_around(site, site.quote(test))
     if not site.is_given(test):
@@ -815,14 +819,16 @@ def _assert_instead(site: BreakSite, raised: ast.Raise) -> LineEdit | None:
 
 
 def _choose_for_graph_break(site: BreakSite) -> list[SuggestedFix]:
-    """torch itself calls it in an optimizer's step: the user's line is then something else."""
+    """In an optimizer's step torch breaks the graph, where the user's line has no such call."""
     if not site.find_call("graph_break"):
         return _choose_around(site)
     return [site.suggest("graph_break_removed", edit=site.remove_line())]
 
 
 def _choose_for_query(site: BreakSite) -> list[SuggestedFix]:
-    """A number that is passed in would be guarded, and recompile."""
+    """Suggest the caller only where the number leaves compiled code: one that is passed in is
+    guarded, and recompiles when it changes.
+    """
     call = next((call for call in site.calls if dotted_name(call.func).startswith("torch.")), None)
     if call is None or not site.uses(call) <= {"returned", "logged"}:
         return _choose_around(site)

@@ -347,7 +347,7 @@ class Cause:
 
     @property
     def eager_function(self) -> str:
-        """Return the function that runs eagerly, which the break's own may only be called by."""
+        """Return the function that runs eagerly: not always the one whose line breaks the graph."""
         function = self.eager[0].function if self.eager else self.function
         return function or "A function"
 
@@ -496,8 +496,10 @@ def _settle(
 
 
 def _share_measured(causes: Sequence[Cause]) -> dict[str, float]:
-    """Return what of the compile time each cause's fix saved, by fingerprint: a fix of several
-    causes counts for the first, and fixes tried together save what they saved together.
+    """Return the share of the compile time that the fix of each cause saved, by fingerprint.
+
+    One fix of several causes counts once, for the first of them. The shares of fixes that were
+    tried together add up to what they saved together.
     """
     shares: dict[str, float] = {}
     counted = set()
@@ -506,7 +508,7 @@ def _share_measured(causes: Sequence[Cause]) -> dict[str, float]:
         if trial is not None and trial.new_run_id not in counted:
             counted.add(trial.new_run_id)
             shares[cause.fingerprint] = trial.saved_share or 0.0
-    for together in {cause.together for cause in causes if cause.together}:
+    for together in dict.fromkeys(cause.together for cause in causes if cause.together):
         alone = sum(shares.get(fingerprint, 0.0) for fingerprint in together.causes)
         if together.saved_share is not None and alone:
             for fingerprint in {*together.causes} & shares.keys():
@@ -848,15 +850,10 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
     """Return what would have saved each recompile of one frame."""
     recompiles = [recompile for recompile, _row in frame]
     options = [[failed for failed, _guards in list_entries(recompile)] for recompile in recompiles]
-    variation = _describe_variation(frame, options)
+    variation, whole = _describe_variation(frame, options), tuple(recompiles)
     return [
         _Saved(
-            row,
-            tuple(dict.fromkeys(guards.values())),
-            tuple(guards),
-            variation,
-            recompile,
-            tuple(recompiles),
+            row, tuple(dict.fromkeys(guards.values())), tuple(guards), variation, recompile, whole
         )
         for guards, (recompile, row) in zip(choose_guards(recompiles), frame, strict=True)
         if guards

@@ -160,7 +160,7 @@ class TriedFix:
     ] = None
     new_us: Annotated[int | None, "Compile time with it. Microseconds."] = None
     is_single: Annotated[
-        bool, "Whether a side was executed once, which no compile time is judged by."
+        bool, "Whether a side was executed only once, so that its compile time is not judged."
     ] = False
     causes: Annotated[
         tuple[str, ...], "Fingerprints of the causes whose fixes were tried together."

@@ -318,14 +318,16 @@ def list_loops(function: Function, line: int) -> list[ast.For | ast.While]:
     ]
 
 
-def counts(loop: ast.For | ast.While, line: int) -> bool:
-    """Return whether the body reads the loop's number elsewhere than at a line."""
+def reads_counter(loop: ast.For | ast.While, line: int) -> bool:
+    """Return whether the body reads the counter of `range` or `enumerate` on another line."""
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
-    target = {"range": loop.target}.get(dotted_name(loop.iter.func))
-    if dotted_name(loop.iter.func) == "enumerate" and isinstance(loop.target, ast.Tuple):
-        target = loop.target.elts[0]
-    names = list_names(target) if target is not None else set()
+    name, counter = dotted_name(loop.iter.func), loop.target
+    if name == "enumerate" and isinstance(counter, ast.Tuple):
+        counter = counter.elts[0]
+    elif name != "range":
+        return False
+    names = list_names(counter)
     return any(
         isinstance(part, ast.Name) and part.id in names and part.lineno != line
         for statement in loop.body

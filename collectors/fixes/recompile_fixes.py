@@ -16,6 +16,7 @@ from compileboard.collectors.fixes.fix import (
     find_fix,
     list_fixes_for,
 )
+from compileboard.collectors.fixes.recompiles import ARGUMENTS
 from compileboard.collectors.fixes.statement import Statement, dotted_name, parse_statement
 
 _LONGEST = 2_000  # characters; a longer source is not worth the parser's memory
@@ -155,7 +156,6 @@ _LOOP_OR_BRANCH = (
 _SUBSCRIPT = r"[\w)\]]\[[^\],:]*\b{name}\b[^\],:]*\]"
 _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
-_ARGUMENTS = ("args", "kwargs")  # as wrappers are written: def wrapper(*args, **kwargs)
 _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
 
 
@@ -528,7 +528,7 @@ def _is_cache(facts: RecompileFacts) -> bool:
 
 def _length(facts: RecompileFacts) -> Chosen:
     line = facts.source_line or ""
-    if facts.source in _ARGUMENTS and (facts.source == "kwargs" or facts.called_at):
+    if facts.source in ARGUMENTS and (facts.source == "kwargs" or facts.called_at):
         return ["other-arguments"]
     if _is_cache(facts):
         return ["cache-in-caller"]

@@ -10,7 +10,7 @@ from compileboard.collectors.fixes.counterfactual import Failed, choose_causes, 
 from compileboard.collectors.fixes.fix import RecordedGuard, RecordedRecompile
 
 Guards = dict[str, RecordedGuard]  # by source
-_CALL = {"args", "kwargs"}  # as wrappers are written: def wrapper(*args, **kwargs)
+ARGUMENTS = {"args", "kwargs"}  # as wrappers are written: def wrapper(*args, **kwargs)
 
 
 def to_recorded(
@@ -77,4 +77,4 @@ def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:
             guards = {source: g for source, g in guards.items() if g.category != "dispatch_keys"}
         failed = fold(guards)
         entries.append((failed, {source: guards[source] for source in guards if source in failed}))
-    return [entry for entry in entries if not _CALL & entry[0]] or entries
+    return [entry for entry in entries if not ARGUMENTS & entry[0]] or entries

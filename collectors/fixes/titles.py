@@ -172,10 +172,11 @@ def describe_savings(
             return f"{subject} known, {verb} no compile time"
         saving = [cause for cause in fixable if cause.saved_us]
         if whole_us and all(cause.measured for cause in saving):
-            if len(saving) == 1 or len({cause.together for cause in saving} - {None}) == 1:
+            together = {cause.together for cause in saving}
+            if len(saving) == 1 or (len(together) == 1 and None not in together):
                 return f"{subject} {verb} {saved_us / whole_us:.0%} {whole}, verified"
-            most = max(cause.saved_us or 0 for cause in saving)
-            return f"{subject}, verified each alone: the best saves {most / whole_us:.0%} {whole}"
+            shares = [cause.measured.saved_share or 0.0 for cause in saving if cause.measured]
+            return f"{subject}, verified each alone: the best saves {max(shares):.0%} {whole}"
         return f"{subject} {verb} an estimated {format_duration(saved_us)} {whole}"
     if all(cause.is_expected for cause in causes):
         return (

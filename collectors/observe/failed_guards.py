@@ -211,8 +211,9 @@ def _get_attribute(value: Any, name: str) -> Any:
     if name == "__dict__":
         return object.__getattribute__(value, name)
     if isinstance(type(value).__getattribute__, types.FunctionType):  # the user's: it is not run
-        own = object.__getattribute__(value, "__dict__")
-        return _UNKNOWN if hasattr(type(value), name) else own.get(name, _UNKNOWN)
+        if inspect.getattr_static(type(value), name, _UNKNOWN) is not _UNKNOWN:
+            return _UNKNOWN
+        return object.__getattribute__(value, "__dict__").get(name, _UNKNOWN)
     found = inspect.getattr_static(value, name)
     if isinstance(found, _SLOTS):
         return found.__get__(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import resource
@@ -128,8 +129,8 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
 def _has_descriptors() -> bool:
     try:
         open_count = len(os.listdir("/proc/self/fd"))
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno not in (errno.EMFILE, errno.ENFILE)
     return open_count + FILES_OF_A_DATABASE <= resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 

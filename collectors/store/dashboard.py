@@ -277,6 +277,7 @@ def drop_delivery(
 Outcome = Literal[
     "improved", "unchanged", "worse", "different", "failed", "not_applied", "interrupted"
 ]
+TOGETHER = "together"  # in a trial's result: the causes whose fixes were tried together
 OUTCOME_LABELS: dict[str, str] = {
     "improved": "Improved",
     "unchanged": "No effect",

@@ -25,7 +25,7 @@ from compileboard.collectors.fixes.fix import (
     TriedFix,
 )
 from compileboard.collectors.fixes.recompiles import to_recorded
-from compileboard.collectors.store.dashboard import OUTCOME_LABELS
+from compileboard.collectors.store.dashboard import OUTCOME_LABELS, TOGETHER
 from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.reading import read_body, read_event, read_json
 
@@ -263,7 +263,7 @@ def list_tried_fixes(connection: sqlite3.Connection, run_id: str) -> list[TriedF
                 base_us=_read_us(times.get("base")),
                 new_us=_read_us(times.get("new")),
                 is_single=times.get("word") == "single",
-                causes=tuple(result.get("together") or ()),
+                causes=tuple(result.get(TOGETHER) or ()),
                 **{name: row[name] for name in _OF_TRIAL},
             )
         )

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from compileboard.collectors.record.spool import new_run_id
-from compileboard.collectors.store.dashboard import Trial
+from compileboard.collectors.store.dashboard import TOGETHER, Trial
 from compileboard.collectors.trials.comparison import COMPILE_TIME, TrialResult
 from compileboard.collectors.trials.execution import Execution
 from compileboard.collectors.trials.patches import CannotTry, join_diffs
@@ -23,7 +23,6 @@ from compileboard.collectors.trials.trial import Candidate, Executions, Stopped,
 
 TIMED_COUNT = 3  # executions a side for times
 MAX_EXECUTIONS = 10
-SET = "together"
 # A list in a text: the lists of two fixes are joined.
 _DYNAMIC_SOURCES = re.compile(r'^(torch\.compiler\.config\.dynamic_sources = )"(.*)"$')
 Join = Callable[[Sequence[Candidate]], Candidate]
@@ -207,14 +206,14 @@ class AllFixes:
                         result,
                         id=self._name_trial(tried.key, fingerprint),
                         fingerprint=fingerprint,
-                        more={SET: list(tried.candidate.fingerprints)} if is_set else None,
+                        more={TOGETHER: list(tried.candidate.fingerprints)} if is_set else None,
                     )
                 )
         self.executions.save(self.trials)
 
     def _name_trial(self, key: str, fingerprint: str | None) -> str:
         """Return the same id for the same trial when an interrupted call is continued."""
-        path = self.executions.folder / f"{key}-{fingerprint or SET}.id"
+        path = self.executions.folder / f"{key}-{fingerprint or TOGETHER}.id"
         if not path.exists():
             path.write_text(new_run_id(), encoding="utf-8")
         return path.read_text(encoding="utf-8")

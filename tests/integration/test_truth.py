@@ -129,9 +129,7 @@ def test_each_category_is_produced_and_none_is_unknown(
 ) -> None:
     workplace, _ = guards
     rows = workplace.rows("select category, suggestion, reason from recompile_causes")
-    # "several" is no category of a guard: it is of causes whose guards fail together.
-    categories = {row["category"] for row in rows} - {"several"}
-    assert categories == set(BY_NAME) - NOT_ON_CPU - {"several"}
+    assert {row["category"] for row in rows} == set(BY_NAME) - NOT_ON_CPU
     assert [row for row in rows if not row["suggestion"]] == []
 
 

@@ -51,6 +51,13 @@ def dtype():
 
 
 @case
+def several():  # a dtype and a number at the same call
+    g = C(lambda x, n: x * n)
+    g(x, 2)
+    g(x.double(), 3)
+
+
+@case
 def device():
     g = C(lambda x: x + 1)
     g(x)
