@@ -489,7 +489,9 @@ def is_plain_choice(function: Function, node: ast.AST) -> bool:
     sides = _list_sides(function, node)
     if sides is None:
         return False
-    shapes = [_find_shape(function, side) for side in sides]
+    # A name in both is the same tensor, wherever its shape comes from.
+    common = frozenset(list_names(sides[0]) & list_names(sides[1]))
+    shapes = [_find_shape(function, side, common) for side in sides]
     return shapes[0] is not None and shapes[0] == shapes[1]
 
 

@@ -436,6 +436,12 @@ class Decoder""",
 """,
         ),
     ),
+    ("break_shift_negative", "if_where"): (
+        (
+            "        if y < 0:\n            x = x + 0.55\n",
+            "        x = torch.where(y < 0, x + 0.55, x)\n",
+        ),
+    ),
     ("break_mixup", "random_in_caller"): (
         (
             """\

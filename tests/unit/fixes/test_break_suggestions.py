@@ -99,6 +99,22 @@ def test_other_random_numbers_come_after_the_same_ones(use: str, fix_id: str | N
     assert all(other.title.endswith(". Changes the random numbers") for other in others)
 
 
+@pytest.mark.parametrize(
+    ("branch", "fix_id"),
+    [
+        ("x = x * 2", "if_where"),
+        ("x = x[:2]", "parts_around"),
+        ("x = self.second(x)", "parts_around"),
+    ],
+)
+def test_a_branch_on_what_a_layer_gave_is_chosen_where_the_shape_stays(
+    branch: str, fix_id: str
+) -> None:
+    program = f"def f(self, x):\n    x = self.fc(x)\n    if x.sum() > 0:\n        {branch}\n"
+    first, *_ = suggest_break_fixes(facts_of("GB0170", f"{program}    return x\n", 3))
+    assert first.fix.id == fix_id
+
+
 def test_an_edit_is_only_given_where_the_use_is_known() -> None:
     program = "def f(x):\n    n = x.sum().item()\n"
     assert suggest_break_fixes(facts_of("GB0124", program, 2))[0].edits == ()
