@@ -102,8 +102,8 @@ def test_the_texts_of_a_program_that_becomes_another_are_pushed(
 
 
 def test_a_spool_that_nobody_recorded_is_pushed(workplace: Workplace, server: Server) -> None:
-    workplace.database.mkdir()  # no database can be there
-    workplace.run(PROGRAMS / "spooling.py", 4)
+    no_database = f'rm -f {workplace.database}; mkdir {workplace.database}; exec "$@"'
+    workplace.run("sh", "-c", no_database, "sh", *program((PROGRAMS / "spooling.py", 4)))
     (spool,) = workplace.spools or (workplace.home / "set-aside").iterdir()
     done = workplace.collect("push", spool, "--server", server.address)
     assert done.returncode == 0, done.stderr
