@@ -33,8 +33,9 @@ from compileboard.collectors.logs.sqlite_sink import SqliteSink, explained
 from compileboard.collectors.logs.trace_source import read_hooked_log
 from compileboard.collectors.push.outbox import outbox_root
 from compileboard.collectors.push.target import Target
+from compileboard.collectors.record.crashes import promote_crashes
 from compileboard.collectors.record.git import build_history_event
-from compileboard.collectors.record.left_files import note_own_repro, promote_crashes
+from compileboard.collectors.record.own_repros import note_own_repro
 from compileboard.collectors.record.page_faults import FaultWatch
 from compileboard.collectors.record.spool import Manifest, writers_alive
 from compileboard.collectors.record.spool_source import SpoolSource

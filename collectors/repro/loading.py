@@ -43,7 +43,7 @@ from compileboard.collectors.logs.log_loader import Imported, LoadOptions
 from compileboard.collectors.logs.source import EventBatch
 from compileboard.collectors.logs.sqlite_sink import SqliteSink
 from compileboard.collectors.logs.streams import NoSuchLog, SourceDamaged
-from compileboard.collectors.record.left_files import find_other_writer, find_own_folders
+from compileboard.collectors.record.own_repros import find_other_writer, find_own_folders
 from compileboard.collectors.record.spool import home, new_run_id
 from compileboard.collectors.repro.repro import NotRunnable, Repro, list_import_events
 from compileboard.collectors.store.ingest.source_files import forget_deletion

@@ -42,8 +42,8 @@ from compileboard.collectors.push.outbox import outbox_root
 from compileboard.collectors.push.outbox_report import describe_delivery
 from compileboard.collectors.push.run_bundles import bundle_runs, temporary_database
 from compileboard.collectors.push.target import Target
-from compileboard.collectors.record.left_files import find_own_folders
 from compileboard.collectors.record.outbox_sink import OutboxSink
+from compileboard.collectors.record.own_repros import find_own_folders
 from compileboard.collectors.record.spool import home, new_run_id
 from compileboard.collectors.repro.preloads import list_preload, relative_name
 from compileboard.collectors.repro.repro import NotRunnable, Repro, list_import_events

@@ -24,13 +24,13 @@ from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.steps import Steps, cast_inputs, list_tensors, move_inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages, describe_error
-from compileboard.collectors.bench.worker.timing import randomized, time_call
-from compileboard.collectors.bench.worker.torch_setup import SEED
-from compileboard.collectors.bench.worker.upstream_verdicts import (
+from compileboard.collectors.bench.worker.same_as_eager import (
     describe_difference,
     is_same,
     output_error,
 )
+from compileboard.collectors.bench.worker.timing import randomized, time_call
+from compileboard.collectors.bench.worker.torch_setup import SEED
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, is_oom
 
 AGREEMENT_S = 5.0

@@ -20,7 +20,7 @@ from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.run_config import REPRO_VARIABLE
-from compileboard.collectors.record.left_files import promote_crashes
+from compileboard.collectors.record.crashes import promote_crashes
 from compileboard.collectors.record.program import run_to_deadline, start_session
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.progress_line import read_graph_checks

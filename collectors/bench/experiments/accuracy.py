@@ -17,8 +17,8 @@ from torch.utils import _pytree
 
 from compileboard.collectors.bench.steps import list_tensors, move_inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
+from compileboard.collectors.bench.worker.same_as_eager import judge
 from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
-from compileboard.collectors.bench.worker.upstream_verdicts import judge
 from compileboard.collectors.bench.worker.workbench import (
     StageFailed,
     Workbench,

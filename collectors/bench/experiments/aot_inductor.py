@@ -38,12 +38,12 @@ from compileboard.collectors.bench.worker.outcome import (
     add_samples,
     describe_error,
 )
+from compileboard.collectors.bench.worker.same_as_eager import describe_difference, output_error
 from compileboard.collectors.bench.worker.timing import (
     resize_batch,
     time_beside_eager,
     time_loads,
 )
-from compileboard.collectors.bench.worker.upstream_verdicts import describe_difference, output_error
 from compileboard.collectors.bench.worker.workbench import (
     StageFailed,
     Workbench,

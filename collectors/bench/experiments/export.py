@@ -27,8 +27,8 @@ from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.worker.child import remove_hooks, write_result
 from compileboard.collectors.bench.worker.outcome import EXPORT, ExperimentOutcome, add_samples
+from compileboard.collectors.bench.worker.same_as_eager import judge
 from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
-from compileboard.collectors.bench.worker.upstream_verdicts import judge
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, batch_dimension
 
 # Frames of a traceback that are nobody's model: torch's own, the standard library's, this

@@ -27,8 +27,8 @@ from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.steps import list_tensors
 from compileboard.collectors.bench.worker.outcome import COLD, LOAD, ExperimentOutcome, add_samples
+from compileboard.collectors.bench.worker.same_as_eager import judge
 from compileboard.collectors.bench.worker.timing import time_beside_eager, time_loads
-from compileboard.collectors.bench.worker.upstream_verdicts import judge
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, failing_as
 
 FILE = "model.onnx"

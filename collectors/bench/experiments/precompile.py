@@ -18,12 +18,12 @@ from torch._dynamo.testing import reset_rng_state
 from compileboard.collectors.bench.experiments.export import describe_failure, split_inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, ExperimentOutcome
+from compileboard.collectors.bench.worker.same_as_eager import judge, output_error
 from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.timing import (
     interleave,
     time_beside_eager,
 )
-from compileboard.collectors.bench.worker.upstream_verdicts import judge, output_error
 from compileboard.collectors.bench.worker.workbench import (
     FAILURES,
     Workbench,

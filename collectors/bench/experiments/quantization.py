@@ -21,9 +21,9 @@ from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.steps import map_tensors
 from compileboard.collectors.bench.worker.outcome import COLD, ExperimentOutcome
+from compileboard.collectors.bench.worker.same_as_eager import output_error
 from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
-from compileboard.collectors.bench.worker.upstream_verdicts import output_error
 from compileboard.collectors.bench.worker.workbench import (
     WARM_UPS,
     Workbench,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 torch = pytest.importorskip("torch")
-difference = pytest.importorskip("compileboard.collectors.bench.worker.upstream_verdicts")
+difference = pytest.importorskip("compileboard.collectors.bench.worker.same_as_eager")
 pytestmark = pytest.mark.torch
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from compileboard.collectors.cli.main import main
 from compileboard.collectors.contract.repros import ReproManifest
-from compileboard.collectors.record.left_files import find_other_writer
+from compileboard.collectors.record.own_repros import find_other_writer
 from compileboard.collectors.repro.describing import describe_rerun
 from compileboard.collectors.repro.loading import load_path
 from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload

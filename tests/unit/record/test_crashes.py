@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.record.left_files import OUTSIDE, promote_crashes
+from compileboard.collectors.record.crashes import OUTSIDE, promote_crashes
 
 LINES = [
     json.dumps({"s": n, "n": "repro", "m": {"manifest": {"kind": "crash", "n": n}}}) + "\n"

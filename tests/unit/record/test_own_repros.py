@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.record.left_files import find_own_folders, note_own_repro
+from compileboard.collectors.record.own_repros import find_own_folders, note_own_repro
 
 MANIFEST = {
     "kind": "compile",
