@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from compileboard.collectors.contract.events import GuardFailure
@@ -205,23 +205,30 @@ def suggest_together(changes: Sequence[RecompileFacts]) -> list[SuggestedFix]:
     if needless is not None:
         return [needless]
     titles = [suggested.title for suggested in firsts]
-    settings = [suggested.settings for suggested in firsts]
+    settings = [statement for suggested in firsts for statement in suggested.settings]
+    has_all = all(suggested.settings for suggested in firsts)
     return [
         SuggestedFix(
             firsts[0].fix,
             f"Together: {'; '.join(titles)}",
-            settings=_join_settings(settings) if all(settings) else (),
+            settings=(join_settings(settings) if has_all else None) or (),
         )
     ]
 
 
-def _join_settings(settings: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Join statements; sources that are to be dynamic become one list."""
-    statements = list(dict.fromkeys(statement for own in settings for statement in own))
-    named = [statement for statement in statements if statement.startswith(_DYNAMIC_SOURCES)]
-    sources = [ast.literal_eval(statement.removeprefix(_DYNAMIC_SOURCES)) for statement in named]
-    joined = [f"{_DYNAMIC_SOURCES}{','.join(sources)!r}"] if sources else []
-    return tuple([statement for statement in statements if statement not in named] + joined)
+def join_settings(statements: Iterable[str]) -> tuple[str, ...] | None:
+    """Join statements, None if two set the same to other values; lists of sources become one."""
+    joined: dict[str, str] = {}
+    sources: dict[str, None] = {}
+    for statement in statements:
+        if statement.startswith(_DYNAMIC_SOURCES):
+            text = ast.literal_eval(statement.removeprefix(_DYNAMIC_SOURCES))
+            sources.update(dict.fromkeys(text.split(",")))
+            statement = f"{_DYNAMIC_SOURCES}{','.join(sources)!r}"
+        elif joined.get(statement.partition(" = ")[0], statement) != statement:
+            return None
+        joined[statement.partition(" = ")[0]] = statement
+    return tuple(joined.values())
 
 
 def describe_guard_fixes(

@@ -7,7 +7,6 @@ three a side, which the best set gets in turns with the program as it is.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,8 +22,6 @@ from compileboard.collectors.trials.trial import Candidate, Executions, Stopped,
 
 TIMED_COUNT = 3  # executions a side for times
 MAX_EXECUTIONS = 10
-# A list in a text: the lists of two fixes are joined.
-_DYNAMIC_SOURCES = re.compile(r'^(torch\.compiler\.config\.dynamic_sources = )"(.*)"$')
 Join = Callable[[Sequence[Candidate]], Candidate]
 
 
@@ -217,21 +214,6 @@ class AllFixes:
         if not path.exists():
             path.write_text(new_run_id(), encoding="utf-8")
         return path.read_text(encoding="utf-8")
-
-
-def join_settings(candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    """Join the settings of several fixes. Raises CannotTry if two set the same to other values."""
-    joined: dict[str, str] = {}
-    for statement in dict.fromkeys(s for candidate in candidates for s in candidate.settings):
-        target = statement.partition(" = ")[0] if " = " in statement else statement
-        before, now = (_DYNAMIC_SOURCES.match(text) for text in (joined.get(target, ""), statement))
-        if before and now:
-            names = dict.fromkeys([*before[2].split(","), *now[2].split(",")])
-            statement = f'{now[1]}"{",".join(names)}"'
-        elif joined.get(target, statement) != statement:
-            raise CannotTry(f"{joined[target]} and {statement} exclude each other")
-        joined[target] = statement
-    return tuple(joined.values())
 
 
 def find_session(root: Path, run_id: str, argv: Sequence[str], files: Iterable[Path]) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import LineEdit, SuggestedFix
-from compileboard.collectors.trials.all_fixes import join_settings
+from compileboard.collectors.fixes.recompile_fixes import join_settings
 from compileboard.collectors.trials.patches import (
     CannotTry,
     RecordedProgram,
@@ -119,6 +119,9 @@ class Candidates:
         """Join changes to one. Raises CannotTry if two of them exclude each other."""
         edits = tuple(dict.fromkeys(edit for candidate in candidates for edit in candidate.edits))
         check_apart(edits)
+        settings = join_settings(s for candidate in candidates for s in candidate.settings)
+        if settings is None:
+            raise CannotTry("two fixes set the same to other values")
         numbers = sorted({number for candidate in candidates for number in candidate.numbers})
         fingerprints = dict.fromkeys(f for candidate in candidates for f in candidate.fingerprints)
         folder = self._folder / "-".join(map(str, ["joined", *numbers]))
@@ -126,7 +129,7 @@ class Candidates:
         return Candidate(
             f"Fixes {', '.join(first)} and {last} together" if first else candidates[0].title,
             tuple(apply_edits(edits, self._recorded, self._program.roots, folder)),
-            join_settings(candidates),
+            settings,
             None,
             tuple(numbers),
             tuple(fingerprints),

@@ -34,7 +34,8 @@ _VARYING = re.compile(
 )
 # Code after a graph break has the name of its function, which another line number is part of.
 _RESUMED = re.compile(r"\btorch_dynamo_resume_in_(\w+?)_at_\d+")
-_TORCH_LOG = re.compile(r"^(?:\[rank\d+\]:)?[VIWEC]\d{4} [\d:.]+ \d+ torch/\S+:\d+\]")
+# The path is relative to a folder of sys.path, which may be the one that holds `.venv`.
+_TORCH_LOG = re.compile(r"^(?:\[rank\d+\]:)?[VIWEC]\d{4} [\d:.]+ \d+ (?:[^\]]*/)?torch/\S+:\d+\]")
 _WARNING = re.compile(r"^(?P<path>\S.*?):\d+: (?P<text>\w*Warning: .*)$")
 # The parts of torch whose warnings are about a compile, not about what the program does.
 _COMPILER = re.compile(r"/torch/(?:_dynamo|_inductor|_functorch|_higher_order_ops|fx|_logging)/")
@@ -342,14 +343,17 @@ def compare_lines(
     slack = max(unsteady) - min(unsteady)
     difference = None
     if lost:
-        instead = _quote(new[added[0]]) if added else "not there"
+        nearest = min(added, key=lambda place: abs(place - lost[0]), default=0)
+        instead = _quote(new[nearest]) if len(added) > max(unsteady) else "not there"
         difference = f"{stream} line {lost[0] + 1}: {_quote(first[lost[0]])} → {instead}"
         difference += f", and {len(lost) - 1:,} more" if len(lost) > 1 else ""
     elif len(added) > max(unsteady) + slack:
-        difference = f"{stream} line {added[0] + 1}: not there → {_quote(new[added[0]])}"
+        place = added[max(unsteady)]
+        difference = f"{stream} line {place + 1}: not there → {_quote(new[place])}"
     elif len(added) < min(unsteady) - slack:
         lost_count = min(unsteady) - len(added)
-        difference = f"{_count(lost_count, f'line of {stream}')} that differ by themselves → lost"
+        lines = f"{_count(lost_count, 'line')} of {stream}"
+        difference = f"{lines} lost, of those that differ by themselves"
     was_ordered = all(_is_ordered(found) for found in pairs)
     return LineComparison(
         count, difference, unsteady[0], is_reordered=was_ordered and not _is_ordered(found)

@@ -11,6 +11,7 @@ from compileboard.collectors.decode.recompile_reasons import parse_reason
 from compileboard.collectors.fixes.fix import RecompileFacts
 from compileboard.collectors.fixes.recompile_fixes import (
     describe_guard_fixes,
+    join_settings,
     suggest_recompile_fixes,
 )
 
@@ -206,6 +207,13 @@ def test_titles_and_settings_are_in_the_users_names() -> None:
     assert suggest_recompile_fixes(older)[0].settings == (
         "torch.compiler.config.dynamic_sources = \"L['batch']['user'],L['batch']['item']\"",
     )
+
+
+def test_settings_are_joined_or_exclude_each_other() -> None:
+    name = "torch.compiler.config.dynamic_sources"
+    settings = [f'{name} = "x:0"', f'{name} = "y,x:0"', "s.add(print)", "z = 1"]
+    assert join_settings(settings) == (f"{name} = 'x:0,y'", "s.add(print)", "z = 1")
+    assert join_settings([*settings, "z = 2"]) is None
 
 
 def test_a_librarys_input_is_marked_at_the_users_call() -> None:

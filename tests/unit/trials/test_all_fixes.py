@@ -8,7 +8,7 @@ import pytest
 
 from compileboard.collectors.fixes.fix import LineEdit
 from compileboard.collectors.record.program import ProgramExit
-from compileboard.collectors.trials.all_fixes import AllFixes, Tried, join_settings
+from compileboard.collectors.trials.all_fixes import AllFixes, Tried
 from compileboard.collectors.trials.candidates import check_apart
 from compileboard.collectors.trials.execution import Counts, Execution
 from compileboard.collectors.trials.patches import CannotTry
@@ -131,17 +131,6 @@ def test_what_was_measured_before_an_interruption_is_saved(tmp_path):
     fixes = try_all(program, [fix("a", 1)], [fix("b", 2)])
     assert fixes.stopped.is_interrupted
     assert program.saved == [("a", "improved", "c1")]  # b may differ by itself
-
-
-def test_settings_are_joined_or_exclude_each_other():
-    name = "torch.compiler.config.dynamic_sources"
-    fixes = [
-        replace(fix("a"), settings=settings)
-        for settings in ((f'{name} = "x:0"',), (f'{name} = "y,x:0"', "s.add(print)"), ("z = 1",))
-    ]
-    assert join_settings(fixes) == (f'{name} = "x:0,y"', "s.add(print)", "z = 1")
-    with pytest.raises(CannotTry, match="exclude each other"):
-        join_settings([fixes[2], replace(fixes[2], settings=("z = 2",))])
 
 
 def test_two_fixes_of_a_line_exclude_each_other():

@@ -159,16 +159,17 @@ BASES = (["id x1", "t 5.1", "end"], ["id y2", "t 9.7", "end"])
 
 
 @pytest.mark.parametrize(
-    ("new", "is_equal"),
+    ("new", "difference"),
     [
-        (["id z3", "t 7.2", "end"], True),
-        (["t 7.2", "end"], False),  # one of the lines that differ each time is lost
-        (["id z3", "t 7.2"], False),
-        (["id z3", "t 7.2", "end", "more"], False),
+        (["id z3", "t 7.2", "end"], None),
+        (["t 7.2", "end"], "1 line of stdout lost, of those that differ by themselves"),
+        (["id z3", "t 7.2"], "stdout line 3: 'end' → not there"),
+        (["id z3", "t 7.2", "END"], "stdout line 3: 'end' → 'END'"),
+        (["id z3", "t 7.2", "end", "more"], "stdout line 4: not there → 'more'"),
     ],
 )
-def test_lines_that_differ_by_themselves_may_differ_and_not_be_lost(new, is_equal):
-    assert (compare_lines(BASES, new).difference is None) is is_equal
+def test_lines_that_differ_by_themselves_may_differ_and_not_be_lost(new, difference):
+    assert compare_lines(BASES, new).difference == difference
 
 
 LINES = st.lists(st.sampled_from(["a", "b", "c 1.5", "c 2.5"]), max_size=8)
@@ -184,6 +185,8 @@ def test_lines_are_equal_exactly_where_each_is_there_as_often(base, new):
 def test_what_the_compiler_logs_and_places_of_warnings_are_no_output():
     lines = """\
 W1128 00:33:43.400000 7794 torch/_dynamo/variables/tensor.py:1759] [3/0] Graph break from `item`
+W1128 00:33:43.400000 7794 .venv/lib/python3.11/site-packages/torch/_dynamo/exc.py:9] [3/0] or:
+W1128 00:33:43.400000 7794 train.py:9] loss of torch/x.py:1] is nan
 /app/train.py:12: UserWarning: small batch
   warnings.warn("small batch")
 /site-packages/torch/_inductor/compile_fx.py:5: UserWarning: TensorFloat32
@@ -194,6 +197,7 @@ Traceback (most recent call last):
 ValueError: no batch
 done""".splitlines()
     assert list(clean_errors(lines)) == [
+        "W1128 00:33:43.400000 7794 train.py:9] loss of torch/x.py:1] is nan",
         "UserWarning: small batch",
         "ValueError: no batch",
         "done",
