@@ -331,9 +331,9 @@ def _format_recompiles(recompiles: list[Recompiled], most: int, resumed: set[str
                 f"   at {guard.file}:{guard.line}"
                 + (f": {guard.source_line}" if guard.source_line else "")
             )
-        suggestion = guard.suggestion
-        if recompile.compile_id in resumed:
-            suggestion = describe_guard_fixes(guard, file=guard.file, after_break=True)
+        suggestion = describe_guard_fixes(
+            guard, file=guard.file, after_break=recompile.compile_id in resumed
+        )
         if suggestion:
             lines.append(f"   {suggestion}")
     lines += ["", "Follow the suggestions, or raise the number that this test allows."]

@@ -118,7 +118,6 @@ class TaskCause(OfTasks):
     category: str
     source: str | None
     reason: str
-    suggestion: str | None
     function: str | None
     file: str | None
     recompile_count: int

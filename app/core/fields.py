@@ -12,7 +12,6 @@ from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
 from compileboard.collectors.contract.library_names import is_harness_step
 from compileboard.collectors.contract.records import RECORDS
-from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.fix import BreakFacts
 from compileboard.collectors.fixes.titles import label_break, strip_ticks, title_recompile
 
@@ -80,7 +79,6 @@ BREAK_COLUMNS = RECORDS["distinct_breaks"].select_sql(
 BREAK_KIND = "coalesce(d.gb_type, d.reason)"
 CAUSE_COLUMNS = RECORDS["recompile_causes"].select_sql("u", "id", "fingerprint", "function_id")
 SORT_HELP = "The order, largest first; with `.asc` smallest first."
-Suggestion = Annotated[str | None, "The fix."]
 
 
 class PublicBreak:
@@ -108,22 +106,14 @@ class TitledBreak(PublicBreak):
 
     @property
     def title(self) -> str:
-        return strip_ticks(label_break(self._facts))
-
-    @property
-    def fix_title(self) -> str | None:
-        fixes = suggest_break_fixes(self._facts)
-        return fixes[0].title if fixes else None
-
-    @property
-    def _facts(self) -> BreakFacts:
-        return BreakFacts(
+        facts = BreakFacts(
             gb_id=self.gb_id,
             gb_type=self.gb_type,
             reason=self.reason,
             explanation=self.explanation or "",
             source_line=self.source_line,
         )
+        return strip_ticks(label_break(facts))
 
 
 class Categorized:

@@ -39,8 +39,12 @@ from compileboard.app.reasons.recompiles import (
     CauseSummary,
     RecompileCause,
 )
+from compileboard.app.runs.advice import CauseRow
 from compileboard.app.runs.queries import Slot
 
+NewestCause = Annotated[
+    CauseRow | None, "What it is part of in the newest run that has it, with its fixes."
+]
 History = Annotated[list[HistoryPoint], "Occurrences in each of the newest 200 runs, oldest first."]
 
 
@@ -73,7 +77,7 @@ def read_trends(subject: ReasonSubject, selected: Any) -> dict[str, Any]:
 
 
 def list_fields(screen: ReasonScreen) -> dict[str, Any]:
-    of_page = ("reason", "models", "newest_run", "cause")
+    of_page = ("reason", "models", "newest_run")
     beside = {name: part for name, part in vars(screen).items() if name not in of_page}
     return {**vars(screen.reason), **beside}
 
@@ -101,6 +105,7 @@ class DistinctBreakDetail(DistinctBreak):
     stack: Stack
     text: Annotated[str | None, "All that torch wrote, the newest time."]
     debug_context: Annotated[str | None, "torch's context of it, the newest time."]
+    cause: NewestCause
     events: Annotated[list[BreakEvent], "The newest 20."]
     history: History
 
@@ -153,6 +158,7 @@ class CauseDetail(RecompileCause):
     values: Annotated[
         list[ValueChange], "The 12 most frequent pairs among the newest thousand failures."
     ]
+    cause: NewestCause
     events: Annotated[list[CauseEvent], "The newest 20."]
     history: History
 

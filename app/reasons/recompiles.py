@@ -42,7 +42,6 @@ class RecompileCause(fields.TitledCause):
     category: fields.Category
     source: fields.GuardSource
     reason: str
-    suggestion: fields.Suggestion
     function: fields.FunctionName
     file: fields.FileName
     recompile_count: fields.CauseRecompiles
@@ -132,7 +131,7 @@ RECOMPILES = ReasonSubject(
     columns=RECORDS["recompile_causes"].select_sql("d", "id", "fingerprint", "function_id"),
     kind="d.category",
     exact={"category": "d.category"},
-    texts=("d.source", "d.reason", "d.suggestion"),
+    texts=("d.source", "d.reason"),
     orders={
         "recompiles": "recompile_count",
         "runs": "run_count",

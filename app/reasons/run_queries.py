@@ -238,7 +238,6 @@ class RecompileRow(fields.Categorized):
     cause_id: fields.CauseId | None
     category: fields.Category
     source: fields.GuardSource
-    suggestion: fields.Suggestion
     is_partial: bool
     process_id: fields.ProcessId
     process: fields.ProcessName
@@ -285,7 +284,6 @@ class RunCause(fields.CategoryMeaning):
     category: fields.Category
     source: fields.GuardSource
     reason: str
-    suggestion: fields.Suggestion
     function: fields.FunctionName
     file: fields.FileName
     recompile_count: fields.CauseRecompiles
@@ -320,8 +318,8 @@ _AT_ONCE = 100
 _FIRST = {"us": 2**62, "id": 2**62}
 _SELECT = """
 select
-  r.id, r.cause_id, coalesce(u.category, 'unknown') as category, u.source, u.suggestion,
-  r.is_partial, r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id,
+  r.id, r.cause_id, coalesce(u.category, 'unknown') as category, u.source, r.is_partial,
+  r.process_id, coalesce(c.rank, p.rank) as rank, r.compile_key, r.compile_id,
   f.name as function, f.file, r.line,
   r.recompiled_from, r.time_us, nullif(c.total_us, 0) as compile_us
 from recompiles as r

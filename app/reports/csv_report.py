@@ -47,7 +47,6 @@ _GUARD = (
     "reason",
     "expected",
     "actual",
-    "suggestion",
     "source_line",
     "line",
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from compileboard.app.benchmarks.metrics import SUMMARY_BY_NAME, Metric, format_short
 from compileboard.app.benchmarks.summaries import SummarizedRuns, SummaryDelta, summarize_runs
@@ -67,12 +67,15 @@ from compileboard.app.runs.overview_queries import (
 )
 from compileboard.app.runs.queries import RunFilter, get_run, list_runs
 from compileboard.app.runs.rows import RunRow
+from compileboard.collectors.contract.fingerprints import parse_id
 from compileboard.collectors.contract.library_names import is_library_name
+from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.titles import describe_savings
 from compileboard.collectors.store.rollups import Definition
 from compileboard.collectors.store.run_causes import find_break_call, find_first_call, load_causes
 
 MOST_PROGRAMS = 5
+Top = TypeVar("Top", TopBreak, TopCause)
 MOST_COMPILES = 5_000  # of a run whose causes a list of several can wait for
 
 
@@ -101,7 +104,7 @@ def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> lis
 
 
 def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
-    causes = cached_for_run(open_run_or_board(store, run.id), run.id, load_causes)
+    causes = _read_causes(store, run)
     fixable = [cause for cause in causes if cause.is_fixable]
     if not fixable:
         return None
@@ -462,6 +465,7 @@ def build_overview(
     incidents = _list_incidents(reader, engine, filters.suite, clock)
     suite = _describe_suite(engine, summed, clock) if summed else None
     scope = {"suite": filters.suite, "name": filters.name}
+    costliest: Any = {**scope, "newest": point_count, "limit": TOP_COUNT}
     runs = _list_recent_runs(reader, engine, filters, incidents, clock)
     totals = get_totals(engine, **scope, alive_since_us=clock.alive_since_us)
     programs = list_programs(store, filters, point_count)
@@ -480,15 +484,30 @@ def build_overview(
         programs=programs,
         totals=totals,
         runs=runs,
-        graph_breaks=[
-            replace(top, called_at=_find_call(store, top))
-            for top in list_top(engine, TopBreak, **scope, newest=point_count, limit=TOP_COUNT)
-        ],
-        recompile_causes=[
-            replace(top, called_at=_find_call(store, top))
-            for top in list_top(engine, TopCause, **scope, newest=point_count, limit=TOP_COUNT)
-        ],
+        graph_breaks=_explain(store, list_top(engine, TopBreak, **costliest)),
+        recompile_causes=_explain(store, list_top(engine, TopCause, **costliest)),
     )
+
+
+def _explain(store: Store, tops: Sequence[Top]) -> list[Top]:
+    """Add what only a run's records say, and put what needs no fix last."""
+    explained = [
+        replace(top, called_at=_find_call(store, top), is_expected=_is_expected(store, top))
+        for top in tops
+    ]
+    return sorted(explained, key=lambda top: top.is_expected)
+
+
+def _is_expected(store: Store, top: TopBreak | TopCause) -> bool:
+    content_id = top.distinct_id if isinstance(top, TopBreak) else top.cause_id
+    causes = _read_causes(store, get_run(store.engine, top.run_id))
+    return any(cause.is_expected and parse_id(content_id) in cause.content_ids for cause in causes)
+
+
+def _read_causes(store: Store, run: RunRow | None) -> list[Cause]:
+    if run is None or (run.compile_count or 0) > MOST_COMPILES:
+        return []
+    return cached_for_run(open_run_or_board(store, run.id), run.id, load_causes)
 
 
 def _find_call(store: Store, top: TopBreak | TopCause) -> str | None:

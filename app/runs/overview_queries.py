@@ -83,6 +83,7 @@ class TopBreak(fields.TitledBreak):
         bool, "Whether the newest run of a suite and name that had it still has it."
     ]
     called_at: fields.CalledAt = None
+    is_expected: Annotated[bool, "Whether there is nothing to fix."] = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class TopCause(fields.TitledCause):
         bool, "Whether the newest run of a suite and name that had it still has it."
     ]
     called_at: fields.CalledAt = None
+    is_expected: Annotated[bool, "Whether there is nothing to fix."] = False
 
 
 @dataclass(frozen=True)
@@ -268,7 +270,7 @@ limit :limit
 """  # noqa: S608 - our own names
 
 
-_LEFT_OUT = ("id", "fingerprint", "function_id", "hints", "suggestion")
+_LEFT_OUT = ("id", "fingerprint", "function_id", "hints")
 
 
 def breaks_sql(scope: str) -> str:

@@ -179,7 +179,6 @@ class GuardFailure:
     source: str | None = None  # the guard's source expression: L['x'], self.step
     expected: str | None = None
     actual: str | None = None
-    suggestion: str | None = None
     file: str | None = None
     line: int | None = None
     source_line: str | None = None

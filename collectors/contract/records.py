@@ -468,7 +468,6 @@ category|text||Kind of guard that failed, `several` where kinds differ, `unknown
   be told.
 source|text?||What would have had to stay the same, as the guards name it.
 reason|text||The failed guards in torch's words, as first seen.
-suggestion|text?||The fix.
 function_id|int?|references functions (id)|
 
 table recompiles detail

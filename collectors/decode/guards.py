@@ -23,7 +23,6 @@ class GuardClassification:
     dim: int | None = None
     # What else tells causes apart: the dimension, the key, the global setting.
     symbol: str | None = None
-    variable: str | None = None  # the closure's variable behind a cell
 
 
 _LOCAL = re.compile(r"L\[\s*(['\"])([^'\"\n]*)\1\s*\]")

@@ -20,7 +20,6 @@ from compileboard.collectors.decode.guards import (
     strip_local_scope,
 )
 from compileboard.collectors.decode.records import Frame, PathNamer, parse_traceback, user_frame
-from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
 
 _ENTRY = re.compile(r"^(?P<entry>!?\d+(?:/\d+)*): ")
 _USER_STACK = "\nUser stack trace:\n"
@@ -40,7 +39,6 @@ _COMMENT_PLACE = re.compile(
 _AFTERWARDS = re.compile(
     r"\s\((?:user code shown is first use|_[a-z]+/|unknown source)[^\n]*\)\s*$"
 )
-_CLOSURE = re.compile(r'guard on "(?P<name>[^"]+)"')
 _INTERNAL = re.compile(
     r"^(?:_dynamo|_functorch|_subclasses|_inductor|_higher_order_ops|utils|fx|nn|torch)/"
 )
@@ -87,7 +85,7 @@ def parse_failed(entries: Any, guards: list[GuardFailure]) -> tuple[list[GuardFa
         for failure in [first, *read] if first else read:
             dim = _AT_INDEX.search(failure.reason)
             key = (compile_id, failure.category, failure.source, dim[1] if dim else None)
-            known = failed.get(key, replace(failure, cache_entry=compile_id, suggestion=None))
+            known = failed.get(key, replace(failure, cache_entry=compile_id))
             failed[key] = replace(known, actual=known.actual or failure.actual)
     return list(failed.values()), unread
 
@@ -158,7 +156,7 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
     named = None
     if frame is not None:
         named = (namer or PathNamer()).name(frame.path)
-    failure = GuardFailure(
+    return GuardFailure(
         cache_entry=entry["entry"] if entry else None,
         reason=code,
         category=guard.category,
@@ -170,7 +168,6 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
         source_line=frame.code if frame else None,
         fingerprint=_fingerprint(guard, code),
     )
-    return replace(failure, suggestion=describe_guard_fixes(failure, variable=guard.variable))
 
 
 def classify(code: str, hint: str = "") -> GuardClassification:
@@ -183,9 +180,6 @@ def classify(code: str, hint: str = "") -> GuardClassification:
         "module_attribute",
     ):
         return replace(guard, category="module_attribute")
-    closure = _CLOSURE.search(hint)
-    if closure and guard.source and "cell_contents" in guard.source:
-        return replace(guard, variable=closure["name"])
     return guard
 
 

@@ -234,19 +234,16 @@ def join_settings(statements: Iterable[str]) -> tuple[str, ...] | None:
 def describe_guard_fixes(
     guard: GuardFailure | RecordedGuard,
     *,
-    function: str | None = None,
     file: str | None = None,
-    variable: str | None = None,
     after_break: bool = False,
 ) -> str | None:
     dim = _DIM.search(guard.reason)
     facts = RecompileFacts(
         category=guard.category,
-        source=variable or guard.source,
+        source=guard.source,
         dim=int(dim[1]) if dim else None,
         values=tuple(value for value in (guard.expected, guard.actual) if value),
         reason=guard.reason,
-        function=function,
         file=file,
         source_line=guard.source_line,
         after_break=after_break,

@@ -128,9 +128,8 @@ def test_each_category_is_produced_and_none_is_unknown(
     guards: tuple[Workplace, list[Captured]],
 ) -> None:
     workplace, _ = guards
-    rows = workplace.rows("select category, suggestion, reason from recompile_causes")
+    rows = workplace.rows("select distinct category from recompile_causes")
     assert {row["category"] for row in rows} == set(BY_NAME) - NOT_ON_CPU
-    assert [row for row in rows if not row["suggestion"]] == []
 
 
 def test_a_recompile_limit_carries_the_functions_name(tapped: Workplace) -> None:

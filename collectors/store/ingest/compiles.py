@@ -15,7 +15,6 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.fingerprints import join_fingerprints
 from compileboard.collectors.fixes.fix import RecordedGuard
-from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
 from compileboard.collectors.fixes.recompiles import Guards, choose_guards, to_recorded
 from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.frames import Compile
@@ -181,38 +180,16 @@ def _find_cause(
     fingerprint = join_fingerprints(guard.fingerprint for guard in guards)
 
     def describe() -> dict[str, Any]:
-        after_break = is_after_break(batch.connection, row["compile_key"])
-        fixes = (
-            describe_guard_fixes(
-                guard, function=row["function"], file=row["file"], after_break=after_break
-            )
-            for guard in guards
-        )
         return {
             "function_id": row["function_id"],
             "category": category,
             "source": ", ".join(guard.source or guard.category for guard in guards) or None,
             "reason": _join_reasons(guards),
-            "suggestion": ". ".join(dict.fromkeys(filter(None, fixes))) or None,
         }
 
     return batch.find_id(
         _RECOMPILE_CAUSE, ("cause", fingerprint), {"fingerprint": fingerprint}, describe
     )
-
-
-def is_after_break(connection: sqlite3.Connection, compile_key: int | None) -> bool:
-    row = connection.execute(
-        """
-        select 1
-        from compiles as c
-        join compiles as first using (process_id, generation, frame_id)
-        where c.id = :key and first.resumed_at is not null
-        limit 1
-        """,
-        {"key": compile_key},
-    ).fetchone()
-    return row is not None
 
 
 Connection = sqlite3.Connection

@@ -285,7 +285,6 @@ def list_break(process_id: str, at_us: int) -> list[Event]:
         "x",
         "8",
         "4",
-        "Use mark_dynamic(x, 0).",
         fingerprint="size-x",
     )
     return [

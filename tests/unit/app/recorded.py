@@ -85,7 +85,6 @@ def _guard(entry: str, actual: str) -> GuardFailure:
         "x",
         "2",
         actual,
-        "Use mark_dynamic(x, 0).",
         fingerprint="size-x",
     )
 

@@ -13,6 +13,7 @@ from compileboard.collectors.contract import events as ev
 from compileboard.collectors.contract.record_names import METRICS
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured, Logged
+from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
 from tests.unit.decode.recorded_logs import LOGS, WITH_METRICS, captured, events, torch_metrics
 
 NAMES = [
@@ -85,7 +86,7 @@ def test_every_recompile_reason_is_classified(name: str) -> None:
     for event in recompiled:
         assert event.guards and event.recompiled_from == event.guards[0].cache_entry
         assert [g.reason for g in event.guards if g.category == "unknown"] == []
-        assert all(g.suggestion and g.fingerprint for g in event.guards)
+        assert all(describe_guard_fixes(g) and g.fingerprint for g in event.guards)
 
 
 @pytest.mark.parametrize("name", LOGS)

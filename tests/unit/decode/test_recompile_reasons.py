@@ -16,6 +16,7 @@ from compileboard.collectors.decode.recompile_reasons import (
     parse_reason,
     parse_reasons,
 )
+from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
 from tests.unit.decode.recorded_logs import events
 
 # The newest cache entry's category for each case of tests/data/trace/record_guards.py.
@@ -94,7 +95,7 @@ def recorded() -> dict[str, ev.GuardFailure]:
 def test_recorded_guard_is_classified(case: str, category: str) -> None:
     failure = recorded()[case]
     assert failure.category == category, failure.reason
-    assert failure.suggestion
+    assert describe_guard_fixes(failure)
 
 
 def test_every_category_but_unknown_was_recorded() -> None:
@@ -179,7 +180,8 @@ def test_hint_turns_an_attribute_into_advice() -> None:
     )
     assert (failure.file, failure.line, failure.source_line) == ("models.py", 82, "self.step += 1")
     assert (
-        failure.suggestion == "Count in the caller, or hold self.step in a buffer and add_(1) to it"
+        describe_guard_fixes(failure)
+        == "Count in the caller, or hold self.step in a buffer and add_(1) to it"
     )
 
 
@@ -210,7 +212,7 @@ def test_payload_forms_are_alike(payload: object) -> None:
 
 def test_suggestion_keeps_braces_of_the_source() -> None:
     failure = parse_reason("0/0: d['{dim}'] == 1")
-    assert failure.suggestion and "d['{dim}']" in failure.suggestion
+    assert "d['{dim}']" in (describe_guard_fixes(failure) or "")
 
 
 def test_suggestion_names_nothing_that_a_break_left() -> None:
@@ -220,9 +222,8 @@ def test_suggestion_names_nothing_that_a_break_left() -> None:
     ):
         failure = parse_reason(f"1/0: tensor '___stack0' {message}")
         assert failure.source == "___stack0"
-        assert failure.suggestion and failure.suggestion.startswith(
-            "Remove the graph break before this code"
-        )
+        fixes = describe_guard_fixes(failure) or ""
+        assert fixes.startswith("Remove the graph break before this code")
 
 
 @given(st.text())

@@ -138,11 +138,29 @@ def test_rankings_are_those_of_the_rows(
     assert sum(cause.recompile_count for cause in causes) == sum(
         function.recompile_count for function in functions
     )
-    text = html.unescape(recorded_client.get("/").text)
-    assert all(f"/graph_breaks/{graph_break.distinct_id}" in text for graph_break in top[:3])
-    assert all(f"/recompiles/{cause.cause_id}" in text for cause in causes[:3])
     costs = [graph_break.compile_us or 0 for graph_break in top]
     assert costs == sorted(costs, reverse=True)
+
+
+def test_what_needs_no_fix_is_not_present_and_does_not_lead(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
+    answer = recorded_client.get("/api/v1/overview").get_json()["data"]
+    text = html.unescape(recorded_client.get("/").text)
+    needless = {
+        format_id(content_id)
+        for (run_id,) in recorded_reader.execute("select id from runs").fetchall()
+        for cause in load_causes(recorded_reader, run_id)
+        for content_id in cause.content_ids
+        if cause.is_expected
+    }
+    for name, key in (("graph_breaks", "distinct_id"), ("recompile_causes", "cause_id")):
+        rows = [(row["is_expected"], row[key]) for row in answer[name]]
+        assert rows == sorted(rows, key=lambda row: row[0])
+        assert {content_id for is_expected, content_id in rows if is_expected} <= needless
+        assert needless.isdisjoint(of for is_expected, of in rows if not is_expected)
+        assert all(of in text for _is_expected, of in rows[:3])
+    assert any(row["is_expected"] for row in answer["recompile_causes"])
 
 
 def test_a_scope_is_that_suite_and_name_alone(

@@ -24,7 +24,6 @@ from compileboard.collectors.contract.events import (
     RunStarted,
     SnapshotTaken,
 )
-from compileboard.collectors.decode.recompile_reasons import parse_reason
 from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE, Ingestor
@@ -371,33 +370,6 @@ def test_a_break_whose_compile_never_ended_stays_unknown(store: sqlite3.Connecti
     Ingestor(store).ingest("R", [broke])
     assert store.execute("select outcome from graph_breaks").fetchone()[0] == "unknown"
     assert totals(store)["compile_count"] == 1
-
-
-@pytest.mark.parametrize(
-    ("function", "reason", "begins"),
-    [
-        (
-            "wrap_inline.<locals>.inner",
-            "___check_obj_id(fn, 139857361354032)",
-            "Compile the function or module of yours",
-        ),
-        ("apply", "___check_obj_id(fn, 139857361354032)", "Call fn in the caller"),
-        (
-            "torch_dynamo_resume_in_f_at_3",
-            "tensor 'y' dtype mismatch. expected Float, actual Double",
-            "Remove the graph",
-        ),
-    ],
-)
-def test_suggestion_knows_the_function(
-    store: sqlite3.Connection, function: str, reason: str, begins: str
-) -> None:
-    started = CompileStarted("p", 1, 1, "0/0", 0, 0, function=function, file="net.py", line=67)
-    again = Recompiled("p", 2, 2, "0/1", 0, 1, guards=[parse_reason(f"0/0: {reason}")])
-    Ingestor(store).ingest(
-        "R", [start(), ProcessStarted("p", 0, 1, run_id="R", pid=1), started, again]
-    )
-    assert store.execute("select suggestion from recompile_causes").fetchone()[0].startswith(begins)
 
 
 @pytest.mark.parametrize(
