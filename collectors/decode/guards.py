@@ -403,6 +403,20 @@ _CATEGORY = {
     "size": "tensor_size",
     "stride": "tensor_stride",
 }
+# C++'s names of dtypes that differ from Python's in more than capitals.
+_DTYPES = {
+    "Byte": "uint8",
+    "Char": "int8",
+    "Short": "int16",
+    "Int": "int32",
+    "Long": "int64",
+    "Half": "float16",
+    "Float": "float32",
+    "Double": "float64",
+    "ComplexHalf": "complex32",
+    "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
+}
 # torch compares the dispatcher's keys first: another device shows there, not in the device's own
 # message.
 _DEVICES = frozenset(
@@ -481,6 +495,12 @@ def classify_message(text: str) -> GuardClassification | None:
     return None
 
 
+def name_dtype(name: str) -> str:
+    """Return Python's name of a dtype: torch.float32 for Float."""
+    name = name.strip().removeprefix("torch.")
+    return f"torch.{_DTYPES.get(name, name.lower())}"
+
+
 def _tensor(text: str) -> GuardClassification | None:
     tensor = _TENSOR.match(text)
     match = _MISMATCH.match(tensor["what"]) if tensor else None
@@ -490,8 +510,11 @@ def _tensor(text: str) -> GuardClassification | None:
     dim = int(match["dim"]) if match["dim"] else None
     if match["what"] == "requires_grad":
         # torch names the expected flag alone: requires_grad=0.
-        expected = expected.removeprefix("requires_grad=")
-        actual = actual or {"0": "1", "1": "0"}.get(expected)
+        flags = {"requires_grad=0": "False", "requires_grad=1": "True"}
+        expected = flags.get(expected, expected)
+        actual = {"False": "True", "True": "False"}.get(expected, actual)
+    if match["what"] == "dtype":
+        expected, actual = name_dtype(expected), actual and name_dtype(actual)
     if match["what"] == "dispatch key set" and actual:
         was, now = _devices(expected), _devices(actual)
         if was and now and was != now:

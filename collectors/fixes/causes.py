@@ -127,6 +127,13 @@ _OWN_STATE = re.compile(r"(?:self|G)\b")
 # Guards whose values are the source's own, not its size or type.
 _OF_VALUES = {f"{name}_value" for name in ("int", "float", "string", "other", "global")}
 _OF_VALUES |= {"module_attribute", "container_length"}
+# Values that do not say what they are of.
+_OF_TENSORS = {
+    "tensor_size": "size",
+    "tensor_stride": "stride",
+    "tensor_rank": "dimensions",
+    "tensor_requires_grad": "requires_grad",
+}
 _PRIVATE = {"private": True}  # not in the API as it is: see app/runs/advice.py
 _MODULES = "torch/nn/modules/"
 _MODULE_CALLS = f"{_MODULES}module.py"
@@ -843,6 +850,7 @@ def _find_dim(guard: RecordedGuard) -> int | None:
     return int(match[1]) if match else None
 
 
+Kind = tuple[str, int | None]  # category of a guard, and the dimension that it is of
 Recompiled = tuple[RecordedRecompile, RecordedCompile]
 
 
@@ -863,24 +871,20 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
 def _describe_variation(
     frame: Sequence[Recompiled], options: Sequence[Sequence[Failed]]
 ) -> Variation:
-    values: dict[str, dict[str, str]] = defaultdict(dict)
+    seen: dict[str, dict[Kind, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for recompile, row in frame:
         for guard in recompile.failed or recompile.guards:
             (source, *others) = list_sources(guard.category, guard.source, guard.reason)
+            values = seen[source][guard.category, _find_dim(guard)]
             if guard.expected and guard.cache_entry and not others:
-                values[source].setdefault(guard.cache_entry, guard.expected)
+                values.setdefault(guard.cache_entry, guard.expected)
             if guard.actual and not others:
-                values[source].setdefault(row.compile_id, guard.actual)
+                values.setdefault(row.compile_id, guard.actual)
     names = {source for failed in options for entry in failed for source in entry}
     sources = [
         VaryingSource(
             source,
-            tuple(
-                SeenValue(compile_id, value)
-                for compile_id, value in sorted(
-                    values[source].items(), key=lambda item: _order(item[0])
-                )
-            ),
+            _list_values(seen[source]),
             count_saved([source], options),
         )
         for source in names
@@ -908,6 +912,30 @@ def _describe_variation(
         is_limited=any(row.outcome == "recompile_limit" for _recompile, row in frame),
         is_whole=all(recompile.is_whole for recompile, _row in frame),
     )
+
+
+def _list_values(seen: Mapping[Kind, Mapping[str, str]]) -> tuple[SeenValue, ...]:
+    """Return what a source was at each compile; of several kinds, each is named."""
+    kinds = {kind: values for kind, values in seen.items() if values}
+    compile_ids = {compile_id for values in kinds.values() for compile_id in values}
+    return tuple(
+        SeenValue(
+            compile_id,
+            ", ".join(
+                _name_value(kind, values[compile_id]) if len(kinds) > 1 else values[compile_id]
+                for kind, values in kinds.items()
+                if compile_id in values
+            ),
+        )
+        for compile_id in sorted(compile_ids, key=_order)
+    )
+
+
+def _name_value(kind: Kind, value: str) -> str:
+    category, dim = kind
+    if dim is not None:
+        return f"{_OF_TENSORS.get(category, category)} of dimension {dim}: {value}"
+    return f"{_OF_TENSORS[category]} {value}" if category in _OF_TENSORS else value
 
 
 def _order(compile_id: str) -> list[int]:

@@ -208,13 +208,13 @@ order by n.id
 limit 1
 """
 NODES_SQL = """
-select id, parent_id, file, name
+select id, parent_id, file, name, line
 from stack_nodes
 where run_id = :run_id
 order by id
 """
 CALLERS_SQL = """
-select id as key, process_id, function_id, stack_id
+select id as key, process_id, function_id, stack_id, line, resumed_at
 from compiles
 where run_id = :run_id
   and stack_id is not null
@@ -240,6 +240,9 @@ where f.file = :file
 order by c.id
 limit 1
 """
+
+
+Place = tuple[str, str, int | None]  # a function of a stack: file, bare name, first line
 
 
 def load_causes(connection: sqlite3.Connection, run_id: str) -> list[Cause]:
@@ -581,19 +584,23 @@ def _read_called(
     if not skipped:
         return {}
     nodes = connection.execute(NODES_SQL, values).fetchall()
-    own = {row["stack_id"] for row in skipped}
-    places = {node["id"]: (node["file"], node["name"]) for node in nodes if node["id"] in own}
-    wanted = set(places.values())
-    above: dict[int, frozenset[tuple[str, str]]] = {}  # a node's parent has a lower id
+    own = {row["stack_id"]: row["line"] for row in compiles.values() if row["resumed_at"] is None}
+    firsts: dict[tuple[str, str], set[int]] = defaultdict(set)  # lines of functions of one name
     for node in nodes:
-        callers = above.get(node["parent_id"], frozenset())
-        place = (node["file"], node["name"])
-        above[node["id"]] = callers | {place} if place in wanted else callers
+        if own.get(node["id"]) is not None:
+            firsts[node["file"], node["name"]].add(own[node["id"]])
+    places = {node["id"]: _find_place(node, firsts) for node in nodes}
+    wanted = {places[row["stack_id"]] for row in skipped}
+    callers: dict[int, frozenset[Place]] = {}  # a node's parent has a lower id
+    for node in nodes:
+        parent = node["parent_id"]
+        known = callers.get(parent, frozenset())
+        callers[node["id"]] = known | ({places[parent]} & wanted) if parent else known
     below = defaultdict(list)
     for row in compiles.values():
-        for place in above.get(row["stack_id"], ()):
+        for place in callers.get(row["stack_id"], ()):
             below[row["process_id"], place].append(row)
-    called: dict[tuple[str, tuple[str, str], int | None], tuple[int, ...]] = {}
+    called: dict[tuple[str, Place, int | None], tuple[int, ...]] = {}
     frames = {row["key"]: (row["process_id"], places[row["stack_id"]]) for row in skipped}
     for row in skipped:
         frame, function_id = frames[row["key"]], row["function_id"]
@@ -601,6 +608,12 @@ def _read_called(
             others = (other for other in below[frame] if other["function_id"] != function_id)
             called[(*frame, function_id)] = tuple(other["key"] for other in others)
     return {row["key"]: called[(*frames[row["key"]], row["function_id"])] for row in skipped}
+
+
+def _find_place(node: sqlite3.Row, firsts: Mapping[tuple[str, str], Collection[int]]) -> Place:
+    name = (node["file"], node["name"])
+    line = node["line"] or 0
+    return (*name, max((first for first in firsts.get(name, ()) if first <= line), default=None))
 
 
 def find_call_in_stack(body: Mapping[str, Any]) -> StackFrame | None:

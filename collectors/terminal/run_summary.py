@@ -130,6 +130,7 @@ class RunSummary:
     savings: str  # what the fixes would save, in one sentence
     can_try: bool  # whether `try` has a fix that takes no person
     causes: list[CountedItem]
+    ranks: list[CountedItem]  # those that did the same, if not all did
     failures: list[CountedItem]
     unfinished: list[CountedItem]
     outcomes: list[CountedItem]
@@ -214,6 +215,7 @@ class RunSummary:
             ("Results", self.outcomes),
             ("Geomean speedup, by the number of models", self.geomeans),
             (f"Fix this first ({self.savings})", self.causes),
+            ("The ranks diverge", self.ranks),
             ("Failures", self.failures),
             ("Compiles that never finished", self.unfinished),
             ("May lose time to Python's frame stack", self.cliffs),
@@ -389,6 +391,7 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         savings=describe_savings(causes, row["compile_us"], format_us) if causes else "",
         can_try=can_try and any(cause.can_try for cause in causes),
         causes=_list_fixes(causes, row["id"] if can_try else None, database),
+        ranks=_list_diverging_ranks(connection, row["id"]),
         failures=_top_failures(connection, row["id"]),
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
         cliffs=_stack_cliffs(connection, row["id"]),
@@ -429,6 +432,41 @@ def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> l
         )
     left_out = len(causes) - len(items)
     return [*items, CountedItem("more on the run's page", left_out)] if left_out else items
+
+
+def _list_diverging_ranks(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
+    rows = connection.execute(
+        """
+        with ranks as (
+          select
+            coalesce(c.rank, p.rank) as rank, count(*) as compile_count,
+            count(c.recompiled_from) as recompile_count,
+            sum((select count(*) from graph_breaks as b where b.compile_key = c.id)) as break_count
+          from compiles as c
+          join processes as p on p.id = c.process_id
+          where c.run_id = :run_id
+            and coalesce(c.rank, p.rank) is not null
+          group by coalesce(c.rank, p.rank)
+        )
+        select min(rank) as first, count(*) as rank_count, compile_count, recompile_count,
+          break_count
+        from ranks
+        group by compile_count, recompile_count, break_count
+        order by first
+        limit :most
+        """,
+        {"run_id": run_id, "most": MOST_OUTCOMES},
+    ).fetchall()
+    return [
+        CountedItem(
+            f"{'as ' * (row['rank_count'] > 1)}rank {row['first']}: compiles "
+            f"{row['compile_count']}, recompiles {row['recompile_count']}, "
+            f"graph breaks {row['break_count']}",
+            row["rank_count"],
+        )
+        for row in rows
+        if len(rows) > 1
+    ]
 
 
 def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:

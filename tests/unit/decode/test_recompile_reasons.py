@@ -185,6 +185,14 @@ def test_hint_turns_an_attribute_into_advice() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["Float", "torch.float32", "BFloat16", "Float8_e5m2"])
+def test_a_dtype_has_one_name(name: str) -> None:
+    failure = parse_reason(f"0/0: tensor 'x' dtype mismatch. expected {name}, actual Long")
+    python = {"Float": "float32", "BFloat16": "bfloat16", "Float8_e5m2": "float8_e5m2"}
+    assert failure.expected == f"torch.{python.get(name, 'float32')}"
+    assert failure.actual == "torch.int64"
+
+
 def test_fingerprint_ignores_values_and_addresses() -> None:
     def prints(*reasons: str) -> set[str]:
         return {parse_reason(reason).fingerprint for reason in reasons}
@@ -270,7 +278,7 @@ def _failed(*found: object, is_whole: bool = True) -> list[tuple[str, str | None
     [
         ({}, [("tensor_size", "x", "3"), ("tensor_size", "x", "5")]),
         ({"dtype": "torch.float64"}, [("tensor_dtype", "x", "torch.float64")]),
-        ({"requires_grad": True}, [("tensor_requires_grad", "x", "1")]),
+        ({"requires_grad": True}, [("tensor_requires_grad", "x", "True")]),
         ({"device": "cuda:0"}, [("tensor_device", "x", "cuda")]),
         ({"size": [3, 9], "stride": [9, 1]}, [("tensor_rank", "x", "2")]),
         ({"size": [2, 7, 4], "stride": [28, 4, 1]}, [("tensor_stride", "x", "28")]),

@@ -91,6 +91,25 @@ def test_one_size_in_several_places_is_one_cause_with_its_siblings() -> None:
     assert len(build_causes(RecordedRun(compiles, two))) == 2
 
 
+def test_values_of_several_kinds_say_what_they_are() -> None:
+    grad = replace(_size(), category="tensor_requires_grad", reason="", expected="False")
+    guards = [
+        (_size(actual="8"), _size(dim=1)),
+        (replace(grad, actual="True", cache_entry="1/0"), _size()),
+    ]
+    compiles = [_compile(1), _again(2, of=1, total_us=5), _again(3, of=1, total_us=5)]
+    recompiles = [
+        RecordedRecompile(key, failed, failed) for key, failed in enumerate(guards, start=2)
+    ]
+    cause = build_causes(RecordedRun(compiles, recompiles))[0]
+    assert cause.variation is not None
+    assert [value.value for value in cause.variation.sources[0].values] == [
+        "requires_grad False",
+        "size of dimension 0: 8, size of dimension 1: 7",
+        "size of dimension 0: 7, requires_grad True",
+    ]
+
+
 def test_recompiles_after_a_break_belong_to_the_break() -> None:
     compiles = [
         _compile(1, 90, restart_us=30),

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import sqlite3
+
+from compileboard.collectors.contract.events import CompileStarted, Frame, GraphBroke
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.run_causes import load_causes
+from tests.unit.store.ingest.test_ingest import start, store  # noqa: F401  a fixture
+
+FILE = "net.py"
+
+
+def _forwards(*lines: int) -> list[Frame]:
+    return [{"file": FILE, "line": line, "name": "forward", "code": None} for line in lines]
+
+
+def test_what_a_skipped_function_called_is_no_function_of_its_name(
+    store: sqlite3.Connection,  # noqa: F811
+) -> None:
+    def compiled(number: int, function: str, line: int, *calls: int) -> CompileStarted:
+        names = {"function": function, "file": FILE, "line": line, "stack": _forwards(*calls, line)}
+        return CompileStarted("p", number, number, f"{number}/0", number, 0, **names)
+
+    broke = {"reason": "r", "fingerprint": "f", "function": "Block.forward", "outcome": "skipped"}
+    events = [
+        compiled(1, "Net.forward", 20),
+        GraphBroke("p", 2, 2, "1/0", 1, 0, file=FILE, line=12, stack=_forwards(22, 12), **broke),
+        compiled(3, "Block.forward", 10, 22),
+        compiled(4, "Scorer.forward", 40),
+        compiled(5, "Head.forward", 60, 42),
+    ]
+    Ingestor(store).ingest("R", [start(), *events])
+    (cause,) = load_causes(store, "R")
+    assert cause.eager_function == "Net.forward"
+    assert [part.function for part in cause.resumed] == ["Block.forward"]
