@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .torch_compat import MISSING, exclude_from_dynamo, lookup, owner
+from .torch_compat import MISSING, context_of, exclude_from_dynamo, lookup, owner
 from .trial_plan import CALLS_PREFIX
 
 MOST_CALLS = 20_000  # whose times are recorded
@@ -74,7 +74,8 @@ class CallRecorder:
         @functools.wraps(original)
         def run_backward(outputs: Any, *args: Any, **kwargs: Any) -> Any:
             depth = self._depth
-            if getattr(depth, "in_backward", False):
+            # AOTAutograd traces a graph's backward with one of these: no pass of the program's.
+            if getattr(depth, "in_backward", False) or context_of() is not None:
                 return original(outputs, *args, **kwargs)
             number, self._backward_count = self._backward_count, self._backward_count + 1
             is_recorded = self._is_recorded(number, FIRST_BACKWARDS)

@@ -128,7 +128,7 @@ def test_what_a_call_raises_is_the_programs_own_and_is_recorded(tmp_path, watche
 def test_gradients_are_recorded_of_each_backward_pass(tmp_path, watched):
     torch = watched
     layer = torch.nn.Linear(2, 1, bias=False)
-    compiled = torch.compile(layer, backend="eager")
+    compiled = torch.compile(layer, backend="aot_eager")  # which traces a backward pass first
     compiled(torch.tensor([[2.0, 5.0]])).sum().backward()
     leaf = torch.ones(3, requires_grad=True)
     torch.autograd.grad((leaf * 4).sum(), leaf)
