@@ -324,7 +324,11 @@ def try_all(
     """
     from compileboard.collectors.record.spool import home, lock_spool
     from compileboard.collectors.store.run_causes import list_source_lines
-    from compileboard.collectors.trials.all_fixes import AllFixes, find_session
+    from compileboard.collectors.trials.all_fixes import (
+        FEWEST_EXECUTIONS,
+        AllFixes,
+        find_session,
+    )
     from compileboard.collectors.trials.patches import CannotTry, load_program
     from compileboard.collectors.trials.trial import Executions
 
@@ -339,6 +343,10 @@ def try_all(
         if lock_spool(session) is None:
             raise CannotTry(f"the fixes of run {program.run_id} are being tried already")
         candidates = _load_candidates(connection, program, session / "copies", database)
+    if max_count < FEWEST_EXECUTIONS:
+        raise CannotTry(
+            f"--executions {max_count}: expected at least {FEWEST_EXECUTIONS}, which one fix takes"
+        )
     choices = candidates.list_choices(print_message)
     if not choices:
         raise CannotTry(_list_fixes((), program, database))

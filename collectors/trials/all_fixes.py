@@ -15,12 +15,13 @@ from pathlib import Path
 
 from compileboard.collectors.record.spool import new_run_id
 from compileboard.collectors.store.dashboard import TOGETHER, Trial
-from compileboard.collectors.trials.comparison import COMPILE_TIME, TrialResult
+from compileboard.collectors.trials.comparison import COMPILE_TIME, TrialResult, pick_timed
 from compileboard.collectors.trials.execution import Execution
 from compileboard.collectors.trials.patches import CannotTry, join_diffs
 from compileboard.collectors.trials.trial import Candidate, Executions, Stopped, compare
 
 TIMED_COUNT = 3  # executions a side for times
+FEWEST_EXECUTIONS = 2 * TIMED_COUNT + 1
 MAX_EXECUTIONS = 10
 Join = Callable[[Sequence[Candidate]], Candidate]
 
@@ -95,16 +96,15 @@ class AllFixes:
         self._save()
 
     def _measure(self) -> None:
-        self._run_base()
+        self.bases = self.executions.load()
         for options in self._choices:
             self._run_alone(options[0])
-        if self.tried:
+        if self.tried and len(self.bases) < 2:
             self._run_base()  # with it, what differs by itself is known
         self._judge()
         for options in self._choices:
             self._run_alternatives(options)
-        for number in range(1, self._repeat_count):
-            self._fill(number)
+        self._fill()
         for tried in self.tried.values():
             if tried.result and tried.result.is_unclear:
                 self._repeat(tried)
@@ -116,20 +116,31 @@ class AllFixes:
 
     def _has_room(self, count: int) -> bool:
         """Return whether `count` more executions leave enough for the best set's times."""
-        bases = TIMED_COUNT - len(self.bases)
+        bases = TIMED_COUNT - len(self._list_fresh(self.bases))
         return self.executions.count + count + max(0, bases) + TIMED_COUNT <= self._max_count
 
+    def _list_fresh(self, executions: Iterable[Execution]) -> list[Execution]:
+        """Return the executions of this call: an earlier one may have run under another load."""
+        own = self.executions.started_us
+        return [execution for execution in executions if execution.invocation == own]
+
     def _run_base(self) -> None:
-        self.bases.append(self.executions.run(None, len(self.bases)))
+        self.bases.append(self.executions.run(None))
+
+    def _run(self, tried: Tried) -> None:
+        if not self._list_fresh(self.bases):
+            self._run_base()
+        tried.executions.append(self.executions.run(tried.candidate, tried.key))
 
     def _run_alone(self, candidate: Candidate) -> None:
         tried = Tried(candidate)
         if tried.key in self.tried:
             return
-        is_there = (self.executions.folder / f"{tried.key}-1").is_dir()
-        if is_there or self._has_room(1):
+        tried.executions = self.executions.load(tried.key)
+        if tried.executions or self._has_room(1):
             self.tried[tried.key] = tried
-            tried.executions.append(self.executions.run(candidate, 0, tried.key))
+            if not tried.executions:
+                self._run(tried)
 
     def _run_alternatives(self, options: Sequence[Candidate]) -> None:
         for before, candidate in pairwise(options):
@@ -139,22 +150,31 @@ class AllFixes:
             self._run_alone(candidate)
             self._judge()
 
-    def _fill(self, number: int) -> None:
-        if number >= len(self.bases) and self._has_room(1):
-            self._run_base()
-        for tried in self.tried.values():
-            if number == len(tried.executions) and self._has_room(1):
-                tried.executions.append(self.executions.run(tried.candidate, number, tried.key))
+    def _count_turns(self, tried: Tried) -> int:
+        return min(map(len, pick_timed(self.bases, tried.executions)))
+
+    def _fill(self) -> None:
+        """Execute each fix as often as was asked, in turns with the program as it is."""
+        while self._has_room(1):
+            alone = self.tried.values()
+            short = [tried for tried in alone if self._count_turns(tried) < self._repeat_count]
+            if not short:
+                return
+            fewest = min(len(self._list_fresh(tried.executions)) for tried in short)
+            if len(self._list_fresh(self.bases)) <= fewest:
+                self._run_base()
+            for tried in short:
+                if self._has_room(1):
+                    self._run(tried)
 
     def _repeat(self, tried: Tried) -> None:
         """Execute both sides in turns until there are as many as times take."""
-        while len(tried.executions) < TIMED_COUNT or len(self.bases) < TIMED_COUNT:
-            number = len(tried.executions)
-            if number < TIMED_COUNT:
+        while self._count_turns(tried) < TIMED_COUNT:
+            if len(self._list_fresh(tried.executions)) < TIMED_COUNT:
                 if tried is not self.best and not self._has_room(1):
                     return
-                tried.executions.append(self.executions.run(tried.candidate, number, tried.key))
-            if len(self.bases) < TIMED_COUNT:
+                self._run(tried)
+            if len(self._list_fresh(self.bases)) < TIMED_COUNT:
                 self._run_base()
 
     def _judge(self) -> None:
@@ -180,7 +200,10 @@ class AllFixes:
         if len(members) < 2 or joined is None:
             return members[0] if members else None
         both = Tried(joined)
-        return self.tried.get(both.key, both)  # one fix may contain the others
+        if both.key in self.tried:  # one fix may contain the others
+            return self.tried[both.key]
+        both.executions = self.executions.load(both.key)
+        return both
 
     def list_ordered(self) -> list[Tried]:
         """Return the set, then each fix alone: those that helped, by what they saved, first."""

@@ -145,7 +145,9 @@ def compare_executions(
     files: Mapping[str, str],
     settings: tuple[str, ...],
 ) -> TrialResult:
-    """Compare all executions of both sides; values and printed lines of the first new one."""
+    """Compare counts of all executions of both sides, values and printed lines of the first new
+    one, and times of one call of `try`.
+    """
     if not base or not new or any(side.exit.is_interrupted for side in (*base, *new)):
         return TrialResult((), OutputComparison(), None, None, None, "", is_interrupted=True)
     first, other = base[0], new[0]
@@ -154,21 +156,15 @@ def compare_executions(
     if bad is not None and first.has_ended_well:
         failure = f"{bad.describe_failure()} ({bad.exit_text})"
     output = compare_outputs([Output.of(execution) for execution in base], Output.of(other))
-    step_name = pick_step([execution.calls for execution in (*base, *new)])
+    timed = pick_timed(base, new)
+    step_name = pick_step([execution.calls for side in timed for execution in side])
     verdicts = [_count(metric, base, new) for metric in COUNTS]
     verdicts = [v for v in verdicts if v.metric.name in _ALWAYS or v.base or v.new]
-    if first.counts.compile_us and other.counts.compile_us:
-        verdicts.append(
-            _compare_samples(
-                COMPILE_TIME,
-                *(
-                    [execution.counts.compile_us / 1e6 for execution in side]
-                    for side in (base, new)
-                ),
-            )
-        )
+    compile_s = [[execution.counts.compile_us / 1e6 for execution in side] for side in timed]
+    if all(side and side[0] for side in compile_s):
+        verdicts.append(_compare_samples(COMPILE_TIME, *compile_s))
     if step_name is not None:
-        verdicts.append(_compare_samples(STEP, *(_steps(side, step_name) for side in (base, new))))
+        verdicts.append(_compare_samples(STEP, *(_steps(side, step_name) for side in timed)))
     return TrialResult(
         tuple(verdicts),
         output,
@@ -181,6 +177,23 @@ def compare_executions(
         if first.has_ended_well
         else f"{first.describe_failure()} ({first.exit_text})",
     )
+
+
+def pick_timed(
+    base: Sequence[Execution], new: Sequence[Execution]
+) -> tuple[list[Execution], list[Execution]]:
+    """Return the executions of the call of `try` that has most of both sides, none where no call
+    has both: at other times the machine has another load.
+    """
+    sides: list[tuple[list[Execution], list[Execution]]] = [([], [])]
+    for invocation in sorted({execution.invocation for execution in new}):
+        old, came = (
+            [execution for execution in side if execution.invocation == invocation]
+            for side in (base, new)
+        )
+        if old:
+            sides.append((old, came))
+    return max(reversed(sides), key=lambda sides: min(map(len, sides)))
 
 
 def _count(

@@ -148,6 +148,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class Execution:
+    """`invocation` is when the call of `try` that made it began."""
+
     run_id: str
     folder: Path
     exit: ProgramExit
@@ -155,6 +157,7 @@ class Execution:
     calls: list[ProcessCalls]
     notes: list[tuple[str, str]]
     took_s: float = 0.0
+    invocation: int = 0
 
     @property
     def exit_text(self) -> str:
@@ -203,6 +206,7 @@ def execute(
     *,
     name: str,
     tags: Mapping[str, str],
+    invocation: int,
     progress_prefix: str = "",
 ) -> Execution:
     """Run a program once; its output goes to files in the plan's folder.
@@ -248,10 +252,15 @@ def execute(
         counts = read_counts(connection, run_id)
     took_s = time.monotonic() - started_s
     if not outcome.is_interrupted:
-        body = {"run_id": run_id, "took_s": took_s, "exit": asdict(outcome)}
+        body = {
+            "run_id": run_id,
+            "took_s": took_s,
+            "invocation": invocation,
+            "exit": asdict(outcome),
+        }
         (folder / EXECUTION_NAME).write_text(json.dumps(body), encoding="utf-8")
     return Execution(
-        run_id, folder, outcome, counts, read_calls(folder), read_notes(folder), took_s
+        run_id, folder, outcome, counts, read_calls(folder), read_notes(folder), took_s, invocation
     )
 
 
@@ -272,6 +281,7 @@ def load_execution(folder: Path, database: str) -> Execution | None:
         read_calls(folder),
         read_notes(folder),
         body["took_s"],
+        body.get("invocation", 0),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -16,7 +17,12 @@ from compileboard.collectors.record.spool import new_run_id
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard import Trial, save_trial
 from compileboard.collectors.trials.comparison import TrialResult, compare_executions
-from compileboard.collectors.trials.execution import Execution, execute, load_execution
+from compileboard.collectors.trials.execution import (
+    EXECUTION_NAME,
+    Execution,
+    execute,
+    load_execution,
+)
 from compileboard.collectors.trials.patches import (
     CannotTry,
     PatchedFile,
@@ -61,7 +67,7 @@ class Stopped(Exception):
 class Executions:
     """Execute a program with and without changes, each execution in a folder of its own.
 
-    An execution that is in the folder already, of an earlier call, is read and not run again.
+    What an earlier call left in the folder is loaded and not run again.
     """
 
     def __init__(
@@ -84,19 +90,25 @@ class Executions:
         self._ends_s = None if budget_s is None else time.monotonic() + budget_s
         self._longest_s = 0.0
 
-    def run(self, candidate: Candidate | None, number: int, key: str = "fix") -> Execution:
+    def load(self, key: str = BASE) -> list[Execution]:
+        """Load the executions of earlier calls."""
+        paths = sorted(self.folder.glob(f"{key}-*/{EXECUTION_NAME}"), key=_read_number)
+        loaded = (load_execution(path.parent, self.database) for path in paths)
+        executions = [execution for execution in loaded if execution is not None]
+        self.earlier_count += len(executions)
+        self._longest_s = max([self._longest_s, *(earlier.took_s for earlier in executions)])
+        return executions
+
+    def run(self, candidate: Candidate | None, key: str = "fix") -> Execution:
         """Raises Stopped before an execution that would not end in time, and for one that was
         interrupted.
         """
         side = BASE if candidate is None else key
-        folder = self.folder / f"{side}-{number + 1}"
-        execution = load_execution(folder, self.database)
-        if execution is not None:
-            self.earlier_count += 1
-        else:
-            execution = self._execute(candidate, folder)
+        folders = (self.folder / f"{side}-{number}" for number in itertools.count(1))
+        folder = next(folder for folder in folders if not (folder / EXECUTION_NAME).exists())
+        execution = self._execute(candidate, folder)
         self._longest_s = max(self._longest_s, execution.took_s)
-        if candidate is None and not number:
+        if candidate is None and self.count == 1:
             _warn_of_changes(self.program, execution, self.print_line)
         return execution
 
@@ -125,6 +137,7 @@ class Executions:
                 self.print_line,
                 name=self.program.name,
                 tags={TAG: BASE if candidate is None else "fix"},
+                invocation=self.started_us,
                 progress_prefix=f"{of}, {words}: ",
             )
         except CannotRun as error:
@@ -167,6 +180,10 @@ class Executions:
                 save_trial(connection, trial)
 
 
+def _read_number(path: Path) -> int:
+    return int(path.parent.name.rpartition("-")[2])
+
+
 def run_trial(
     executions: Executions, candidate: Candidate, repeat_count: int
 ) -> tuple[Trial, TrialResult]:
@@ -178,18 +195,18 @@ def run_trial(
     new: list[Execution] = []
     is_complete = False
     with suppress(KeyboardInterrupt, Stopped):
-        for number in range(repeat_count):
-            base.append(executions.run(None, number))
-            new.append(executions.run(candidate, number))
+        for _ in range(repeat_count):
+            base.append(executions.run(None))
+            new.append(executions.run(candidate))
         if len(base) == 1 and compare(base, new, candidate).outcome == "different":
             # What differs between two executions of the program as it is was not lost.
             executions.print_line("the output differs; does it without the fix too?")
-            base.append(executions.run(None, 1))
+            base.append(executions.run(None))
         if compare(base, new, candidate).is_unclear:
             executions.print_line("fewer recompiles took longer to compile; twice more each")
-            for number in range(len(base), 3):
-                base.append(executions.run(None, number))
-                new.append(executions.run(candidate, number))
+            while len(new) < 3:
+                base.append(executions.run(None))
+                new.append(executions.run(candidate))
         is_complete = True
     result = compare(base, new if is_complete else [], candidate)
     fingerprint = next(iter(candidate.fingerprints), None)

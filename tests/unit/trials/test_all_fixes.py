@@ -23,17 +23,27 @@ class Program:
     def __init__(self, folder, effects, stops_at=None, random_lines=False):
         self.folder, self.effects, self.stops_at = folder, effects, stops_at
         self.random_lines = random_lines
-        self.order, self.saved, self.count = [], [], 0
+        self.order, self.saved, self.count, self.started_us = [], [], 0, 1
+        self.made, self.compile_us = {}, COUNTS.compile_us
 
-    def run(self, candidate, number, key="base"):
+    def continue_with(self, compile_us):
+        """Begin another call, while the machine has another load."""
+        self.order, self.count, self.stops_at, self.compile_us = [], 0, None, compile_us
+        self.started_us += 1
+
+    def load(self, key="base"):
+        return list(self.made.get(key, ()))
+
+    def run(self, candidate, key="base"):
         if self.count == self.stops_at:
             raise Stopped("interrupted")
         self.count += 1
         names = candidate.settings if candidate else ()
         self.order.append("+".join(names) or "base")
-        folder = self.folder / f"{key}-{number + 1}"
+        made = self.made.setdefault(key, [])
+        folder = self.folder / f"{key}-{len(made) + 1}"
         folder.mkdir(parents=True, exist_ok=True)
-        counts, lines = COUNTS, ["done"]
+        counts, lines = replace(COUNTS, compile_us=self.compile_us), ["done"]
         for name in names:
             effect = dict(self.effects[name])
             lines = effect.pop("lines", lines)
@@ -43,7 +53,10 @@ class Program:
         (folder / "stdout").write_text("\n".join(lines))
         (folder / "stderr").touch()
         notes = [("setting_applied", name) for name in names]
-        return Execution(f"R{self.count}", folder, ProgramExit(0, None), counts, [], notes, 1.0)
+        exit = ProgramExit(0, None)
+        execution = Execution("R", folder, exit, counts, [], notes, 1.0, self.started_us)
+        made.append(execution)
+        return execution
 
     def make_trial(self, candidate, sides, result, **rest):
         return (candidate.title, result.outcome, rest["fingerprint"])
@@ -131,6 +144,21 @@ def test_what_was_measured_before_an_interruption_is_saved(tmp_path):
     fixes = try_all(program, [fix("a", 1)], [fix("b", 2)])
     assert fixes.stopped.is_interrupted
     assert program.saved == [("a", "improved", "c1")]  # b may differ by itself
+
+
+def test_a_continued_call_compares_times_with_a_base_of_its_own(tmp_path):
+    program = Program(tmp_path, {"a": BREAK, "b": LARGE}, stops_at=2)
+    choices = [[fix("a", 1)], [fix("b", 2)]]
+    assert try_all(program, *choices).stopped
+    program.continue_with(compile_us=80_000_000)
+    fixes = try_all(program, *choices)
+    assert program.order == ["base", "b", "b+a", "base", "b+a", "base", "b+a"]
+    saved_s = {tried.candidate.title: tried.saved_s for tried in fixes.list_ordered()}
+    assert saved_s == pytest.approx({"b+a": 4.0, "b": 3.0, "a": 1.0})
+    assert [len(fixes.bases), fixes.is_complete] == [4, True]
+    program.continue_with(compile_us=1)
+    try_all(program, *choices)
+    assert program.order == []
 
 
 def test_two_fixes_of_a_line_exclude_each_other():
