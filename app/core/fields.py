@@ -13,6 +13,7 @@ from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
 from compileboard.collectors.contract.library_names import is_harness_step
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.fixes.fix import BreakFacts
+from compileboard.collectors.fixes.recompile_fixes import name_source
 from compileboard.collectors.fixes.titles import label_break, strip_ticks, title_recompile
 
 _BETWEEN = re.compile(r", (?![^\[]*\])")  # the sources of a cause that has several
@@ -140,7 +141,7 @@ class TitledCause(CategoryMeaning):
 
     @property
     def title(self) -> str:
-        names = _BETWEEN.split(self.source or "")
+        names = [name_source(source) for source in _BETWEEN.split(self.source or "")]
         if len(names) > 1 and self.category not in ("tensor_size", "symbolic_shape"):
             return f"{', '.join(names[:-1])} and {names[-1]} change together"
         dims = {*_DIM.findall(self.reason)}

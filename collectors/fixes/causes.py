@@ -346,7 +346,7 @@ class Cause:
 
     @property
     def is_fixable(self) -> bool:
-        return not self.is_in_harness and any(suggested.helps for suggested in self.fixes)
+        return not self.is_in_harness and bool(self.fixes) and self.fixes[0].helps
 
     @property
     def is_in_harness(self) -> bool:
@@ -1107,7 +1107,7 @@ def _list_changes(
         for guard in member.guards:
             dim = _find_dim(guard)
             is_size = guard.category == "tensor_size"
-            same: Hashable = None if guard.category in _GLOBAL else guard.source
+            same: Hashable = None if guard.category in STATES else guard.source
             size = (dim, guard.source in ones)
             key: tuple[str, Hashable] = (guard.category, size if is_size else same)
             if key not in changes:
@@ -1131,7 +1131,7 @@ def _list_changes(
             for member in members
             for guard in member.guards
             if guard.category == facts.category
-            and (facts.category in _GLOBAL or guard.source in (facts.source, *facts.siblings))
+            and (facts.category in STATES or guard.source in (facts.source, *facts.siblings))
             and (facts.dim is None or facts.dim == _find_dim(guard))
         )
         varied = next(

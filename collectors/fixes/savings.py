@@ -114,12 +114,14 @@ def save_whole(keys: Iterable[int], costs: Mapping[int, Cost]) -> Claims:
 def save_all_but_dynamic(
     first: RecordedCompile, saved: Sequence[RecordedCompile], costs: Mapping[int, Cost]
 ) -> Claims:
-    """One compile for any size is left of the first compile of a function and its recompiles."""
-    rows = list({row.key: row for row in (first, *saved)}.values())
-    if dynamic := [costs[row.key].phases for row in saved if row.is_dynamic]:
-        return _spread(rows, sum(_longest(dynamic)), costs)
-    longest = _longest([costs[row.key].phases for row in rows])
-    return _spread(rows, sum(us * cost for us, cost in zip(longest, DYNAMIC_COSTS)), costs)
+    """The first compile of a function is for any size, and costs what that adds to it."""
+    own = [row for row in saved if row.key != first.key]
+    if dynamic := [costs[row.key].phases for row in own if row.is_dynamic]:
+        left_us = sum(_longest(dynamic))
+    else:
+        longest = _longest([costs[row.key].phases for row in (first, *own)])
+        left_us = sum(us * cost for us, cost in zip(longest, DYNAMIC_COSTS))
+    return _spread(own, max(0.0, left_us - costs[first.key].graph_us), costs)
 
 
 def save_joined(

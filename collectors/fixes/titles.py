@@ -17,6 +17,7 @@ from compileboard.collectors.fixes.fix import (
     RecompileFacts,
     TriedFix,
 )
+from compileboard.collectors.fixes.recompile_fixes import name_source
 from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
 MOST_VALUES = 4
@@ -47,9 +48,9 @@ def title_recompiles(changes: Sequence[RecompileFacts]) -> str:
 
 def _name_change(facts: RecompileFacts) -> str:
     if facts.category == "tensor_size" and facts.source:
-        return f"the size of {', '.join((facts.source, *facts.siblings))}"
+        return f"the size of {', '.join(map(name_source, (facts.source, *facts.siblings)))}"
     label = label_category(facts.category).label.lower()
-    return facts.source if facts.source and facts.category not in _STATES else label
+    return name_source(facts.source, label) if facts.category not in _STATES else label
 
 
 def title_recompile(
@@ -65,7 +66,7 @@ def title_recompile(
     """
     if category in _STATES:
         return _STATES[category]
-    names = ", ".join(" ".join(name.split()) for name in (source, *siblings) if name)
+    names = ", ".join(" ".join(name_source(name).split()) for name in (source, *siblings) if name)
     label = label_category(category).label
     changes = _describe_values(values)
     if after_break or _LEFT_BY_BREAK.search(source or ""):

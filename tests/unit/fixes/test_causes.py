@@ -257,6 +257,13 @@ def test_what_must_stay_the_same_together_is_one_cause() -> None:
     assert cause.sources == ("x", "y") and cause.event_count == 1
 
 
+def test_each_global_of_several_is_named() -> None:
+    value = replace(_size(), category="global_value")
+    rates = (replace(value, source=f"G['{name}']", fingerprint=name) for name in ("LOW", "HIGH"))
+    (cause,) = _both(*rates)
+    assert cause.title == "HIGH and LOW change together"
+
+
 def test_a_call_with_other_keywords_is_another_use_of_a_wrapper() -> None:
     keys = replace(_size("kwargs"), category="dict_keys", fingerprint="k", cache_entry="1/0")
     size = replace(_size("kwargs['x']"), cache_entry="1/1")

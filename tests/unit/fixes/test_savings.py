@@ -67,6 +67,12 @@ def test_the_compile_for_any_size_is_left() -> None:
     assert sum(unknown.values()) == pytest.approx(max(0, 2_300 - 1_300 * DYNAMIC_COSTS[0]))
 
 
+def test_the_first_compile_is_never_saved() -> None:
+    first, again = _compile(1, 9_000, ops=200), replace(_compile(2, 300), is_dynamic=True)
+    costs = measure_costs([first, again])
+    assert save_all_but_dynamic(first, [again], costs) == {2: pytest.approx(300)}
+
+
 def test_processes_that_compile_at_the_same_time_count_by_the_clock() -> None:
     ranks = [replace(_compile(key, 100, process=f"rank {key}"), started_us=0) for key in range(4)]
     alone = replace(_compile(9, 100, process="rank 0"), started_us=100)
