@@ -641,7 +641,12 @@ def _quote_appended(facts: RecompileFacts) -> str:
     statement = parse_statement(facts.source_line or "")
     for call in statement.calls() if statement else ():
         if dotted_name(call.func) == f"{name_source(facts.source)}.append" and call.args:
-            return f"Return `{ast.unparse(call.args[0])}`, and append it"
+            item = call.args[0]
+            match item:
+                # It breaks the graph, too.
+                case ast.Call(func=ast.Attribute(value=tensor, attr="item")):
+                    return f"Return `{ast.unparse(tensor)}`, and append `{ast.unparse(item)}`"
+            return f"Return `{ast.unparse(item)}`, and append it"
     return "Append"
 
 

@@ -243,3 +243,9 @@ def test_a_guard_alone_has_the_titles_of_its_fixes() -> None:
         "Remove the graph break before this code. Or compile with dynamic=True, which keeps "
         "the break"
     )
+
+
+def test_a_number_that_is_appended_is_read_in_the_caller_too() -> None:
+    grows = RecompileFacts("container_length", "history", source_line="history.append(loss.item())")
+    (first, *_others) = suggest_recompile_fixes(grows)
+    assert first.title == "Return `loss`, and append `loss.item()` to history in the caller"
