@@ -174,6 +174,11 @@ class RunSummaryScreen:
     def savings(self) -> list[SavingShare]:
         return list_savings(self.causes, self.run.compile_us)
 
+    @property
+    def fixes_title(self) -> str:
+        is_needless = self.causes and all(cause.is_expected for cause in self.causes)
+        return "Nothing to fix" if is_needless and not self.problems else "Fix this first"
+
     @cached_property
     def order(self) -> str:
         return describe_order(self.causes)

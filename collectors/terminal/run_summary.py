@@ -210,11 +210,16 @@ class RunSummary:
         ]
         return "\n".join(lines)
 
+    @property
+    def fixes_title(self) -> str:
+        is_fixable = not self.savings.startswith("Nothing to fix")
+        return f"Fix this first ({self.savings})" if is_fixable else self.savings
+
     def sections(self) -> list[tuple[str, list[CountedItem]]]:
         every = [
             ("Results", self.outcomes),
             ("Geomean speedup, by the number of models", self.geomeans),
-            (f"Fix this first ({self.savings})", self.causes),
+            (self.fixes_title, self.causes),
             ("The ranks diverge", self.ranks),
             ("Failures", self.failures),
             ("Compiles that never finished", self.unfinished),
