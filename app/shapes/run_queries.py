@@ -55,6 +55,7 @@ class ShapeLine:
     specialized_count: int
     compile_count: int
     expression: str | None
+    expression_count: int
 
 
 COMPILES_SQL = f"""
@@ -101,7 +102,8 @@ LINES_SQL = """
 select
   s.file, s.line, min(s.source_line) as source_line, sum(s.kind = 'guarded') as guard_count,
   sum(s.kind = 'specialized') as specialized_count, count(distinct s.compile_key) as compile_count,
-  min(s.expression) as expression
+  min(case when s.kind = 'guarded' then s.expression end) as expression,
+  count(distinct case when s.kind = 'guarded' then s.expression end) as expression_count
 from symbols as s
 where s.run_id = :run_id
   and s.kind in ('guarded', 'specialized')
@@ -146,7 +148,8 @@ def list_lines(
             sum(line.specialized_count for line in own),
         )
         most = max(line.compile_count for line in own)  # their compiles overlap: at least so many
-        lines.append(ShapeLine(None, None, None, guards, fixed, most, own[0].expression))
+        kinds = sum(line.expression_count for line in own)
+        lines.append(ShapeLine(None, None, None, guards, fixed, most, own[0].expression, kinds))
     return sorted(lines, key=lambda line: -line.guard_count - line.specialized_count)
 
 

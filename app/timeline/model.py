@@ -17,7 +17,7 @@ from compileboard.app.core.labels import PHASES, Phase
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.timeline import run_queries as timeline
-from compileboard.app.timeline.run_queries import Lane, LaneWindow, NameTotal, Span
+from compileboard.app.timeline.run_queries import CompileLabel, Lane, LaneWindow, NameTotal, Span
 from compileboard.collectors.contract.compile_labels import SEPARATOR, build_label
 from compileboard.collectors.store.reading import read_json
 
@@ -26,7 +26,7 @@ from compileboard.collectors.store.reading import read_json
 _RULES = tuple(
     (re.compile(pattern, re.IGNORECASE), phase)
     for pattern, phase in (
-        (r"compile_attempt_(?!0$)|restart", "restart"),
+        (r"restart", "restart"),
         (r"^pass\.", "inductor"),
         (r"cudagraph", "cudagraph"),
         (r"triton|async_compile|autotun|precompile", "triton"),
@@ -40,7 +40,7 @@ _RULES = tuple(
         ),
         (r"aot|autograd|backward|min_cut|joint|backend_compile", "aot"),
         (
-            r"dynamo|frame_compile|bytecode|build_guards|guard|compile_attempt_0|automatic_dynamic|pgo|runtime_asserts",
+            r"dynamo|frame_compile|bytecode|build_guards|guard|compile_attempt|automatic_dynamic|pgo|runtime_asserts",
             "dynamo",
         ),
     )
@@ -52,8 +52,15 @@ LEGEND = (*(phase for phase in PHASES if phase.name != "first_calls"), OTHER)
 _POSITIONS = {phase.name: position for position, phase in enumerate(LEGEND)}
 
 
+_ATTEMPT = re.compile(r"compile_attempt_(\d{1,6})")
+
+
 @lru_cache(maxsize=4096)
-def find_phase(name: str) -> Phase:
+def find_phase(name: str, attempt_count: int = 1) -> Phase:
+    """Of several attempts to compile a frame, all but the last are thrown away."""
+    attempt = _ATTEMPT.fullmatch(name)
+    if attempt and int(attempt[1]) < attempt_count - 1:
+        return LEGEND[_POSITIONS["restart"]]
     phase_name = next((phase for pattern, phase in _RULES if pattern.search(name)), OTHER.name)
     return LEGEND[_POSITIONS[phase_name]]
 
@@ -103,7 +110,7 @@ def _skip(stretches: Sequence[tuple[int, int]], spare_us: int) -> tuple[int, int
 def write_window(
     lanes: Sequence[Lane],
     windows: Sequence[LaneWindow],
-    compiles: Mapping[int, tuple[str, str]],
+    compiles: Mapping[int, CompileLabel],
     from_us: int,
     to_us: int,
 ) -> dict[str, Any]:
@@ -111,13 +118,14 @@ def write_window(
     moment.
     """
     first_us = min(lane.first_us for lane in lanes)
-    names: dict[str, int] = {}
+    names: dict[tuple[str, int], int] = {}
     lane_rows = []
     for lane, window in zip(build_lane_headers(lanes), windows):
         spans: list[int] = []
         for span in window.spans:
             end = -1 if span.duration_us is None else span.duration_us
-            name_index = names.setdefault(span.name, len(names))
+            phase = _find_phase_of(span, compiles)
+            name_index = names.setdefault((span.name, _POSITIONS[phase.name]), len(names))
             spans += (name_index, span.begin_us - first_us, end, span.depth, span.compile_key or 0)
         short = [
             value
@@ -132,7 +140,7 @@ def write_window(
         marks: list[int] = []
         for mark in window.marks:
             marks += (
-                names.setdefault(mark.name, len(names)),
+                names.setdefault((mark.name, _POSITIONS[find_phase(mark.name).name]), len(names)),
                 mark.first_us - first_us,
                 mark.mark_count,
             )
@@ -144,11 +152,16 @@ def write_window(
         "last_us": max(lane.last_us for lane in lanes),
         "from_us": from_us,
         "to_us": to_us,
-        "names": [[name, _POSITIONS[find_phase(name).name]] for name in names],
-        "compiles": {str(key): list(label) for key, label in compiles.items()},
+        "names": [list(name) for name in names],
+        "compiles": {str(key): [label.compile_id, label.text] for key, label in compiles.items()},
         "lanes": lane_rows,
         "is_coarse": any(window.is_coarse for window in windows),
     }
+
+
+def _find_phase_of(span: Span, compiles: Mapping[int, CompileLabel]) -> Phase:
+    label = compiles.get(span.compile_key or 0)
+    return find_phase(span.name, label.attempt_count if label else 1)
 
 
 def number_processes(lanes: Sequence[Lane]) -> dict[str, int]:
@@ -185,7 +198,7 @@ def make_events(rows: Iterable[Mapping[str, Any]], pid: int, tid: int) -> Iterat
             event["ph"] = "B"
         else:
             event |= {"ph": "X", "dur": row["duration_us"]}
-        event["cat"] = find_phase(row["name"]).name
+        event["cat"] = find_phase(row["name"], row["attempt_count"]).name
         args = (read_json(dict[str, Any], row["args"]) if row["args"] else None) or {}
         event["args"] = ({"compile_id": row["compile_id"]} if row["compile_id"] else {}) | args
         yield event
@@ -222,7 +235,7 @@ def build_strips(
     lanes: Sequence[Lane],
     windows: Sequence[LaneWindow],
     busy: Sequence[tuple[int, int]],
-    labels: Mapping[int, tuple[str, str]],
+    labels: Mapping[int, CompileLabel],
 ) -> list[StripLane]:
     scale = _make_scale(busy)
     strips = []
@@ -240,11 +253,12 @@ def build_strips(
 
 
 def _build_span(
-    span: Span, scale: Callable[[int], float], labels: Mapping[int, tuple[str, str]]
+    span: Span, scale: Callable[[int], float], labels: Mapping[int, CompileLabel]
 ) -> StripSpan:
     start = scale(span.begin_us)
     width = max(scale(span.begin_us + (span.duration_us or 0)) - start, 0.05)
-    compile_id, label = labels.get(span.compile_key or 0, (span.compile_id, ""))
+    known = labels.get(span.compile_key or 0)
+    compile_id, label = (known.compile_id, known.text) if known else (span.compile_id, "")
     texts = [
         span.name,
         format_duration(span.duration_us),
@@ -254,7 +268,7 @@ def _build_span(
         span.depth,
         round(start, 2),
         round(width, 2),
-        find_phase(span.name).color,
+        _find_phase_of(span, labels).color,
         span.name,
         ", ".join(filter(None, texts)),
     )
@@ -288,7 +302,7 @@ _FINE_COLUMNS = 100_000
 class TimelineScreen:
     lanes: Sequence[Lane]
     totals: Sequence[NameTotal]
-    labels: Mapping[int, tuple[str, str]]
+    labels: Mapping[int, CompileLabel]
 
     @property
     def headers(self) -> list[dict[str, Any]]:
@@ -304,6 +318,8 @@ class TimelineScreen:
     @cached_property
     def legend(self) -> list[Phase]:
         present = {find_phase(total.name).name for total in self.phase_totals}
+        if any(total.name == "compile_attempt_1" for total in self.phase_totals):
+            present.add("restart")
         return [phase for phase in LEGEND if phase.name in present]
 
     @cached_property
@@ -440,7 +456,7 @@ def _read(
 
 def _list_labels(
     reader: sqlite3.Connection, windows: Sequence[timeline.LaneWindow]
-) -> Mapping[int, tuple[str, str]]:
+) -> Mapping[int, CompileLabel]:
     keys = {
         span.compile_key
         for window in windows

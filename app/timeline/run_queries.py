@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from compileboard.app.core.rows import list_rows
 from compileboard.app.core.schema import published
@@ -62,6 +62,12 @@ class Span:
     begin_us: int
     duration_us: int | None
     depth: int
+
+
+class CompileLabel(NamedTuple):
+    compile_id: str
+    text: str
+    attempt_count: int
 
 
 @dataclass(frozen=True)
@@ -308,9 +314,11 @@ limit :limit
 """
 # Every depth after the one above it: parents before children, and nothing has to be sorted.
 LIST_SQL = """
-select n.name, s.compile_id, s.begin_us, s.duration_us, s.depth, s.instant, s.args
+select n.name, s.compile_id, s.begin_us, s.duration_us, s.depth, s.instant, s.args,
+  coalesce(c.attempt_count, 1) as attempt_count
 from spans as s
 join span_names as n on n.id = s.name_id
+left join compiles as c on c.id = s.compile_key
 where s.lane_id = :lane_id
 order by s.depth, s.begin_us, s.duration_us
 """
@@ -325,8 +333,8 @@ order by begin_us
 limit :most
 """
 FUNCTIONS_SQL = """
-select c.id, c.process_id, c.compile_id, f.name, f.file, c.line, c.resumed_at, c.recompiled_from,
-c.recompile_category
+select c.id, c.process_id, c.compile_id, c.attempt_count, f.name, f.file, c.line, c.resumed_at,
+c.recompiled_from, c.recompile_category
 from json_each(:keys) as wanted
 cross join compiles as c on c.id = wanted.value
 left join functions as f on f.id = c.function_id
@@ -399,15 +407,16 @@ def get_window(
 
 def list_labels(
     reader: sqlite3.Connection, keys: Sequence[int], *, with_process: bool = False
-) -> dict[int, tuple[str, str]]:
+) -> dict[int, CompileLabel]:
     rows = reader.execute(FUNCTIONS_SQL, {"keys": _json_list(keys), "most": len(keys)}).fetchall()
     processes = (
         load_process_names(reader, (row["process_id"] for row in rows)) if with_process else {}
     )
     labels = {}
-    for key, process_id, compile_id, name, file, line, resumed_at, *role in rows:
+    for key, process_id, compile_id, attempts, name, file, line, resumed_at, *role in rows:
         parts = label_function(name, resumed_at), label_line(file, line), label_role(*role)
-        labels[key] = (compile_id, build_label(processes.get(process_id, ""), *parts))
+        text = build_label(processes.get(process_id, ""), *parts)
+        labels[key] = CompileLabel(compile_id, text, attempts)
     return labels
 
 

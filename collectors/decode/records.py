@@ -115,6 +115,7 @@ _STDLIB = re.compile(r"(?:^|/)lib(?:64)?/python3(?:\.\d+)?t?/(.+)$")
 _STDLIB_WINDOWS = re.compile(r"^[A-Za-z]:/.*?/Lib/(.+)$")
 # Ours, also where an editable installation has it outside of every root.
 _OURS = re.compile(r"(?:^|/)(compileboard/collectors/.+)$")
+_OBSERVER = re.compile(r"(?:^|/)compileboard/collectors/observe/")
 _TORCH = re.compile(r"^(?:torch|functorch|torchgen)/")
 # ipykernel compiles each cell to a file of its own: /tmp/ipykernel_123/456.py, or
 # <ipython-input-3-abc>.
@@ -360,12 +361,14 @@ def named_stack(frames: Iterable[Frame], namer: PathNamer) -> list[NamedFrame]:
 def user_frame(frames: list[Frame], strict: bool = False) -> Frame | None:
     """Return the innermost frame outside torch and, if possible, the standard library.
 
-    If there is none, return the innermost of all, or None if strict.
+    The hook that saw the record is none of them. If there is none, return the innermost of all, or
+    None if strict.
     """
     accepts: tuple[Callable[[Frame], bool], ...] = (
         lambda f: not is_torch(f.path) and not is_library(f.path),
         lambda f: not is_torch(f.path),
     )
+    frames = [frame for frame in frames if not _OBSERVER.search(slashed(frame.path))]
     for accept in accepts[: 1 if strict else None]:
         for frame in reversed(frames):
             if accept(frame):

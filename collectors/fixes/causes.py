@@ -437,14 +437,17 @@ def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
 
 
 def _place_parts_first(causes: Sequence[Cause]) -> list[Cause]:
-    """Move a cause of several sources below those of the same function that have a part of them."""
+    """Move a cause of several sources below those of the same function that have a part of them,
+    unless that saves nothing.
+    """
     of_function: dict[Hashable, list[Cause]] = defaultdict(list)
     for cause in causes:
         of_function[cause.file, cause.function].append(cause)
     placed: dict[int, Cause] = {}
     for cause in causes:
         for part in of_function[cause.file, cause.function]:
-            if {*part.sources} < {*cause.sources} and part.sources:
+            is_part = bool(part.sources) and {*part.sources} < {*cause.sources}
+            if is_part and (part.saved_us or not cause.saved_us):
                 placed.setdefault(id(part), part)
         placed.setdefault(id(cause), cause)
     return list(placed.values())

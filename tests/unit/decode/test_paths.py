@@ -107,6 +107,8 @@ def test_users_frame_is_neither_torchs_nor_pythons() -> None:
         "/opt/venv/lib/python3.12/site-packages/torch/_dynamo/polyfills/__init__.py", 3, "cmp_eq"
     )
     assert user_frame([user, library, torchs]) == user
+    ours = Frame("/opt/lib/python3.12/site-packages/compileboard/collectors/observe/tap.py", 4, "t")
+    assert user_frame([user, torchs, ours]) == user
     assert user_frame([library, torchs]) == library and user_frame([torchs]) == torchs
     assert (
         is_torch(torchs.path)

@@ -110,6 +110,21 @@ def test_values_of_several_kinds_say_what_they_are() -> None:
     ]
 
 
+def test_a_part_whose_fix_saves_nothing_does_not_lead() -> None:
+    compiles = [_compile(1), _again(2, of=1, total_us=70), _again(3, of=1, total_us=70)]
+
+    def _compared(source: str, reason: str) -> tuple[RecordedGuard]:
+        guard = replace(_size(source), category="symbolic_shape", reason=reason)
+        return (replace(guard, fingerprint=reason),)
+
+    alone = _compared("x.size()[0]", "6 <= x.size()[0]")
+    both = _compared("y.size()[0], x.size()[0]", "y.size()[0] == x.size()[0]")
+    recompiles = [RecordedRecompile(2, alone, alone), RecordedRecompile(3, both, both)]
+    causes = build_causes(RecordedRun(compiles, recompiles))
+    assert sorted(causes, key=lambda cause: -(cause.saved_us or 0)) == causes
+    assert [len(cause.sources) for cause in causes] == [2, 1]
+
+
 def test_recompiles_after_a_break_belong_to_the_break() -> None:
     compiles = [
         _compile(1, 90, restart_us=30),

@@ -172,7 +172,7 @@ def test_totals_link_to_the_longest(explored_reader: sqlite3.Connection, lane: L
     ("name", "phase"),
     [
         ("compile_attempt_0", "dynamo"),
-        ("compile_attempt_1", "restart"),
+        ("compile_attempt_1", "dynamo"),
         ("pass.post_grad_passes.decompose_triton_kernel_wrapper_functional", "inductor"),
         ("async_compile.wait", "triton"),
         ("Scheduler.codegen", "codegen"),
@@ -183,6 +183,30 @@ def test_totals_link_to_the_longest(explored_reader: sqlite3.Connection, lane: L
 )
 def test_names_belong_to_phases(name: str, phase: str) -> None:
     assert find_phase(name).name == phase
+
+
+def test_the_attempts_before_the_last_one_are_drawn_as_restarts(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection
+) -> None:
+    sql = """
+        select c.run_id, c.compile_id, c.attempt_count
+        from spans as s
+        join span_names as n on n.id = s.name_id
+        join compiles as c on c.id = s.compile_key
+        where n.name = 'compile_attempt_1'
+        order by c.id
+        limit 1
+    """
+    run_id, compile_id, attempt_count = explored_reader.execute(sql).fetchone()
+    events = trace(explored_client, f"/runs/{run_id}/timeline")["traceEvents"]
+    phases = {
+        event["name"]: event["cat"]
+        for event in events
+        if event["name"].startswith("compile_attempt_")
+        and event["args"]["compile_id"] == compile_id
+    }
+    before = {f"compile_attempt_{number}": "restart" for number in range(attempt_count - 1)}
+    assert phases == before | {f"compile_attempt_{attempt_count - 1}": "dynamo"}
 
 
 def trace(client: FlaskClient, path: str) -> dict[str, Any]:
