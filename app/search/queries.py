@@ -153,7 +153,7 @@ def list_models(engine: Engine, text: str, limit: int) -> list[tuple[str, str]]:
 KIND_WORDS = {
     "graph_break": ("Graph breaks", "reason, explanation, hints and the line of code"),
     "recompile": ("Recompiles", "the failed guards with their sources and lines of code"),
-    "failure": ("Failures", "exceptions and their messages"),
+    "failure": ("Failures and skipped frames", "exceptions and their messages"),
     "repro": ("Repros", "the failure, the operation and the graph of the program"),
     "function": ("Functions", "compiled functions and their files"),
     "frame": ("Stack frames", "files and lines in the callers of compiles"),

@@ -99,7 +99,8 @@ def _parse_found(found: Any) -> list[GuardFailure]:
             failure = parse_reason(text)
             source = failure.source or strip_local_scope(source)
             actual = failure.actual or _name_seen(failure, seen)
-            return [replace(failure, source=source or None, actual=actual)]
+            reason = strip_local_scope(failure.reason)
+            return [replace(failure, reason=reason, source=source or None, actual=actual)]
     return []
 
 

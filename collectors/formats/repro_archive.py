@@ -203,10 +203,18 @@ MEMORY_SHARE, SECONDS = 0.75, 600  # of the free memory, and of one run, that th
 
 def limit():
     """End this script, not the machine, where the graph takes all memory or never ends."""
-    import faulthandler, os, sys
+    import faulthandler, os, sys, threading
+
+    def stop():
+        faulthandler.dump_traceback()
+        print(f"This script may run {{SECONDS}} seconds: see SECONDS in it.", file=sys.stderr)
+        os._exit(1)
 
     if sys.argv[1:2] in ([], ["run"]):
-        faulthandler.dump_traceback_later(SECONDS, exit=True)
+        timer = threading.Timer(SECONDS, stop)
+        timer.daemon = True
+        timer.start()
+        faulthandler.dump_traceback_later(SECONDS + 5, exit=True)  # where no thread can run
     if os.path.exists("/proc/self/statm"):
         import resource
 
@@ -230,8 +238,11 @@ def limit():
 
 
 def preload():
-    """Import what registers the operations, lowerings and backends that the graph needs."""
+    """Import what registers the operations, lowerings and backends that the graph needs, without
+    compiling what a script runs on import.
+    """
     import importlib, importlib.util, os, sys
+    import torch._dynamo
 
     folders = [os.getcwd(), os.path.dirname(os.path.abspath(globals().get("__file__", "")))]
     for folder in tuple(folders):  # files of a repository are named from its root
@@ -249,7 +260,8 @@ def preload():
 this script")
             spec = importlib.util.spec_from_file_location(stem, path)
             module = sys.modules[stem] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
+            with torch._dynamo.config.patch(disable=True):
+                spec.loader.exec_module(module)
         else:
             module = importlib.import_module(name)
         if hasattr(module, BACKEND):

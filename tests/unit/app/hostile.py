@@ -97,7 +97,7 @@ def list_hostile_events() -> list[Event]:
     hostile.
     """
     stack = [{"file": BAD, "line": 1, "name": BAD, "code": BAD}]
-    guard = GuardFailure("0/0", BAD, BAD, BAD, BAD, BAD, BAD, BAD, 3, BAD, fingerprint="g")
+    guard = GuardFailure("0/0", BAD, BAD, BAD, BAD, BAD, BAD, 3, BAD, fingerprint="g")
     told: list[tuple[type[Event], dict[str, Any]]] = [
         (
             ProcessStarted,

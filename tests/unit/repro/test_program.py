@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,37 @@ def test_exported_script_finds_what_it_preloads_beside_itself_or_in_its_reposito
     else:
         names["preload"]()
         assert sys.modules.pop("registers").__file__ == str(folder / "registers.py")
+
+
+RUNS_ON_IMPORT = """
+import torch
+
+def refuse(graph, inputs):
+    raise RuntimeError("compiled on import")
+
+answer = torch.compile(torch.sin, backend=refuse)(torch.ones(2))
+"""
+
+
+def test_exported_script_compiles_nothing_of_what_it_preloads(tmp_path: Path) -> None:
+    manifest = ReproManifest("compile", "aot", preload=("runs.py",))
+    text, _ = write_script(manifest, PROGRAM.format(names="x"), None, {})
+    (tmp_path / "runs.py").write_text(RUNS_ON_IMPORT)
+    names: dict[str, Any] = {"__name__": "exported", "__file__": str(tmp_path / "repro.py")}
+    exec(compile(text, "repro.py", "exec"), names)
+    names["preload"]()
+    assert torch.equal(sys.modules.pop("runs").answer, torch.ones(2).sin())
+
+
+def test_exported_script_that_never_ends_says_what_it_may_take() -> None:
+    text, _ = write_script(ReproManifest("compile", "aot"), PROGRAM.format(names="x"), None, {})
+    limits = text[text.index("MEMORY_SHARE,") : text.index("def preload")]
+    program = f"{limits.replace('600', '1', 1)}\nlimit()\nimport time\ntime.sleep(60)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("This script may run 1 seconds: see SECONDS in it.\n")
 
 
 def test_symbolic_sizes_stay_symbols_however_few_inputs_are_left() -> None:
