@@ -190,7 +190,7 @@ class SteadySources:
         return f"after {self.stable_after or 'its first compile'}"
 
 
-MOST_VALUES, LONGEST_VALUE = 6, 40  # as lines of text show them
+MOST_VALUES, LONGEST_VALUE = 6, 60  # as lines of text show them
 
 
 @dataclass(frozen=True)
@@ -936,9 +936,9 @@ def _list_values(seen: Mapping[Kind, Mapping[str, str]]) -> tuple[SeenValue, ...
 
 def _name_value(kind: Kind, value: str) -> str:
     category, dim = kind
-    if dim is not None:
-        return f"{_OF_TENSORS.get(category, category)} of dimension {dim}: {value}"
-    return f"{_OF_TENSORS[category]} {value}" if category in _OF_TENSORS else value
+    name = _OF_TENSORS.get(category)
+    name = name if dim is None else f"{name or category}[{dim}]"
+    return f"{name} {value}" if name else value
 
 
 def _order(compile_id: str) -> list[int]:

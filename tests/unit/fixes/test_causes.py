@@ -105,8 +105,8 @@ def test_values_of_several_kinds_say_what_they_are() -> None:
     assert cause.variation is not None
     assert [value.value for value in cause.variation.sources[0].values] == [
         "requires_grad False",
-        "size of dimension 0: 8, size of dimension 1: 7",
-        "size of dimension 0: 7, requires_grad True",
+        "size[0] 8, size[1] 7",
+        "size[0] 7, requires_grad True",
     ]
 
 
