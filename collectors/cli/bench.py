@@ -50,7 +50,7 @@ from compileboard.collectors.bench.plan.settings import (
     Declaration,
     list_torch_variables,
 )
-from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash
+from compileboard.collectors.bench.plan.tasks import Task, make_plan, plan_hash
 from compileboard.collectors.bench.report.upstream_files import read_baseline
 from compileboard.collectors.bench.suites.user import OnlyTarget, parse_only, read_only
 from compileboard.collectors.cli.common import (
@@ -62,7 +62,9 @@ from compileboard.collectors.cli.common import (
     server_options,
 )
 from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.store.connection import StoreError
 from compileboard.collectors.terminal.values import collector_command, lay_out
+from compileboard.collectors.trials.patches import CannotTry, RecordedProgram
 from compileboard.command_line import Choice, Command, Option, Value
 from compileboard.exit_codes import DONE, INTERRUPTED
 
@@ -192,6 +194,8 @@ def _measure(arguments: BenchRequest, print_line: PrintLine) -> int:
         arguments.resume is not None or arguments.diff_branch is not None
     ):
         raise ValueError("--resume and --diff-branch take one --device")
+    if arguments.verify and (arguments.server or arguments.diff_branch is not None):
+        raise ValueError("--verify measures again here; it goes with no --server or --diff-branch")
     if arguments.diff_branch is not None:
         return measure_both(arguments, make_job, print_line)
     devices = arguments.devices or (arguments.given["device"],)
@@ -219,7 +223,32 @@ def _measure(arguments: BenchRequest, print_line: PrintLine) -> int:
         codes.append(finish(measured, arguments, print_line, run_ids=run_ids))
         if measured.interrupted:
             return INTERRUPTED
+    if arguments.verify:
+        from compileboard.collectors.cli.try_command import try_all
+
+        for run_id in run_ids:
+            try:
+                try_all(run_id, os.path.abspath(arguments.db))
+            except (CannotTry, StoreError) as error:
+                print_line(f"the fixes are not tried: {error}")
     return min(codes)
+
+
+def list_tasks(program: RecordedProgram) -> list[Task]:
+    """Return the tasks of a recorded benchmark, of its first device. Raises CannotTry."""
+    words = program.argv[program.argv.index("bench") + 1 :]
+    before = os.getcwd()
+    os.chdir(program.folder)  # which the paths of its command are relative to
+    try:
+        request = read_request(bench.make_context("bench", list(words)).params)
+        given = {**request.given, "device": next(iter(request.devices), None)}
+        checkout = Checkout(environment=program.environment)
+        # The hints of a command were printed when it was recorded.
+        return make_job(replace(request, given=given), checkout, {TAG: "base"}).plan
+    except (ValueError, click.ClickException) as error:
+        raise CannotTry(f"the models of run {program.run_id} are not here: {error}") from None
+    finally:
+        os.chdir(before)
 
 
 def check_output(

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime
@@ -181,19 +182,30 @@ def _try(
     yes: bool,
 ) -> int:
     from compileboard.collectors.store.dashboard import list_trials
-    from compileboard.collectors.trials.patches import join_diffs, load_program
+    from compileboard.collectors.trials.candidates import Candidates
+    from compileboard.collectors.trials.patches import CannotTry, join_diffs
     from compileboard.collectors.trials.trial import Executions, run_trial
 
     if is_written:
         _check_answer(fix, yes)
     verified = None
     with closing(open_reader(database)) as connection:
-        program = load_program(connection, run, os.environ, command)
+        programs = _list_programs(connection, run, database, command, folder)
+        program, causes = next(
+            (pair for pair in programs if any(cause.number == fix for cause in pair[1])),
+            programs[0],
+        )
+        if patch is not None and program.source == "bench":
+            raise CannotTry(
+                f"run {program.run_id} is a benchmark of many models; a patch is tried on one "
+                "program: give its command after `--`"
+            )
         if patch is not None:
             candidate = _read_patch(patch, program, folder)
         else:
-            candidates = _load_candidates(connection, program, folder, database)
-            candidate = _pick_fix(candidates, fix, program, database, is_written=is_written)
+            every = [cause for _, own in programs for cause in own]
+            candidates = Candidates(causes, program, folder)
+            candidate = _pick_fix(candidates, every, fix, database, is_written=is_written)
         if is_written:
             patch_text = join_diffs(candidate.files)
             verified = next(
@@ -266,31 +278,50 @@ def _read_patch(patch: str, program: RecordedProgram, folder: Path) -> Candidate
     return Candidate(f"{'Patch' if patch == '-' else Path(patch).name} of {names}", tuple(files))
 
 
-def _load_candidates(
-    connection: sqlite3.Connection, program: RecordedProgram, folder: Path, database: str
-) -> Candidates:
+def _list_programs(
+    connection: sqlite3.Connection,
+    run: str,
+    database: str,
+    command: Sequence[str],
+    folder: Path | None = None,
+) -> list[tuple[RecordedProgram, list[Cause]]]:
+    """Return a run's program with its causes; of a benchmark each model that has any. Raises
+    CannotTry.
+    """
+    from compileboard.collectors.record.spool import home
     from compileboard.collectors.store.large_runs import reopen_in
     from compileboard.collectors.store.run_causes import load_causes
-    from compileboard.collectors.trials.candidates import Candidates
+    from compileboard.collectors.trials.patches import load_program
 
+    program = load_program(connection, run, os.environ, command)
     reopen_in(database, program.run_id)
-    return Candidates(load_causes(connection, program.run_id), program, folder)
+    causes = load_causes(connection, program.run_id)
+    if program.source != "bench":
+        return [(program, causes)]
+    from compileboard.collectors.bench.execution.trials import list_models
+    from compileboard.collectors.cli.bench import list_tasks
+
+    tasks = (folder or home(os.environ) / "trials" / program.run_id) / "tasks"
+    can_try = [cause for cause in causes if cause.can_try and not cause.is_expected]
+    models = list(list_models(connection, program, can_try, list_tasks(program), tasks))
+    return models or [(program, causes)]
 
 
 def _pick_fix(
     candidates: Candidates,
+    causes: Sequence[Cause],
     number: int | None,
-    program: RecordedProgram,
     database: str,
     *,
     is_written: bool,
 ) -> Candidate:
+    """`causes` are those of the run, of which `candidates` has those of one program."""
     from compileboard.collectors.trials.patches import CannotTry
 
     candidate = candidates.pick_to_write(number) if is_written else candidates.pick(number)
     if candidate is not None:
         return candidate
-    cause = next((cause for cause in candidates.causes if cause.number == number), None)
+    cause = next((cause for cause in causes if cause.number == number), None)
     wrong = (
         ""
         if number is None
@@ -303,7 +334,7 @@ def _pick_fix(
             "and use --patch; "
         )
     )
-    raise CannotTry(f"{wrong}{_list_fixes(candidates.causes, program, database)}")
+    raise CannotTry(f"{wrong}{_list_fixes(causes, candidates.program, database)}")
 
 
 def try_all(
@@ -322,34 +353,84 @@ def try_all(
 
     Raises CannotTry or StoreError.
     """
-    from compileboard.collectors.record.spool import home, lock_spool
-    from compileboard.collectors.store.run_causes import list_source_lines
-    from compileboard.collectors.trials.all_fixes import (
-        FEWEST_EXECUTIONS,
-        AllFixes,
-        find_session,
-    )
-    from compileboard.collectors.trials.patches import CannotTry, load_program
-    from compileboard.collectors.trials.trial import Executions
+    from compileboard.collectors.record.spool import home
+    from compileboard.collectors.trials.all_fixes import FEWEST_EXECUTIONS
+    from compileboard.collectors.trials.patches import CannotTry
 
-    with closing(open_reader(database)) as connection:
-        program = load_program(connection, run, os.environ, command)
-        names = {lines.file for lines in list_source_lines(connection, program.run_id)}
-        names.update(word for word in program.argv if word.endswith(".py"))
-        files = {(root / name).resolve() for root in program.roots for name in names}
-        sessions = home(os.environ) / "trials"
-        session = folder or find_session(sessions, program.run_id, program.argv, files)
-        session.mkdir(parents=True, exist_ok=True)
-        if lock_spool(session) is None:
-            raise CannotTry(f"the fixes of run {program.run_id} are being tried already")
-        candidates = _load_candidates(connection, program, session / "copies", database)
     if max_count < FEWEST_EXECUTIONS:
         raise CannotTry(
             f"--executions {max_count}: expected at least {FEWEST_EXECUTIONS}, which one fix takes"
         )
+    ends_s = time.monotonic() + budget_s
+    with closing(open_reader(database)) as connection:
+        programs = _list_programs(connection, run, database, command, folder)
+    run_id = programs[0][0].run_id
+    root = home(os.environ) / "trials" / run_id
+    tried: list[AllFixes] = []
+    for program, causes in programs:
+        fixes = _try_program(
+            program,
+            causes,
+            database,
+            folder or root,
+            max_count=max_count,
+            budget_s=ends_s - time.monotonic(),
+            repeat_count=repeat_count,
+        )
+        if fixes is None:
+            continue
+        tried.append(fixes)
+        if not as_json:
+            title = [f"{program.name}:"] if program.source == "bench" else []
+            print("\n".join([*title, *_list_all(fixes)]), file=file, flush=True)
+        if fixes.stopped:
+            break
+    if not tried:
+        raise CannotTry(_list_fixes((), programs[0][0], database))
+    if as_json:
+        bodies = [_all_to_json(fixes) for fixes in tried]
+        print_json(bodies if programs[0][0].source == "bench" else bodies[0])
+    stopped = tried[-1].stopped
+    if all(fixes.is_complete for fixes in tried):
+        if folder is None:
+            shutil.rmtree(root, ignore_errors=True)
+    else:
+        words = ("try", run_id, "--all")
+        why = str(stopped or f"{max_count} executions are done")
+        print_message(f"{why}; go on with: {collector_command(*words, database=database)}")
+    return INTERRUPTED if stopped and stopped.is_interrupted else DONE
+
+
+def _try_program(
+    program: RecordedProgram,
+    causes: Sequence[Cause],
+    database: str,
+    root: Path,
+    *,
+    max_count: int,
+    budget_s: float,
+    repeat_count: int,
+) -> AllFixes | None:
+    """Return None if there is nothing to try. Raises CannotTry or StoreError."""
+    from compileboard.collectors.record.spool import lock_spool
+    from compileboard.collectors.store.run_causes import list_source_lines
+    from compileboard.collectors.trials.all_fixes import AllFixes, find_session
+    from compileboard.collectors.trials.candidates import Candidates
+    from compileboard.collectors.trials.patches import CannotTry
+    from compileboard.collectors.trials.trial import Executions
+
+    with closing(open_reader(database)) as connection:
+        names = {lines.file for lines in list_source_lines(connection, program.run_id)}
+    names.update(word for word in program.argv if word.endswith(".py"))
+    files = {(folder / name).resolve() for folder in program.roots for name in names}
+    session = find_session(root, program.command, files)
+    session.mkdir(parents=True, exist_ok=True)
+    if lock_spool(session) is None:
+        raise CannotTry(f"the fixes of run {program.run_id} are being tried already")
+    candidates = Candidates(causes, program, session / "copies")
     choices = candidates.list_choices(print_message)
     if not choices:
-        raise CannotTry(_list_fixes((), program, database))
+        return None
     for warning in program.warnings:
         print_message(warning)
     executions = Executions(
@@ -362,17 +443,7 @@ def try_all(
     )
     fixes = AllFixes(executions, choices, candidates.join, max_count, repeat_count)
     fixes.measure()
-    if as_json:
-        print_json(_all_to_json(fixes))
-    else:
-        print("\n".join(_list_all(fixes)), file=file)
-    if fixes.is_complete and folder is None:
-        shutil.rmtree(sessions / program.run_id, ignore_errors=True)
-    elif fixes.stopped or fixes.untried:
-        words = ("try", program.run_id, "--all")
-        why = str(fixes.stopped or f"{max_count} executions are done")
-        print_message(f"{why}; go on with: {collector_command(*words, database=database)}")
-    return INTERRUPTED if fixes.stopped and fixes.stopped.is_interrupted else DONE
+    return fixes
 
 
 def _list_all(fixes: AllFixes) -> list[str]:

@@ -13,11 +13,13 @@ SOURCE_WITHHELD = "<source withheld"
 
 
 def can_run_again(source: str, command: str | None) -> bool:
-    """Return whether a recorded command is whole: an imported log has none, a benchmark has many
-    programs.
-    """
+    """Return whether a recorded command is whole; an imported log has none."""
     parts = (WITHHELD, SOURCE_WITHHELD)
-    return source == "live" and bool(command) and not any(part in str(command) for part in parts)
+    return (
+        source in ("live", "bench")
+        and bool(command)
+        and not any(part in str(command) for part in parts)
+    )
 
 
 _SECRET_NAME = re.compile(

@@ -239,12 +239,12 @@ class AllFixes:
         return path.read_text(encoding="utf-8")
 
 
-def find_session(root: Path, run_id: str, argv: Sequence[str], files: Iterable[Path]) -> Path:
+def find_session(root: Path, command: str, files: Iterable[Path]) -> Path:
     """Return the folder where executions of a program are kept until all its fixes were tried; a
     program whose files changed since has another one.
     """
-    digest = hashlib.sha256("\0".join(argv).encode())
+    digest = hashlib.sha256(command.encode())
     for path in sorted(files):
         with suppress(OSError):
             digest.update(f"{path}\0".encode() + path.read_bytes())
-    return root / run_id / digest.hexdigest()[:16]
+    return root / digest.hexdigest()[:16]

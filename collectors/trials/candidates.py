@@ -27,7 +27,7 @@ class Candidates:
 
     def __init__(self, causes: Sequence[Cause], program: RecordedProgram, folder: Path) -> None:
         self.causes = causes
-        self._program = program
+        self.program = program
         self._folder = folder
         self._recorded: dict[tuple[str, int], str] = {}
         for cause in causes:
@@ -37,7 +37,7 @@ class Candidates:
         """Raises CannotTry if a file is not as it was recorded."""
         folder = self._folder / f"{cause.number}-{suggested.fix.id}"
         recorded = list_recorded_lines(cause)
-        files = apply_edits(suggested.edits, recorded, self._program.roots, folder)
+        files = apply_edits(suggested.edits, recorded, self.program.roots, folder)
         return Candidate(
             suggested.title,
             tuple(files),
@@ -69,16 +69,16 @@ class Candidates:
             edit = self._place(candidate.settings, cause.file)
             edits = (*candidate.edits, edit)
             folder = self._folder / f"{number}-written"
-            files = apply_edits(edits, self._recorded, self._program.roots, folder)
+            files = apply_edits(edits, self._recorded, self.program.roots, folder)
             candidate = replace(candidate, files=tuple(files), edits=edits, settings=())
         check_recorded(candidate.files, self._recorded)
         return candidate
 
     def _place(self, settings: Sequence[str], file: str | None) -> LineEdit:
         names = [file] if file else []
-        names += [word for word in self._program.argv if word.endswith(".py")]
+        names += [word for word in self.program.argv if word.endswith(".py")]
         for name in names:
-            for path in (root / name for root in self._program.roots):
+            for path in (root / name for root in self.program.roots):
                 if path.is_file():
                     line = find_import_of_torch(path.read_text(encoding="utf-8", errors="replace"))
                     if line is not None:
@@ -128,7 +128,7 @@ class Candidates:
         *first, last = map(str, numbers)
         return Candidate(
             f"Fixes {', '.join(first)} and {last} together" if first else candidates[0].title,
-            tuple(apply_edits(edits, self._recorded, self._program.roots, folder)),
+            tuple(apply_edits(edits, self._recorded, self.program.roots, folder)),
             settings,
             None,
             tuple(numbers),

@@ -258,7 +258,9 @@ _OF_A_RUN = "COMPILEBOARD_"
 class RecordedProgram:
     run_id: str
     name: str
+    source: str
     argv: tuple[str, ...]
+    command: str  # as it is shown: of a benchmark the name of a model and its experiment
     folder: Path
     roots: tuple[
         Path, ...
@@ -266,8 +268,8 @@ class RecordedProgram:
     environment: Mapping[str, str]
     keep_source: bool
     has_stack_room: bool
-    graph_break_count: int
-    recompile_count: int
+    graph_break_count: int | None
+    recompile_count: int | None
     warnings: tuple[str, ...] = ()
 
 
@@ -309,7 +311,9 @@ def load_program(
     return RecordedProgram(
         run_id=run_id,
         name=row["name"],
+        source="live" if command else row["source"],
         argv=argv,
+        command=shlex.join(argv),
         folder=folder,
         roots=tuple(
             dict.fromkeys([folder, *([Path(root)] if root and Path(root).is_dir() else [])])
@@ -331,11 +335,6 @@ def _check_command(run_id: str, source: str, argv: Sequence[str], *, given_by_pe
     give = "; give the command after `--`"
     if source == "import":
         raise CannotTry(f"run {run_id} is an imported log, which has no command to run again{give}")
-    if source == "bench":
-        raise CannotTry(
-            f"run {run_id} is a benchmark of many models; record one program with `run` to try "
-            "a fix on it"
-        )
     if source == "trial":
         raise CannotTry(
             f"run {run_id} is itself one side of a trial; try the fix on the run that it was "
@@ -374,9 +373,3 @@ def join_environment(current: Mapping[str, str], recorded: Mapping[str, str]) ->
     if home:
         joined["COMPILEBOARD_HOME"] = home
     return {name: value for name, value in joined.items() if name not in _LEFT_OUT}
-
-
-def describe_command(argv: Sequence[str]) -> str:
-    """Return a command quoted for a shell."""
-    text = shlex.join(argv)
-    return text if len(text) <= 200 else text[:199] + "…"

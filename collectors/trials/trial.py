@@ -27,12 +27,12 @@ from compileboard.collectors.trials.patches import (
     CannotTry,
     PatchedFile,
     RecordedProgram,
-    describe_command,
     join_diffs,
     map_copies,
 )
 
 PrintLine = Callable[[str], None]
+MOST_CHARACTERS = 200  # of a command that is shown
 TAG = "trial"  # its value is `base` or `fix`
 BASE = "base"
 
@@ -86,7 +86,9 @@ class Executions:
         self.planned_count = planned_count
         self.count = self.earlier_count = 0
         self.started_us = time.time_ns() // 1000
-        self._command = describe_command(program.argv)
+        self._command = program.command
+        if len(self._command) > MOST_CHARACTERS:
+            self._command = f"{self._command[: MOST_CHARACTERS - 1]}…"
         self._ends_s = None if budget_s is None else time.monotonic() + budget_s
         self._longest_s = 0.0
 
@@ -226,7 +228,7 @@ def _warn_of_changes(program: RecordedProgram, base: Execution, print_line: Prin
         ("graph breaks", program.graph_break_count, base.counts.graph_break_count),
         ("recompiles", program.recompile_count, base.counts.recompile_count),
     ):
-        if recorded != now:
+        if recorded not in (None, now):
             print_line(
                 f"the recorded run has {recorded} {noun}, the program now {now}; compared is "
                 "the program now"

@@ -140,6 +140,10 @@ class BenchRequest:
         "and float64, and minify "
         "the one to blame: its minimal program is kept with the result.",
     )
+    verify: bool = RUN(
+        False,
+        "Then try the fixes of each model on copies of its source, as `try RUN --all` does.",
+    )
     level: str = RUN(
         "light",
         "Level of detail; full records torch's own trace of each process too. Default: light.",

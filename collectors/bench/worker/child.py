@@ -42,13 +42,27 @@ def start(parent: str, folder: str) -> None:
 def main(folder_name: str) -> None:
     folder = Path(folder_name)
     stages = Stages(folder)
-    task = read_task(folder)
-    try:
-        outcome = _measure(task, folder, stages)
-    except BaseException as error:
-        outcome = failure(error)
-    write_result(folder, outcome, stages)
+    write_result(folder, _measure_whole(folder, stages), stages)
     leave()
+
+
+def repeat(parent: str, folder_name: str) -> None:
+    """Run a task as a program of its own, which prints how it ended: `try` compares two of them."""
+    end_with(int(parent))
+    folder = Path(folder_name)
+    outcome = _measure_whole(folder, Stages(folder))
+    words = (outcome.status, outcome.accuracy, outcome.reason)
+    sys.stdout.write(": ".join(filter(None, words)) + "\n")
+    if outcome.status == "failed":
+        sys.stderr.write(f"{outcome.traceback or outcome.message}\n")
+    leave(exit_code=int(outcome.status == "failed"))
+
+
+def _measure_whole(folder: Path, stages: Stages) -> ExperimentOutcome:
+    try:
+        return _measure(read_task(folder), folder, stages)
+    except BaseException as error:
+        return failure(error)
 
 
 def write_result(folder: Path, outcome: ExperimentOutcome, stages: Stages) -> None:
@@ -131,14 +145,14 @@ def unobserved() -> contextlib.AbstractContextManager[None]:
     return paused
 
 
-def leave() -> NoReturn:
+def leave(exit_code: int = 0) -> NoReturn:
     """Exit immediately: torch's shutdown (compile workers, GPU memory) takes seconds, and nothing
     depends on it.
     """
     remove_hooks()
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(exit_code)
 
 
 def serve(parent: str, descriptor: str) -> None:
