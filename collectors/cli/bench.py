@@ -62,7 +62,6 @@ from compileboard.collectors.cli.common import (
     server_options,
 )
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.store.connection import StoreError
 from compileboard.collectors.terminal.values import collector_command, lay_out
 from compileboard.collectors.trials.patches import CannotTry, RecordedProgram
 from compileboard.command_line import Choice, Command, Option, Value
@@ -224,13 +223,10 @@ def _measure(arguments: BenchRequest, print_line: PrintLine) -> int:
         if measured.interrupted:
             return INTERRUPTED
     if arguments.verify:
-        from compileboard.collectors.cli.try_command import try_all
+        from compileboard.collectors.cli.main import main
 
         for run_id in run_ids:
-            try:
-                try_all(run_id, os.path.abspath(arguments.db))
-            except (CannotTry, StoreError) as error:
-                print_line(f"the fixes are not tried: {error}")
+            main(["try", run_id, "--all", "--db", arguments.db])
     return min(codes)
 
 
