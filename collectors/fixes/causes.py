@@ -235,18 +235,10 @@ class Variation:
             # Of sets that save as many, the one that goes on from the set before.
             steady = max(level, key=lambda steady: len({*before} & {*steady.sources}))
             more = [source for source in steady.sources if source not in before]
-            if not parts:
-                at_most = "" if self.is_whole else "at most "
-                parts.append(
-                    f"If {_join_names(steady.sources)} stayed the same, {at_most}"
-                    f"{steady.saved_count} of {self.recompile_count} recompiles would not happen"
-                    f"{f': stable {steady.stability}' if self.is_whole else ''}"
-                )
-            else:
-                is_more = len(more) + len(before) == len(steady.sources)
-                names = f"{_join_names(more)} too" if is_more else _join_names(steady.sources)
-                stability = f": {steady.stability}" if self.is_whole else ""
-                parts.append(f"with {names}, {steady.saved_count}{stability}")
+            is_more = len(more) + len(before) == len(steady.sources)
+            names = f"{_join_names(more)} too" if parts and is_more else _join_names(steady.sources)
+            start = f"with {names}" if parts else f"If {names} stayed the same"
+            parts.append(f"{start}, {self._describe_saved(steady)}")
             before = steady.sources
         notes = [f"{'; '.join(parts)}."] if parts else []
         if self.is_limited:
@@ -254,6 +246,14 @@ class Variation:
         if not self.is_whole:
             notes.append("At least these vary: not every failed guard was recorded.")
         return " ".join(notes)
+
+    def _describe_saved(self, steady: SteadySources) -> str:
+        saved = f"{steady.saved_count} of {self.recompile_count} recompiles would not happen"
+        if not self.is_whole:
+            return f"at most {saved}"
+        if steady.stable_after is None:
+            return "the function would never be recompiled"
+        return f"{saved}, and {steady.stable_after} would be the last one"
 
 
 def _join_names(sources: Sequence[str]) -> str:
@@ -285,6 +285,10 @@ class Cause:
     explanation: Annotated[str, "What that means, in torch's words."]
     called_at: Annotated[
         str | None, "Of a library's function: the line of the user's code that called it."
+    ] = None
+    beyond: Annotated[
+        int | None,
+        "Number of a cause that its fix contains: `saved_us` is what is saved beyond it.",
     ] = None
     category: Annotated[str | None, "Kind of guard that failed; null of a graph break."] = None
     gb_id: Annotated[str | None, "torch's id of this kind of graph break: `GB0059`."] = None
@@ -411,13 +415,27 @@ def build_causes(run: RecordedRun) -> list[Cause]:
     causes = _settle(drafts, costs, run.compiles)
     causes.sort(key=_rank)
     causes = _place_parts_first(causes)
-    numbered = []
+    numbered: list[Cause] = []
     described: set[Variation | None] = {None}
     for number, cause in enumerate(causes, start=1):
         variation = None if cause.variation in described else cause.variation
         described.add(variation)
-        numbered.append(replace(cause, number=number, variation=variation))
+        numbered.append(
+            replace(cause, number=number, variation=variation, beyond=_find_part(cause, numbered))
+        )
     return sorted(numbered, key=_rank_verified)
+
+
+def _find_part(cause: Cause, before: Iterable[Cause]) -> int | None:
+    """Return the number of the largest cause whose sources are a part of this one's."""
+    parts = [
+        part
+        for part in before
+        if (part.file, part.function) == (cause.file, cause.function)
+        and part.sources
+        and {*part.sources} < {*cause.sources}
+    ]
+    return max(parts, key=lambda part: len(part.sources)).number if parts else None
 
 
 def _rank_verified(cause: Cause) -> tuple[bool, float]:

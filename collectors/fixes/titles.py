@@ -129,6 +129,9 @@ class HasSavings(Protocol):
     def clock_us(self) -> int | None: ...
 
     @property
+    def beyond(self) -> int | None: ...
+
+    @property
     def is_fixable(self) -> bool: ...
 
     @property
@@ -149,7 +152,8 @@ def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) ->
     amount = (
         f"an estimated {format_duration(cause.saved_us)}" if cause.saved_us else "no compile time"
     )
-    return f"{verb} {amount}" if cause.saved_us or cause.is_fixable else None
+    beyond = f" beyond fix {cause.beyond}" if cause.beyond else ""
+    return f"{verb} {amount}{beyond}" if cause.saved_us or cause.is_fixable else None
 
 
 def describe_savings(

@@ -83,11 +83,12 @@ def test_a_source_that_saves_nothing_alone_does_not_lead(workplace: Workplace) -
     assert first.sources == ("self.calls",) and first.event_count == 2
     assert second.title == "self.calls and self.mode change together"
     assert first.variation is not None and second.variation is None
+    assert (first.beyond, second.beyond) == (None, first.number)
     saved = {source.source: source.saved_alone for source in first.variation.sources}
     assert saved == {"self.calls": 2, "self.mode": 0}
     assert first.variation.sentence == (
-        "If self.calls stayed the same, 2 of 3 recompiles would not happen: stable after 0/1; "
-        "with self.mode too, 3: after its first compile."
+        "If self.calls stayed the same, 2 of 3 recompiles would not happen, and 0/1 would be the "
+        "last one; with self.mode too, the function would never be recompiled."
     )
 
 
