@@ -452,9 +452,10 @@ def _try_program(
 def _list_all(fixes: AllFixes) -> list[str]:
     executions = fixes.executions
     earlier = f", {executions.earlier_count} of earlier calls" if executions.earlier_count else ""
-    plural = "s" if executions.count != 1 else ""
-    whole = f"{executions.count} execution{plural}{earlier}"
-    lines = [f"{whole}: {len(fixes.bases)} of the program as it is", ""]
+    lines = [
+        f"executions: {executions.count}{earlier}, {len(fixes.bases)} of the program as it is",
+        "",
+    ]
     rows = [_make_row(tried) for tried in fixes.list_ordered()]
     rows += [(_name(candidate), "not tried", "") for candidate in fixes.untried]
     widths = [max(map(len, column)) for column in zip(*rows)][:2]
