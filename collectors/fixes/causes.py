@@ -46,7 +46,7 @@ from compileboard.collectors.fixes.fix import (
     SuggestedFix,
     TriedFix,
 )
-from compileboard.collectors.fixes.recompile_fixes import name_sources, suggest_together
+from compileboard.collectors.fixes.recompile_fixes import suggest_together
 from compileboard.collectors.fixes.recompiles import choose_guards, list_entries
 from compileboard.collectors.fixes.savings import (
     Claims,
@@ -63,6 +63,7 @@ from compileboard.collectors.fixes.titles import (
     describe_eager,
     is_of_ddp,
     name_builtin,
+    name_sources,
     title_breaks,
     title_recompiles,
 )

@@ -135,19 +135,22 @@ def find_function(
     """Return the innermost function around a line, with the line numbers of its file."""
     if first_line is None or line is None:
         return None
-    try:
-        tree = ast.parse(textwrap.dedent("\n".join(lines)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    ast.increment_lineno(tree, first_line - 1)
     around = [
         node
-        for node in ast.walk(tree)
-        if isinstance(node, Function)
-        and min(part.lineno for part in (node, *node.decorator_list)) <= line
+        for node in _list_functions(lines, first_line)
+        if min(part.lineno for part in (node, *node.decorator_list)) <= line
         and line <= (node.end_lineno or node.lineno)
     ]
     return max(around, key=lambda node: node.lineno, default=None)
+
+
+def _list_functions(lines: Sequence[str], first_line: int = 1) -> list[Function]:
+    try:
+        tree = ast.parse(textwrap.dedent("\n".join(lines)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    ast.increment_lineno(tree, first_line - 1)
+    return [node for node in ast.walk(tree) if isinstance(node, Function)]
 
 
 def list_names(*nodes: ast.AST) -> set[str]:
@@ -360,6 +363,18 @@ def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozense
         if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load):
             uses |= list_uses(function, part, seen | {name})
     return uses or {"unknown"}
+
+
+def list_readings(lines: Sequence[str], name: str) -> set[Use]:
+    """Return what consumes a value wherever a function names it, nothing where none does."""
+    uses: set[Use] = set()
+    for function in _list_functions(lines):
+        for node in ast.walk(function):
+            is_named = isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+            if is_named and ast.unparse(node) == name:
+                is_read = isinstance(node.ctx, ast.Load)
+                uses |= list_uses(function, node) if is_read else {"stored"}
+    return uses
 
 
 def _climb(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from compileboard.collectors.contract.events import GuardFailure
@@ -16,54 +16,20 @@ from compileboard.collectors.fixes.fix import (
     find_fix,
     list_fixes_for,
 )
+from compileboard.collectors.fixes.preconditions import list_readings
 from compileboard.collectors.fixes.recompiles import ARGUMENTS
 from compileboard.collectors.fixes.statement import Statement, dotted_name, parse_statement
+from compileboard.collectors.fixes.titles import (
+    join_names,
+    name_dimensions,
+    name_source,
+    name_sources,
+)
 
 _LONGEST = 2_000  # characters; a longer source is not worth the parser's memory
-_GLOBAL = re.compile(r"^G\[(['\"])(?P<name>\w+)\1\]")
 _ROOT = re.compile(r"^(?P<root>[A-Za-z_]\w*)(?P<rest>.*)$", re.DOTALL)
-_ARGUMENT = re.compile(r"^args\[(?P<place>\d+)\]")
 _ENTRY = re.compile(r"^(?P<scope>[LG])\['(?P<name>\w+)'\](?P<rest>[^\s,:]*):(?P<dim>\d{1,4})$")
 _KEYWORD = re.compile(r"^kwargs\[(['\"])(?P<name>\w+)\1\]")
-_SOURCE_VALUE = re.compile(r"\b___stack\d*|\btorch_dynamo_resume_in_\w*")
-
-
-def name_source(source: str | None, default: str = "the value") -> str:
-    """Return a source as the user wrote it: SCALE for G['SCALE'], self for the module behind
-    torch's wrapper.
-    """
-    if not source:
-        return default
-    source = _GLOBAL.sub(lambda match: match["name"], source)
-    source = _ARGUMENT.sub(lambda match: f"argument {int(match['place']) + 1}", source)
-    source = _KEYWORD.sub(lambda match: f"argument {match['name']}", source)
-    source = re.sub(r"^fn\.", "self.", source)
-    source = re.sub(r"\._(?:modules|parameters|buffers)\[(['\"])(\w+)\1\]", r".\2", source)
-    return _SOURCE_VALUE.sub("the value left by the break", source)
-
-
-def name_sources(sources: Sequence[str | None]) -> str:
-    names = list(dict.fromkeys(name_source(source) for source in sources))
-    return _join(names)
-
-
-def name_dimensions(entries: Sequence[tuple[str | None, int | None]]) -> str:
-    dims_by_source: dict[str, list[str]] = {}
-    for source, dim in entries:
-        dims_by_source.setdefault(name_source(source), []).append(
-            "that differs" if dim is None else str(dim)
-        )
-    sources_by_dims: dict[tuple[str, ...], list[str]] = {}
-    for source, dims in dims_by_source.items():
-        sources_by_dims.setdefault(tuple(dict.fromkeys(dims)), []).append(source)
-    return ", ".join(
-        f"dimension{'s' * (len(dims) > 1)} {_join(dims)} of {_join(sources)}"
-        for dims, sources in sources_by_dims.items()
-    )
-
-
-def _join(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def parse_dynamic_source(entry: str) -> tuple[str, int] | None:
@@ -156,6 +122,8 @@ _LOOP_OR_BRANCH = (
 _SUBSCRIPT = r"[\w)\]]\[[^\],:]*\b{name}\b[^\],:]*\]"
 _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
+# What a tensor of one number can do as well.
+_OF_TENSORS = {"tensor", "returned", "stored"}
 _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
 
 
@@ -358,8 +326,12 @@ def _shape(facts: RecompileFacts) -> Chosen:
 
 
 def _needs_value(facts: RecompileFacts) -> bool:
-    # A first recompile makes a number dynamic, unless the code needs its value.
-    return facts.recompile_count > 1 or _is_in_loop_or_branch(facts)
+    return _is_compiled_in(facts) or _is_in_loop_or_branch(facts)
+
+
+def _is_compiled_in(facts: RecompileFacts) -> bool:
+    """A first recompile makes a number dynamic, unless the code needs its value."""
+    return facts.recompile_count > 1 and not facts.is_static
 
 
 def _is_in_loop_or_branch(facts: RecompileFacts) -> bool:
@@ -449,9 +421,32 @@ def _int(facts: RecompileFacts) -> Chosen:
             ("int-that-subscripts-a-tensor", _dynamic_source(facts)),
             "int-that-picks-from-a-list",
         ]
-    if _needs_value(facts):
+    uses = _list_uses(facts, facts.source)
+    if _is_looped(facts) or (_is_compiled_in(facts) and "branch" in uses):
         return ["int-that-the-code-needs", "variants-that-stay"]
-    return [("int", _dynamic_source(facts))]
+    if _is_compiled_in(facts):
+        return ["int-that-is-needed", "variants-that-stay"]
+    return [*_name_dynamic(facts), "int"]
+
+
+def _list_uses(facts: RecompileFacts, source: str | None) -> Collection[str]:
+    return list_readings(facts.lines, name_source(source))
+
+
+def _is_looped(facts: RecompileFacts) -> bool:
+    return _is_in_loop_or_branch(facts) or "loop" in _list_uses(facts, facts.source)
+
+
+def _name_dynamic(facts: RecompileFacts) -> Chosen:
+    settings = _dynamic_source(facts)
+    return [("dynamic-number", settings)] if settings else []
+
+
+def _number(facts: RecompileFacts, as_tensor: str) -> Chosen:
+    """A tensor takes a number's place only where each reading of it is known to do with one."""
+    uses = [_list_uses(facts, source) for source in (facts.source, *facts.siblings)]
+    can_be_tensor = all(known and {*known} <= _OF_TENSORS for known in uses)
+    return [*_name_dynamic(facts), *([as_tensor] * can_be_tensor)] or ["int-that-is-needed"]
 
 
 def _needed_int(facts: RecompileFacts) -> Chosen:
@@ -459,7 +454,7 @@ def _needed_int(facts: RecompileFacts) -> Chosen:
         return ["int-that-is-a-position"]
     if _is_subscript(facts):
         return [("int-that-subscripts-a-tensor", ()), "int-that-picks-from-a-list"]
-    return ["int-that-the-code-needs"] if _is_in_loop_or_branch(facts) else []
+    return ["int-that-the-code-needs"] if _is_looped(facts) else []
 
 
 def _float(facts: RecompileFacts) -> Chosen:
@@ -484,7 +479,7 @@ def _other(facts: RecompileFacts) -> Chosen:
 
 def _none(facts: RecompileFacts) -> Chosen:
     """Only an argument is the caller's to replace; a cache that is empty at first is not."""
-    is_argument = name_source(facts.source).removeprefix("argument ").isidentifier()
+    is_argument = _KEYWORD.sub(r"\g<name>", facts.source or "").isidentifier()
     return ["none" if is_argument else "value-variants"]
 
 
@@ -499,8 +494,8 @@ def _global(facts: RecompileFacts) -> Chosen:
     if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
         return needed
     if _INT.fullmatch(expected):
-        return [("global-number", _dynamic_source(facts))]
-    return [("global-number", ()) if _FLOAT.fullmatch(expected) else "global-value"]
+        return _number(facts, "global-number")
+    return ["global-number" if _FLOAT.fullmatch(expected) else "global-value"]
 
 
 def _attribute(facts: RecompileFacts) -> Chosen:
@@ -514,10 +509,10 @@ def _attribute(facts: RecompileFacts) -> Chosen:
     if _INT.fullmatch(expected):
         attribute = source.rpartition(".")[2]
         if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):
-            return [("counter", _dynamic_source(facts))]
-        return [
-            ("layer-index" if _LAYER.search(attribute) else "module-int", _dynamic_source(facts))
-        ]
+            return _number(facts, "counter")
+        if _LAYER.search(attribute):
+            return [*_name_dynamic(facts), "layer-index"]
+        return _number(facts, "module-int")
     if _FLOAT.fullmatch(expected) and not _needs_value(facts):
         return ["attribute-float"]
     return ["attribute-value"]
@@ -659,7 +654,7 @@ def _name_place(facts: RecompileFacts, dimensions: Sequence[tuple[str | None, in
     passed = {source: _find_passed(facts, source or "") for source, _dim in dimensions}
     marks = [f"`torch._dynamo.mark_dynamic({passed[source]}, {dim})`" for source, dim in dimensions]
     if all(passed.values()) and marks and None not in {dim for _source, dim in dimensions}:
-        return f"before the call at {facts.called_at}: {_join(marks)}"
+        return f"before the call at {facts.called_at}: {join_names(marks)}"
     return f"with torch.compiler.config.dynamic_sources, before the call at {facts.called_at}"
 
 

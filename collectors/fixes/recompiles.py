@@ -17,12 +17,14 @@ def to_recorded(
     event: Recompiled, compile_key: int | None, file: str | None, function: str | None
 ) -> RecordedRecompile:
     def record(guard: GuardFailure) -> RecordedGuard:
+        values = guard.expected, guard.actual
+        if guard.category == "grad_mode" and event.has_gradients is not None:
+            values = str(not event.has_gradients), str(event.has_gradients)
         return RecordedGuard(
             cause_fingerprint(guard.fingerprint, file, function),
             guard.category,
             guard.source,
-            guard.expected,
-            guard.actual,
+            *values,
             guard.reason,
             # Of a function that was inlined, from another file, it is no line of this one.
             guard.line if _is_same(guard.file, file) else None,

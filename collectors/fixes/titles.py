@@ -17,12 +17,13 @@ from compileboard.collectors.fixes.fix import (
     RecompileFacts,
     TriedFix,
 )
-from compileboard.collectors.fixes.recompile_fixes import name_source
 from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
 MOST_VALUES = 4
 MOST_NAMES = 4
 _LONGEST_VALUE = 60
+_GLOBAL = re.compile(r"^G\[(['\"])(?P<name>\w+)\1\]")
+_SOURCE_VALUE = re.compile(r"\b___stack\d*|\btorch_dynamo_resume_in_\w*")
 _LEFT_BY_BREAK = re.compile(r"\b___stack(\d+)")
 _STATES = {
     "grad_mode": "Grad mode changes between calls",
@@ -32,10 +33,48 @@ _STATES = {
 }
 
 
+def name_source(source: str | None, default: str = "the value") -> str:
+    """Return a source as the user wrote it: SCALE for G['SCALE'], self for the module behind
+    torch's wrapper.
+    """
+    if not source:
+        return default
+    source = _GLOBAL.sub(lambda match: match["name"], source)
+    source = re.sub(r"^fn\.", "self.", source)
+    source = re.sub(r"\._(?:modules|parameters|buffers)\[(['\"])(\w+)\1\]", r".\2", source)
+    return _SOURCE_VALUE.sub("the value left by the break", source)
+
+
+def name_sources(sources: Sequence[str | None]) -> str:
+    names = list(dict.fromkeys(name_source(source) for source in sources))
+    return join_names(names)
+
+
+def name_dimensions(entries: Sequence[tuple[str | None, int | None]]) -> str:
+    dims_by_source: dict[str, list[str]] = {}
+    for source, dim in entries:
+        dims_by_source.setdefault(name_source(source), []).append(
+            "that differs" if dim is None else str(dim)
+        )
+    sources_by_dims: dict[tuple[str, ...], list[str]] = {}
+    for source, dims in dims_by_source.items():
+        sources_by_dims.setdefault(tuple(dict.fromkeys(dims)), []).append(source)
+    return ", ".join(
+        f"dimension{'s' * (len(dims) > 1)} {join_names(dims)} of {join_names(sources)}"
+        for dims, sources in sources_by_dims.items()
+    )
+
+
+def join_names(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
 def title_recompiles(changes: Sequence[RecompileFacts]) -> str:
     """Return the title of what changed; of several sources, that they change together."""
     if len(changes) == 1:
         (only,) = changes
+        if len({dim for _source, dim in only.sizes}) > 1 and not only.after_break:
+            return f"{_capitalize(name_dimensions(only.sizes))} change"
         return title_recompile(
             only.category, only.source, only.siblings, only.dim, only.values, only.after_break
         )

@@ -379,8 +379,9 @@ def _complete_stack(metadata: Any, start: FrameType | None) -> Any:
             names = names or torch_compat.interned_strings()
             frame = {**frame, "filename": names.get(filename)}
         frames.append(frame)
-    if start is not None and len(frames) > 1:
-        frames[-1:-1] = torch_compat.list_lost_callers(start, frames[-2])
+    if start is not None and frames:
+        last = frames[-2] if len(frames) > 1 else None
+        frames[-1:-1] = torch_compat.list_lost_callers(start, last)
     return {**metadata, "stack": frames}
 
 

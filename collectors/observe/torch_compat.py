@@ -299,8 +299,9 @@ def starting_frame() -> FrameType | None:
     return None
 
 
-def list_lost_callers(start: FrameType, last: Any) -> list[dict[str, Any]]:
-    """List the frames between torch's own and the last caller of its stack, outermost first.
+def list_lost_callers(start: FrameType, last: Any | None) -> list[dict[str, Any]]:
+    """List the frames between torch's own and the last caller of its stack, or all where it has
+    none, outermost first.
 
     Source: log_dynamo_start skips a fixed number of frames, in 2.13 up to two of the program's.
     """
@@ -308,13 +309,13 @@ def list_lost_callers(start: FrameType, last: Any) -> list[dict[str, Any]]:
     lost: list[dict[str, Any]] = []
     for _ in range(MOST_FRAMES_TO_START):
         if frame is None:
-            break
+            return [] if last else lost[::-1]
         found = {
             "filename": frame.f_code.co_filename,
             "line": frame.f_lineno,
             "name": frame.f_code.co_name,
         }
-        if all(last.get(key) == value for key, value in found.items()):
+        if last and all(last.get(key) == value for key, value in found.items()):
             return lost[::-1]
         if found["filename"] != own:
             lost.append(found)

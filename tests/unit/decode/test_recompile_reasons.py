@@ -181,7 +181,8 @@ def test_hint_turns_an_attribute_into_advice() -> None:
     assert (failure.file, failure.line, failure.source_line) == ("models.py", 82, "self.step += 1")
     assert (
         describe_guard_fixes(failure)
-        == "Count in the caller, or hold self.step in a buffer and add_(1) to it"
+        == "Name self.step in torch.compiler.config.dynamic_sources, to be dynamic from the first "
+        "call on"
     )
 
 

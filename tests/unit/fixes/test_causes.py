@@ -6,6 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compileboard.collectors.contract.events import Recompiled
+from compileboard.collectors.decode.recompile_reasons import parse_reason
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
@@ -18,6 +20,7 @@ from compileboard.collectors.fixes.fix import (
     StackFrame,
     TriedFix,
 )
+from compileboard.collectors.fixes.recompiles import to_recorded
 from compileboard.collectors.fixes.titles import describe_saving, describe_savings
 
 
@@ -123,6 +126,17 @@ def test_a_part_whose_fix_saves_nothing_does_not_lead() -> None:
     causes = build_causes(RecordedRun(compiles, recompiles))
     assert sorted(causes, key=lambda cause: -(cause.saved_us or 0)) == causes
     assert [len(cause.sources) for cause in causes] == [2, 1]
+
+
+def test_grad_mode_has_the_values_that_a_recompile_had() -> None:
+    failed = parse_reason("0/0: GLOBAL_STATE changed: grad_mode ")
+    event = Recompiled(1, "p", 0, compile_id="0/1", guards=[failed], has_gradients=False)
+    recompile = to_recorded(event, 2, "model.py", "f")
+    (cause,) = build_causes(RecordedRun([_compile(1), _again(2, of=1, total_us=5)], [recompile]))
+    assert cause.variation is not None and cause.is_expected
+    values = [(value.compile_id, value.value) for value in cause.variation.sources[0].values]
+    assert values == [("0/0", "True"), ("2/0", "False")]
+    assert "no_grad" not in cause.fixes[0].title
 
 
 def test_recompiles_after_a_break_belong_to_the_break() -> None:
@@ -297,6 +311,7 @@ def test_all_dimensions_of_an_input_that_differed_are_named() -> None:
     compiles = [_compile(1), _again(2, of=1, total_us=250)]
     recompiles = [RecordedRecompile(2, (rows,), (rows, columns), is_static=True)]
     (cause,) = build_causes(RecordedRun(compiles, recompiles))
+    assert cause.title == "Dimensions 0 and 1 of x change"
     assert cause.fixes[0].title.startswith("Mark dimensions 0 and 1 of x")
     assert cause.fixes[0].settings[0].endswith("\"L['x']:0,L['x']:1\"")
 

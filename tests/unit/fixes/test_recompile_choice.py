@@ -13,6 +13,7 @@ from compileboard.collectors.fixes.recompile_fixes import (
     describe_guard_fixes,
     join_settings,
     suggest_recompile_fixes,
+    suggest_together,
 )
 
 NAMES = st.from_regex(r"[a-z]{6,8}", fullmatch=True)
@@ -90,10 +91,10 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
         ({**SIZE, "values": ("8", "1"), "dim": 1}, "size-zero-or-one"),
         ({**SIZE, "values": ("12", "1"), "dim": 0}, "last-batch"),
         ({**SIZE, "values": ("1", "5", "6"), "dim": 0}, "size-of-an-input"),
-        (INT, "int"),
+        (INT, "dynamic-number"),
         ({**INT, "source_line": "for _ in range(k):"}, "int-that-the-code-needs"),
         ({**INT, "source_line": "x = layers[k](x)"}, "int-that-the-code-needs"),
-        ({**INT, "source_line": "return x[:k] * 2"}, "int"),
+        ({**INT, "source_line": "return x[:k] * 2"}, "dynamic-number"),
         ({**INT, "source_line": "return x[k] * 2"}, "int-that-subscripts-a-tensor"),
         (
             {**INT, "source_line": "return x[k] * 2", "recompile_count": 2},
@@ -110,7 +111,7 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
             {**SIZE, "values": ("1", "5"), "lines": ("if len(x) > 3:",), "is_eager": True},
             "variants-at-the-limit",
         ),
-        ({**INT, "source_line": 'return x * k if mode == "sin" else x - k'}, "int"),
+        ({**INT, "source_line": 'return x * k if mode == "sin" else x - k'}, "dynamic-number"),
         ({**INT, "source_line": "return x if k else x - 1"}, "int-that-the-code-needs"),
         ({**INT, "source_line": "elif flag and k > 2:"}, "int-that-the-code-needs"),
         (
@@ -133,7 +134,7 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
             {**INT, "category": "global_value", "source_line": "x[0, k] = y"},
             "int-that-is-a-position",
         ),
-        ({**INT, "source_line": "return x[:, :k, 0]"}, "int"),
+        ({**INT, "source_line": "return x[:, :k, 0]"}, "dynamic-number"),
         ({**INT, "source_line": "return x[:, k] if k > 2 else x"}, "int-that-the-code-needs"),
         ({**INT, "source_line": "x = layers[0, k](x)"}, "int-that-the-code-needs"),
         ({"category": "grad_mode", "after_break": True}, "grad-mode"),
@@ -144,7 +145,7 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
                 "after_break": True,
                 "values": ("3",),
             },
-            "module-int",
+            "dynamic-number",
         ),
         ({"category": "other_value", "source": "self.training", "values": ("True",)}, "training"),
         (
@@ -174,6 +175,47 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
 )
 def test_the_case_is_told_by_what_is_recorded(facts: dict[str, object], fix_id: str) -> None:
     assert choose(**facts)[0] == fix_id  # type: ignore[arg-type]
+
+
+COUNTED = ("def forward(self, x):", "    self.step += 1")
+
+
+@pytest.mark.parametrize(
+    ("lines", "more"),
+    [
+        ((*COUNTED, "    return x * 2"), ["counter"]),
+        ((*COUNTED, "    return x * self.step"), ["counter"]),
+        ((*COUNTED, "    if self.step % 100 == 0:", "        x = x * 2", "    return x"), []),
+        ((*COUNTED, "    return x.new_zeros(self.step)"), []),
+        ((*COUNTED, "    n = self.step", "    return x[:n]"), []),
+        ((*COUNTED, '    log.info(f"step {self.step}")'), []),
+        ((*COUNTED, "    return self.layers[self.step](x)"), []),
+        ((), []),
+    ],
+)
+def test_a_counter_is_a_buffer_only_where_each_reading_can_be(
+    lines: tuple[str, ...], more: list[str]
+) -> None:
+    counter = {"source": "self.step", "values": ("0",), "source_line": "self.step += 1"}
+    assert choose("module_attribute", lines=lines, **counter) == ["dynamic-number", *more]
+    older = choose("module_attribute", lines=lines, torch_version=(2, 6), **counter)
+    assert older == (more or ["int-that-is-needed"])
+    loop = (*COUNTED, "    for _ in range(self.step):", "        x = x * 2")
+    assert choose("module_attribute", lines=loop, **counter) == ["int-that-the-code-needs"]
+
+
+def test_a_loop_or_branch_is_named_only_where_the_code_has_one() -> None:
+    line = 'def f(x, n): return x + n[0] + CFG["a"]'
+    facts = {"source": "n[0]", "source_line": line, "lines": (line,), "recompile_count": 9}
+    assert choose("int_value", **facts)[0] == "int-that-is-needed"
+    assert choose("int_value", **facts, is_static=True)[0] == "dynamic-number"
+    numbers = [
+        RecompileFacts("global_value", **{**facts, "source": "G['CFG']['a']"}, values=("0",)),
+        RecompileFacts("int_value", **facts, is_static=True),
+    ]
+    (first, *_) = suggest_together(numbers)
+    assert first.title.startswith("Name CFG['a'] and n[0] in torch.compiler.config")
+    assert first.settings[0].endswith("\"G['CFG']['a'],L['n'][0]\"")
 
 
 def test_equal_sizes_are_the_codes_where_it_compares_them() -> None:
@@ -223,7 +265,7 @@ def test_a_librarys_input_is_marked_at_the_users_call() -> None:
         )
         return suggest_recompile_fixes(facts)[0].title
 
-    mark = "Mark dimension 1 of argument ids dynamic"
+    mark = "Mark dimension 1 of kwargs['ids'] dynamic"
     assert title("loss = model(ids=tokens).loss") == (
         f"{mark} before the call at run.py:9: `torch._dynamo.mark_dynamic(tokens, 1)`"
     )
