@@ -21,6 +21,9 @@ OTHER_FIRST = {
     "value-after-a-break": "size-of-an-input",
     "size-after-a-break": "size-of-an-input",
     "variants-that-stay": "int-that-the-code-needs",
+    **dict.fromkeys(
+        ("counter", "global-number", "int", "layer-index", "module-int"), "dynamic-number"
+    ),
 }
 
 

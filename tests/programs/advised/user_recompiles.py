@@ -353,6 +353,12 @@ for step in range(4):
     lookup.table = torch.cat([lookup.table, torch.ones(1, 4)])
 """
 
+
+def _name_dynamic(text: str, source: str) -> str:
+    setting = f'torch.compiler.config.dynamic_sources = "{source}"\n'
+    return text.replace("import torch\n", f"import torch\n\n{setting}", 1)
+
+
 USER_PROGRAMS = (
     UserProgram(
         "tokens",
@@ -385,17 +391,8 @@ USER_PROGRAMS = (
     UserProgram(
         "position",
         _POSITION,
-        ("counter",),
-        edit_program(
-            _POSITION,
-            ("        self.position += token.shape[-1]\n", ""),
-            ("result = [compiled(torch.ones(1, 2)) for _ in range(5)]\n", "result = []\n"),
-            ("token * 2 + self.position", "token * 2 + position"),
-            ("def forward(self, token)", "def forward(self, token, position)"),
-        )
-        + "for _ in range(5):\n"
-        "    decoder.position += 2\n"
-        "    result.append(compiled(torch.ones(1, 2), torch.tensor(decoder.position)))\n",
+        ("dynamic-number",),
+        _name_dynamic(_POSITION, "L['self'].position"),
     ),
     UserProgram(
         "crops",
@@ -440,21 +437,8 @@ USER_PROGRAMS = (
     UserProgram(
         "blocks",
         _BLOCKS,
-        ("layer-index",),
-        edit_program(
-            _BLOCKS,
-            ("for block in blocks:\n    block.compile()\n", ""),
-            (
-                (
-                    "result = torch.ones(2, 4, requires_grad=True)\nfor block in blocks:\n    "
-                    "result = block(result)\n"
-                ),
-                (
-                    "result = torch.compile(nn.Sequential(*blocks))(torch.ones(2, 4, "
-                    "requires_grad=True))\n"
-                ),
-            ),
-        ),
+        ("dynamic-number",),
+        _name_dynamic(_BLOCKS, "L['self'].layer_idx"),
     ),
     UserProgram(
         "prompt",
@@ -487,8 +471,8 @@ USER_PROGRAMS = (
     UserProgram(
         "loss-scale",
         _LOSS_SCALE,
-        ("global-number",),
-        edit_program(_LOSS_SCALE, ("LOSS_SCALE = 1024", "LOSS_SCALE = torch.tensor(1024)")),
+        ("dynamic-number",),
+        _name_dynamic(_LOSS_SCALE, "G['LOSS_SCALE']"),
     ),
     UserProgram(
         "logged",
