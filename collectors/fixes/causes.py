@@ -24,6 +24,7 @@ from compileboard.collectors.fixes.break_fixes import (
 from compileboard.collectors.fixes.counterfactual import (
     STATES,
     Failed,
+    add_causes,
     count_saved,
     find_steady_sets,
     list_sources,
@@ -46,7 +47,7 @@ from compileboard.collectors.fixes.fix import (
     SuggestedFix,
     TriedFix,
 )
-from compileboard.collectors.fixes.recompile_fixes import suggest_together
+from compileboard.collectors.fixes.recompile_fixes import parse_dynamic_source, suggest_together
 from compileboard.collectors.fixes.recompiles import choose_guards, list_entries
 from compileboard.collectors.fixes.savings import (
     Claims,
@@ -191,7 +192,7 @@ class SteadySources:
         return f"after {self.stable_after or 'its first compile'}"
 
 
-MOST_VALUES, LONGEST_VALUE = 6, 60  # as lines of text show them
+MOST_VALUES, LONGEST_VALUE, MOST_FEWER = 6, 60, 2  # as lines of text show them
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,8 @@ class Variation:
     sources: Annotated[tuple[VaryingSource, ...], "What differed, the most recompiles first."]
     sets: Annotated[
         tuple[SteadySources, ...],
-        "The sources whose steadiness saves most, for each number of them that saves more.",
+        "The sources whose steadiness saves most, for each number of them that saves more; and "
+        "those of each cause of several.",
     ]
     is_limited: Annotated[bool, "Whether the recompile limit hides what came later."]
     is_whole: Annotated[
@@ -232,16 +234,27 @@ class Variation:
         """Return what would have saved how many: "If x stayed the same, 2 of 5 recompiles …"."""
         parts: list[str] = []
         before: tuple[str, ...] = ()
-        for _size, level in groupby(self.sets, key=lambda steady: len(steady.sources)):
+        fewer: list[str] = []
+        for _size, group in groupby(self.sets, key=lambda steady: len(steady.sources)):
+            level = list(group)
+            most = max(steady.saved_count for steady in level)
+            fewer += [
+                f"If {_join_names(steady.sources)} did, {steady.saved_count}."
+                for steady in level
+                if steady.saved_count < most
+            ]
             # Of sets that save as many, the one that goes on from the set before.
-            steady = max(level, key=lambda steady: len({*before} & {*steady.sources}))
+            steady = max(
+                (steady for steady in level if steady.saved_count == most),
+                key=lambda steady: len({*before} & {*steady.sources}),
+            )
             more = [source for source in steady.sources if source not in before]
             is_more = len(more) + len(before) == len(steady.sources)
             names = f"{_join_names(more)} too" if parts and is_more else _join_names(steady.sources)
             start = f"with {names}" if parts else f"If {names} stayed the same"
             parts.append(f"{start}, {self._describe_saved(steady)}")
             before = steady.sources
-        notes = [f"{'; '.join(parts)}."] if parts else []
+        notes = [f"{'; '.join(parts)}.", *fewer[:MOST_FEWER]] if parts else []
         if self.is_limited:
             notes.append("The recompile limit hides later calls: more may vary.")
         if not self.is_whole:
@@ -880,18 +893,21 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
     """Return what would have saved each recompile of one frame."""
     recompiles = [recompile for recompile, _row in frame]
     options = [[failed for failed, _guards in list_entries(recompile)] for recompile in recompiles]
-    variation, whole = _describe_variation(frame, options), tuple(recompiles)
+    chosen, whole = choose_guards(recompiles), tuple(recompiles)
+    variation = _describe_variation(frame, options, chosen)
     return [
         _Saved(
             row, tuple(dict.fromkeys(guards.values())), tuple(guards), variation, recompile, whole
         )
-        for guards, (recompile, row) in zip(choose_guards(recompiles), frame, strict=True)
+        for guards, (recompile, row) in zip(chosen, frame, strict=True)
         if guards
     ]
 
 
 def _describe_variation(
-    frame: Sequence[Recompiled], options: Sequence[Sequence[Failed]]
+    frame: Sequence[Recompiled],
+    options: Sequence[Sequence[Failed]],
+    chosen: Sequence[Collection[str]],
 ) -> Variation:
     seen: dict[str, dict[Kind, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for recompile, row in frame:
@@ -924,7 +940,7 @@ def _describe_variation(
                 None,
             ),
         )
-        for steady in find_steady_sets(options)
+        for steady in add_causes(find_steady_sets(options), chosen, options)
     ]
     return Variation(
         function=frame[0][1].function,
@@ -1069,7 +1085,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         after_break=all(member.is_after_break for member in members),
         lines=part.lines if part else (),
         dynamic_sources=tuple(
-            dict.fromkeys(entry for member in own for entry in member.recompile.dynamic_sources)
+            dict.fromkeys(entry for member in own for entry in _list_dynamic(member))
         ),
         torch_version=run.torch_version,
         is_eager=is_eager,
@@ -1115,6 +1131,21 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         code=_cut(part, line),
         fixes=tuple(suggest_together(ranked)),
     )
+
+
+def _list_dynamic(member: _Saved) -> Iterator[str]:
+    """List what torch made dynamic, but for other inputs that had a size of 0 or 1 at that call:
+    `mark_dynamic` raises for those.
+    """
+    ones = {
+        (guard.source, _find_dim(guard))
+        for guard in member.recompile.failed
+        if guard.category == "tensor_size" and guard.actual in ("0", "1")
+    }
+    for entry in member.recompile.dynamic_sources:
+        source = parse_dynamic_source(entry)
+        if source is None or source not in ones or source[0] in member.sources:
+            yield entry
 
 
 def _list_changes(

@@ -56,6 +56,21 @@ def find_steady_sets(recompiles: Sequence[Collection[Failed]]) -> list[SteadySet
     return found
 
 
+def add_causes(
+    sets: Sequence[SteadySet],
+    causes: Iterable[Collection[str]],
+    recompiles: Sequence[Collection[Failed]],
+) -> list[SteadySet]:
+    """Add each cause of several sources that is not one of the sets, after those of its size."""
+    known = {frozenset(steady.sources) for steady in sets}
+    more = {frozenset(cause) for cause in causes if len(cause) > 1} - known
+    added = (SteadySet(tuple(sorted(cause)), _save(cause, recompiles)) for cause in more)
+    return sorted(
+        (*sets, *added),
+        key=lambda steady: (len(steady.sources), -len(steady.saved), steady.sources),
+    )
+
+
 def choose_causes(recompiles: Sequence[Collection[Failed]]) -> list[tuple[str, ...]]:
     """Return of each recompile the smallest set of sources that would have saved it.
 

@@ -49,14 +49,26 @@ def _is_same(named: str | None, file: str | None) -> bool:
 def choose_guards(frame: Sequence[RecordedRecompile]) -> list[Guards]:
     """Return the cause of each recompile of a frame: the guards of the smallest set of sources that
     would have saved it, by source.
+
+    Of the cache entries, those of another use of the function are left out beside others: a cache
+    that is None at first makes two uses, and what varies in the second is no cause of the first.
     """
-    entries = [list_entries(recompile) for recompile in frame]
+    every = [list_entries(recompile) for recompile in frame]
+    entries = [[one for one in found if not _has_none(one[1])] or found for found in every]
     causes = choose_causes([[failed for failed, _guards in found] for found in entries])
     chosen = []
     for sources, found in zip(causes, entries, strict=True):
         guards: Guards = next((guards for failed, guards in found if failed == {*sources}), {})
         chosen.append({source: guards[source] for source in sources})
     return chosen
+
+
+def _has_none(guards: Guards) -> bool:
+    return any(
+        "None" in (guard.expected, guard.actual) or "NoneType" in guard.reason
+        for guard in guards.values()
+        if guard.category in ("other_value", "type_change")
+    )
 
 
 def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:

@@ -41,7 +41,9 @@ def test_causes_name_the_users_lines(workplace: Workplace) -> None:
     with closing(_read(workplace)) as connection:
         (run,) = connection.execute("select run_id, compile_us from run_totals").fetchall()
         causes = load_causes(connection, run["run_id"])
+        outermost = connection.execute("select name from stack_nodes where depth = 0").fetchall()
     assert sum(cause.saved_us or 0 for cause in causes) <= run["compile_us"]
+    assert [row["name"] for row in outermost] == ["<module>"] * len(outermost) != []
     by_kind = {cause.kind: cause for cause in causes}
     branch, size = by_kind["graph_break"], by_kind["recompile"]
     assert (branch.title, branch.line) == ("`if` on a tensor, then `print` call", 7)

@@ -293,6 +293,26 @@ def test_each_global_of_several_is_named() -> None:
     assert cause.title == "HIGH and LOW change together"
 
 
+def test_a_cache_that_is_empty_at_first_hides_no_size_that_grows() -> None:
+    cache = replace(_size(), category="other_value", source="cache", expected="None", reason="")
+    empty = (replace(cache, actual="tuple", cache_entry="1/0"), _size("ids", "8", "1", dim=1))
+    empty = tuple(replace(guard, cache_entry="1/0") for guard in empty)
+    grown = [replace(_size(f"cache[{n}]", "8", "9", dim=1), cache_entry="1/1") for n in (0, 1)]
+    dynamic = ("L['ids']:1", "L['cache'][0]:1", "L['cache'][1]:1")  # ids is of size 1 then
+    recompiles = [
+        RecordedRecompile(2, empty[:1], empty),
+        RecordedRecompile(3, (grown[0],), (*grown, *empty), dynamic_sources=dynamic),
+    ]
+    compiles = [_compile(1), *(_again(key, of=1, total_us=250) for key in (2, 3))]
+    first, last = build_causes(RecordedRun(compiles, recompiles))
+    assert first.fixes[0].title.startswith("Mark dimension 1 of cache[0] and cache[1] dynamic")
+    assert (last.sources, last.is_expected) == (("cache", "ids"), True)
+    assert first.variation is not None
+    sets = [(steady.sources, steady.saved_count) for steady in first.variation.sets]
+    assert sets == [(("cache", "ids"), 2), (("cache[0]", "cache[1]"), 1)]
+    assert "If cache[0] and cache[1] did, 1." in first.variation.sentence
+
+
 def test_a_call_with_other_keywords_is_another_use_of_a_wrapper() -> None:
     keys = replace(_size("kwargs"), category="dict_keys", fingerprint="k", cache_entry="1/0")
     size = replace(_size("kwargs['x']"), cache_entry="1/1")
