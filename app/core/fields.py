@@ -13,8 +13,12 @@ from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
 from compileboard.collectors.contract.library_names import is_harness_step
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.fixes.fix import BreakFacts
-from compileboard.collectors.fixes.recompile_fixes import name_source
-from compileboard.collectors.fixes.titles import label_break, strip_ticks, title_recompile
+from compileboard.collectors.fixes.titles import (
+    label_break,
+    name_source,
+    strip_ticks,
+    title_recompile,
+)
 
 _BETWEEN = re.compile(r", (?![^\[]*\])")  # the sources of a cause that has several
 _DIM = re.compile(r"\bat index (\d{1,4})\b")

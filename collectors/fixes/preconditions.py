@@ -370,10 +370,10 @@ def list_readings(lines: Sequence[str], name: str) -> set[Use]:
     uses: set[Use] = set()
     for function in _list_functions(lines):
         for node in ast.walk(function):
-            is_named = isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
-            if is_named and ast.unparse(node) == name:
-                is_read = isinstance(node.ctx, ast.Load)
-                uses |= list_uses(function, node) if is_read else {"stored"}
+            match node:
+                case ast.Name() | ast.Attribute() | ast.Subscript() if ast.unparse(node) == name:
+                    is_read = isinstance(node.ctx, ast.Load)
+                    uses |= list_uses(function, node) if is_read else {"stored"}
     return uses
 
 
