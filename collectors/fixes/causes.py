@@ -235,19 +235,21 @@ class Variation:
         parts: list[str] = []
         before: tuple[str, ...] = ()
         fewer: list[str] = []
+        most = 0
         for _size, group in groupby(self.sets, key=lambda steady: len(steady.sources)):
             level = list(group)
-            most = max(steady.saved_count for steady in level)
+            above = max(most, *(steady.saved_count for steady in level))
+            best = [steady for steady in level if most < steady.saved_count == above]
             fewer += [
-                f"If {_join_names(steady.sources)} did, {steady.saved_count}."
+                f"If {_join_names(steady.sources)} stayed the same, {self._describe_saved(steady)}."
                 for steady in level
-                if steady.saved_count < most
+                if steady not in best
             ]
+            most = above
+            if not best:
+                continue
             # Of sets that save as many, the one that goes on from the set before.
-            steady = max(
-                (steady for steady in level if steady.saved_count == most),
-                key=lambda steady: len({*before} & {*steady.sources}),
-            )
+            steady = max(best, key=lambda steady: len({*before} & {*steady.sources}))
             more = [source for source in steady.sources if source not in before]
             is_more = len(more) + len(before) == len(steady.sources)
             names = f"{_join_names(more)} too" if parts and is_more else _join_names(steady.sources)

@@ -271,7 +271,8 @@ def _choose_by_category(facts: RecompileFacts) -> Chosen:
 
 
 def _dynamic_source(facts: RecompileFacts) -> tuple[str, ...]:
-    return _dynamic([(source or "", None) for source in (facts.source, *facts.siblings)], facts)
+    sources = [source or "" for source in (facts.source, *facts.siblings)]
+    return _dynamic([(one, None) for one in sources if not _BREAK_VALUE.search(one)], facts)
 
 
 def _size(facts: RecompileFacts) -> Chosen:
@@ -511,7 +512,8 @@ def _attribute(facts: RecompileFacts) -> Chosen:
         if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):
             return _number(facts, "counter")
         if _LAYER.search(attribute):
-            return [*_name_dynamic(facts), "layer-index"]
+            is_passed = "unknown" in _list_uses(facts, source)  # to what may need it
+            return ["layer-index"] if is_passed else [*_name_dynamic(facts), "layer-index"]
         return _number(facts, "module-int")
     if _FLOAT.fullmatch(expected) and not _needs_value(facts):
         return ["attribute-float"]

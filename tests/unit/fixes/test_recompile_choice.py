@@ -204,6 +204,14 @@ def test_a_counter_is_a_buffer_only_where_each_reading_can_be(
     assert choose("module_attribute", lines=loop, **counter) == ["int-that-the-code-needs"]
 
 
+def test_an_index_that_another_function_takes_is_not_promised_to_be_dynamic() -> None:
+    layer = {"source": "self.index", "values": ("0",)}
+    scaled = ("def forward(self, x):", "    return x / (self.index + 1)")
+    cached = ("def forward(self, x):", "    return self.cache.update(x, self.index)")
+    assert choose("module_attribute", lines=scaled, **layer) == ["dynamic-number", "layer-index"]
+    assert choose("module_attribute", lines=cached, **layer) == ["layer-index"]
+
+
 def test_a_loop_or_branch_is_named_only_where_the_code_has_one() -> None:
     line = 'def f(x, n): return x + n[0] + CFG["a"]'
     facts = {"source": "n[0]", "source_line": line, "lines": (line,), "recompile_count": 9}
