@@ -12,13 +12,13 @@ from tests.tools.observed import PROGRAMS, ROOT, Workplace
 
 pytestmark = pytest.mark.torch
 
-# What identifies a row's run, process and place in its stream is not compared; what it says is.
+# What identifies a row's run, process and place in its stream is not compared; what it says is. A
+# recompile's cause is not, either: a log has the first failed guard alone.
 WHAT = {
     "compiles": """
         select generation, compile_id, frame_id, frame_compile_id, rank, file, name, line,
         resumed_at, outcome,
-          duration_us, total_us, attempt_count, graph_break_count, recompiled_from,
-          recompile_category
+          duration_us, total_us, attempt_count, graph_break_count, recompiled_from
         from compiles left join functions on functions.id = function_id
     """,
     "compilations": """
