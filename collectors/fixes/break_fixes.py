@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from compileboard.collectors.fixes.fix import (
     BreakFacts,
+    Caller,
     LineEdit,
     StackFrame,
     SuggestedFix,
@@ -19,13 +20,18 @@ from compileboard.collectors.fixes.fix import (
 from compileboard.collectors.fixes.preconditions import (
     Function,
     Use,
+    find_argument,
     find_function,
+    find_module_call,
+    find_outer_call,
     is_changed_in_place,
     is_dict,
+    is_harmless,
     is_made_before,
     is_plain_choice,
     is_read,
     is_tensor,
+    join_bools,
     list_arguments,
     list_block,
     list_decisions,
@@ -87,9 +93,45 @@ class BreakSite:
         return self.statement.line if self.statement else self.facts.line or 0
 
     @cached_property
+    def ways(self) -> list[list[tuple[Function, Caller]]]:
+        """The functions from each compiled one to the inlined one that broke; none if a way is not
+        known whole.
+        """
+        ways = [
+            [
+                (function, caller)
+                for caller in way
+                if (function := find_function(caller.lines, caller.first_line, caller.line))
+            ]
+            for way in self.facts.callers
+        ]
+        is_known = all(len(way) == len(given) for way, given in zip(ways, self.facts.callers))
+        return ways if is_known else []
+
+    @cached_property
     def loop(self) -> ast.For | ast.While | None:
         loops = list_loops(self.function, self.line_number) if self.function else []
+        for function, caller in reversed(self.ways[0]) if self.ways else ():
+            loops = loops or list_loops(function, caller.line)
         return loops[-1] if loops else None
+
+    @property
+    def loop_statement(self) -> ast.stmt | None:
+        """The statement of the loop's body that breaks, or calls what breaks."""
+        body = self.loop.body if self.loop else []
+        line = self.loop_line
+        return next((n for n in body if n.lineno <= line <= (n.end_lineno or n.lineno)), None)
+
+    @property
+    def loop_line(self) -> int:
+        """The line of the loop's body that breaks, or calls what breaks."""
+        if self.loop is None or (self.function and self.loop in ast.walk(self.function)):
+            return self.line_number
+        return next(
+            caller.line
+            for function, caller in reversed(self.ways[0])
+            if self.loop in ast.walk(function)
+        )
 
     @cached_property
     def hides_breaks(self) -> bool:
@@ -125,8 +167,15 @@ class BreakSite:
         """Return whether a value is known before the compiled call: made of its arguments alone.
         Those of a function that it calls may have been computed inside.
         """
-        found = None if self.facts.is_inlined else self.locate(node)
-        return found is not None and not is_made_before(*found, self.line_number)
+        found = self.locate(node)
+        if found is None or is_made_before(*found, self.line_number):
+            return False
+        if not self.facts.is_inlined:
+            return True
+        function, value = found
+        return bool(self.ways) and all(
+            _is_passed_in(function, value, self.line_number, way) for way in self.ways
+        )
 
     def is_tensor(self, node: ast.AST | None) -> bool:
         found = self.locate(node)
@@ -203,6 +252,33 @@ class BreakSite:
                 if self.line_number in lines:
                     return len(lines) > 1
         return False
+
+
+def _is_passed_in(
+    function: Function, value: ast.AST, line: int, way: Sequence[tuple[Function, Caller]]
+) -> bool:
+    """Return whether an expression is made of the compiled function's arguments alone, which each
+    function on the way passes on as they are.
+    """
+    given = {argument.arg for argument in list_arguments(function)}
+    names = list_names(value) & given
+    is_changed = is_changed_in_place(function, names - {"self"}, before=line)
+    if is_changed or is_made_before(function, value, line) or not is_harmless(value):
+        return False
+    if not way:
+        return True
+    *outer, (caller, at) = way
+    calls = [
+        part
+        for part in ast.walk(caller)
+        if isinstance(part, ast.Call)
+        and part.lineno <= at.line <= (part.end_lineno or part.lineno)
+        and dotted_name(part.func).rsplit(".", 1)[-1] == function.name
+    ]
+    passed = (
+        [find_argument(function, calls[0], name) for name in names] if len(calls) == 1 else [None]
+    )
+    return all(part is not None and _is_passed_in(caller, part, at.line, outer) for part in passed)
 
 
 Choose = Callable[[BreakSite], list[SuggestedFix]]
@@ -282,6 +358,8 @@ def reads_for_branch(facts: BreakFacts) -> bool:
 
 
 def _choose_by_id(site: BreakSite) -> list[SuggestedFix]:
+    if step := _choose_for_step(site):
+        return step
     expression = _quote_call(site, *_CALLED.get(site.facts.gb_id or "", ()))
     fixes = list_fixes_for("graph_break", site.facts.gb_id or "")
     return [site.suggest(fix.id, expression=expression) for fix in fixes] or _choose_around(site)
@@ -291,15 +369,57 @@ def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[Sugges
     """Suggest nothing where the rest of the body reads the loop's counter: passed to a compiled
     function, it would recompile that.
     """
-    if site.loop is not None and reads_counter(site.loop, site.line_number):
-        return []
+    called = site.loop_statement
+    if isinstance(called, ast.Expr) and site.loop_line != site.line_number:
+        quoted = f"`{ast.unparse(called)}`"
     expression = quoted or _quote_call(site) or "what breaks"
+    if site.loop is not None and reads_counter(site.loop, site.loop_line):
+        called = find_module_call(site.loop, site.loop_line)
+        names = {"expression": expression, "call": f"`{ast.unparse(called)}`" if called else None}
+        return [site.suggest("loop_call", given=names)] if called else []
     return [site.suggest("loop_body", expression=expression)]
 
 
 def _choose_around(site: BreakSite, quoted: str | None = None) -> list[SuggestedFix]:
+    if outside := _choose_for_step(site) or _choose_outside(site):
+        return outside
+    is_alone = site.is_in_eager_loop and isinstance(site.loop_statement, ast.Expr)
+    if is_alone and (loop := _choose_loop_body(site)):
+        return loop
     quoted = quoted or _quote_call(site) or (f"`{shorten(site.line)}`" if site.line else None)
     return [site.suggest("parts_around", expression=quoted)] if quoted else []
+
+
+def _choose_for_step(site: BreakSite) -> list[SuggestedFix]:
+    """Suggest to compile the loss alone where a whole training step breaks: the optimizer comes
+    after the backward pass.
+    """
+    called = site.find_call("backward", "zero_grad", "step")
+    parts = ast.walk(site.function) if site.function else ()
+    names = {getattr(part.func, "attr", "") for part in parts if isinstance(part, ast.Call)}
+    is_step = called is not None and {"backward", "step"} <= names
+    return [site.suggest("step_outside", expression=site.quote(called))] if is_step else []
+
+
+def _choose_outside(site: BreakSite) -> list[SuggestedFix]:
+    """Suggest to leave out a call that stands before or after all else of the compiled function."""
+    compiled = [way[0] for way in site.ways]
+    places = [(function, at.function, at.line) for function, at in compiled]
+    if not site.facts.is_inlined and site.function is not None:
+        places = [(site.function, site.facts.function or site.function.name, site.line_number)]
+    if _is_in_autograd_function(site):
+        return []
+    found = [(find_outer_call(function, line), name) for function, name, line in places]
+    if not found:
+        return []
+    call, function = found[0]
+    if call is None or not all(outer for outer, _ in found):
+        return []
+    quoted = f"`{dotted_name(call.func)}({'…' * bool(call.args or call.keywords)})`"
+    names = {"function": f"`{function}`", "expression": quoted}
+    own = {name for _, name, _ in places} | {site.facts.function}
+    eager = (part.function for part in site.facts.eager if part.function not in own)
+    return [site.suggest("rest_compiled", given=names, place=f"`{next(eager, function)}`")]
 
 
 def _quote_call(site: BreakSite, *names: str) -> str | None:
@@ -449,7 +569,8 @@ def _choose_for_call(site: BreakSite, name: str) -> list[SuggestedFix]:
     call = call or next((call for call in site.calls if "." in dotted_name(call.func)), None)
     call = call or next(iter(site.calls), None)
     around = _choose_around(site)
-    if call is not None and site.function is not None and not site.is_given(call):
+    is_known = not site.facts.is_inlined and site.is_given(call)
+    if call is not None and site.function is not None and not is_known:
         return around
     fix_id = "extension_in_caller" if site.facts.gb_id == "GB0007" else "call_in_caller"
     return [site.suggest(fix_id, expression=_quote_call(site, *([name] if name else []))), *around]
@@ -550,8 +671,9 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
         return [*chosen, *given, *_choose_if_in_caller(site, read)]
     if "loop" in uses:
         return [site.suggest("range_in_caller", given=names), *given]
-    leaves: set[Use] = {"returned", "logged"}
-    if uses <= leaves or (not site.facts.is_inlined and uses <= leaves | {"stored"}):
+    if (hook := _quote_hook(site)) and "stored" in uses:
+        return _choose_around(site, hook)
+    if _leave(site, uses):
         return [outside, *([captured] if "logged" not in uses else [])]
     if uses <= _CAPTURED_USES:
         edit = _keep_tensor(site, read, tensor) if uses == {"tensor"} else None
@@ -560,6 +682,25 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
     if given:
         return [*given, replace(captured, settings=())]
     return _choose_around(site) if site.facts.is_inlined else [outside, captured]
+
+
+def _leave(site: BreakSite, uses: set[Use]) -> bool:
+    """Return whether a number is only needed after the compiled call."""
+    leaves: set[Use] = {"returned", "logged"}
+    return uses <= leaves or (not site.facts.is_inlined and uses <= leaves | {"stored"})
+
+
+def _quote_hook(site: BreakSite) -> str | None:
+    """Return the call that registers the hook which breaks. What it writes outside of itself breaks
+    its graph again, so no setting helps.
+    """
+    for way in site.ways:
+        for function, caller in way:
+            for part in ast.walk(function):
+                name = getattr(part.func, "attr", "") if isinstance(part, ast.Call) else ""
+                if name == "register_hook" and part.lineno <= caller.line <= (part.end_lineno or 0):
+                    return f"`{ast.unparse(part)}`"
+    return None
 
 
 def _keep_tensor(site: BreakSite, read: ast.Call, tensor: ast.expr) -> LineEdit | None:
@@ -638,10 +779,14 @@ def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Su
         indexed = site.suggest("tolist_indexed", expression=tensor, edit=edit)
     captured = site.suggest("tolist_captured", expression=tensor)
     is_integer = site.facts.gb_id != "GB0109"
+    names = {"expression": tensor, "call": ".tolist()"}
+    if _leave(site, uses):
+        fixes = [site.suggest("item_in_caller", given=names)]
+        return [*fixes, captured] if is_integer and "logged" not in uses else fixes
     fixes = [
         *([indexed] if is_element and uses <= {"tensor", "argument"} else []),
         *([captured] if is_integer and uses <= _CAPTURED_USES else []),
-        *([in_caller] if site.is_given(base) or uses <= {"returned", "logged", "stored"} else []),
+        *([in_caller] if site.is_given(base) else []),
     ]
     fixes = fixes or _choose_around(site)
     return [*fixes, indexed] if is_element and not uses & {"branch", "loop", "size"} else fixes
@@ -728,7 +873,12 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
     )
     test = getattr(choice, "test", None)
     quoted = site.quote(test)
-    names = {"condition": quoted.strip("`") if quoted else None}
+    if isinstance(test, ast.expr) and (joined := join_bools(test)) is not test:
+        names = {"condition": ast.unparse(joined)}
+    else:
+        names = {"condition": quoted.strip("`") if quoted else None}
+    if choice is None and (edit := _join_bools(site)):
+        return [site.suggest("bools_joined", edit=edit)]
     if (drawn := _find_drawn(site, test)) is not None:
         return _choose_for_random(site, drawn)
     if isinstance(node, ast.While):
@@ -755,6 +905,16 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
             *outside,
         ]
     return outside
+
+
+def _join_bools(site: BreakSite) -> LineEdit | None:
+    """Return the edit that writes `and` or `or` of single bools in tensors without asking."""
+    if site.statement is None or site.facts.file is None:
+        return None
+    for part in site.statement.nodes():
+        if isinstance(part, ast.BoolOp) and (joined := join_bools(part)) is not part:
+            return site.statement.replace(site.facts.file, (part, ast.unparse(joined)))
+    return None
 
 
 def _choose_if_in_caller(site: BreakSite, test: ast.AST | None) -> list[SuggestedFix]:

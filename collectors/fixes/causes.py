@@ -33,6 +33,7 @@ from compileboard.collectors.fixes.fix import (
     Block,
     BreakFacts,
     BreakOccurrence,
+    Caller,
     EagerFunction,
     Left,
     LineEdit,
@@ -656,7 +657,7 @@ def _draft_breaks(
         call = members[0].call
         is_call_compiled = call is not None and (call.file, call.name) in compiled
         cause = _make_break_cause(
-            members, events, tuple(eager.values()), is_call_compiled, run, code
+            members, events, tuple(eager.values()), is_call_compiled, run, code, compiles
         )
         cause = replace(
             cause,
@@ -796,6 +797,33 @@ def _describe_resumed(rows: Sequence[RecordedCompile]) -> ResumedFunction:
     )
 
 
+def _list_callers(
+    events: Sequence[BreakOccurrence], compiles: Mapping[int, RecordedCompile], code: CodeIndex
+) -> tuple[tuple[Caller, ...], ...]:
+    """Return the ways to an inlined break; nothing if one of them is not known whole. What torch
+    skipped it compiled again, without what stands above.
+    """
+    inlined = [event for event in events if event.is_inlined]
+    again = [event for event in inlined if event.outcome != "skipped"]
+    ways = set()
+    for event in again or inlined:
+        compiled = compiles.get(event.compile_key or -1)
+        frames = [frame for frame in event.inside[:-1] if not frame.file.startswith(_MODULES)]
+        if compiled is None or not frames or frames[0].file != compiled.file:
+            return ()
+        way = []
+        for frame in frames:
+            part = code.find(frame.file, frame.line)
+            if part is None or frame.line is None:
+                return ()
+            name = frame.name if way else compiled.function or frame.name
+            way.append(Caller(name, frame.line, part.first_line, part.lines))
+        if not 0 <= (compiled.line or 0) - way[0].first_line < len(way[0].lines):
+            return ()
+        ways.add(tuple(way))
+    return tuple(sorted(ways, key=lambda way: [caller.line for caller in way]))
+
+
 def _make_break_cause(
     members: Sequence[RecordedBreak],
     events: Sequence[BreakOccurrence],
@@ -803,6 +831,7 @@ def _make_break_cause(
     is_call_compiled: bool,
     run: RecordedRun,
     code: CodeIndex,
+    compiles: Mapping[int, RecordedCompile],
 ) -> Cause:
     first = members[0]
     breaks = []
@@ -810,12 +839,14 @@ def _make_break_cause(
     warnings: dict[str, HintWarning] = {}
     for member in members:
         part = code.find(member.file, member.line)
+        own = [event for event in events if event.distinct_id == member.id]
         facts = replace(
             member,
             first_line=part.first_line if part else None,
             lines=part.lines if part else (),
             eager=eager,
-            is_inlined=any(event.is_inlined for event in events if event.distinct_id == member.id),
+            is_inlined=any(event.is_inlined for event in own),
+            callers=_list_callers(own, compiles, code),
             torch_version=run.torch_version,
         )
         breaks.append(facts)

@@ -244,6 +244,16 @@ class EagerFunction:
 
 
 @dataclass(frozen=True)
+class Caller:
+    """A function that is inlined, or compiled, with the line that it is at."""
+
+    function: str
+    line: int
+    first_line: int
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class BreakFacts:
     gb_id: str | None = None
     gb_type: str | None = None
@@ -260,6 +270,8 @@ class BreakFacts:
     call: StackFrame | None = None  # in the user's code, where the line is a library's
     eager: tuple[EagerFunction, ...] = ()
     is_inlined: bool = False  # into a compiled function that called its own
+    # Each way from a compiled function to the inlined one that broke, the compiled one first.
+    callers: tuple[tuple[Caller, ...], ...] = ()
     torch_version: tuple[int, int] = (2, 13)
 
 
@@ -343,13 +355,16 @@ class RecordedBreak(BreakFacts):
 
 @dataclass(frozen=True)
 class BreakOccurrence:
-    """`frame_line` is that of the compiled function, whose callers are `above` it on the stack."""
+    """`frame_line` is that of the compiled function, whose callers are `above` it on the stack;
+    it and what it called are `inside`.
+    """
 
     distinct_id: int
     compile_key: int | None
     outcome: str
     frame_line: int | None
     above: tuple[StackFrame, ...] = ()
+    inside: tuple[StackFrame, ...] = ()
     is_inlined: bool = False  # it broke in a function that the compiled one called
 
 

@@ -6,6 +6,7 @@ Where the function was not recorded whole, nothing is known of it and no such fi
 from __future__ import annotations
 
 import ast
+import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -111,6 +112,12 @@ _TENSOR_METHODS = _SAME_SHAPE | {
     "var",
     "view",
 }
+# Infinite or NaN for some input, or with such a gradient.
+_UNBOUNDED = {"div", "exp", "exp2", "expm1", "log", "log1p", "norm", "pow", "reciprocal"}
+_UNBOUNDED |= {"rsqrt", "sqrt", "std", "tan"}
+_TESTS = {"abs", "all", "any", "isfinite", "isinf", "isnan"}
+_NOT_HARMLESS = (ast.Subscript, ast.NamedExpr, ast.Await, ast.Yield, ast.BoolOp, ast.IfExp)
+_ARITHMETIC = (ast.Attribute, ast.BinOp, ast.Call, ast.Constant, ast.Name, ast.UnaryOp)
 _ONE_NUMBER = {"amax", "amin", "item", "max", "mean", "min", "norm", "prod", "std", "sum"}
 _ARRANGING = {"dict", "list", "set", "sorted", "str", "tuple"}
 _MUTATIONS = {
@@ -265,10 +272,12 @@ def is_dict(function: Function, node: ast.AST) -> bool:
     return False
 
 
-def is_changed_in_place(function: Function, names: set[str], after: int = 0) -> bool:
-    """Return whether a tensor of one of the names may be written to after a line."""
+def is_changed_in_place(
+    function: Function, names: set[str], after: int = 0, before: float = math.inf
+) -> bool:
+    """Return whether a tensor of one of the names may be written to between two lines."""
     for node in ast.walk(function):
-        if getattr(node, "lineno", 0) <= after:
+        if not after < getattr(node, "lineno", 0) < before:
             continue
         target: ast.AST | None = None
         if isinstance(node, ast.AugAssign):
@@ -312,6 +321,67 @@ def list_block(function: Function, line: int) -> list[ast.stmt]:
     return []
 
 
+def find_outer_call(function: Function, line: int) -> ast.Call | None:
+    """Return a call that stands before, or after, all else that the function does, whose result
+    nothing reads: calls of one name count as one.
+    """
+    is_plain = all("compile" in ast.unparse(part) for part in function.decorator_list) and not any(
+        isinstance(part, ast.Yield | ast.YieldFrom | ast.Await) for part in ast.walk(function)
+    )
+    body = [part for part in function.body if not _is_text(part)]
+    at = next((n for n, part in enumerate(body) if part.lineno <= line <= _last_line(part)), None)
+    call = getattr(body[at], "value", None) if at is not None else None
+    if at is None or not is_plain or not isinstance(body[at], ast.Expr):
+        return None
+    name = dotted_name(call.func) if isinstance(call, ast.Call) else ""
+    if not isinstance(call, ast.Call) or not name or _changes_values(name):
+        return None
+    before = [part for part in body[:at] if not _is_call_of(part, name)]
+    after = [part for part in body[at + 1 :] if not _is_call_of(part, name)]
+    ends = all(isinstance(part, ast.Return) and _is_name(part.value) for part in after)
+    return call if (after and not before) or (before and ends) else None
+
+
+def _changes_values(name: str) -> bool:
+    """Return whether a call writes to a tensor, or puts something between what is computed."""
+    last = name.rsplit(".", 1)[-1]
+    return last.startswith(("register_", "backward")) or last.endswith("_")
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _last_line(node: ast.stmt) -> int:
+    return node.end_lineno or node.lineno
+
+
+def _is_call_of(node: ast.stmt, name: str) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and dotted_name(call.func) == name
+
+
+def _is_name(node: ast.expr | None) -> bool:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return all(part is None or isinstance(part, ast.Name | ast.Constant) for part in parts)
+
+
+def find_argument(function: Function, call: ast.Call, name: str) -> ast.expr | None:
+    """Return what a call gives as an argument of the function, None where that is not plain."""
+    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    if names[:1] == ["self"]:
+        if name == "self":
+            return call.func.value if isinstance(call.func, ast.Attribute) else call.func
+        names = names[1:]
+    if any(isinstance(part, ast.Starred) for part in call.args):
+        return None
+    for keyword in call.keywords:
+        if keyword.arg in (name, None):
+            return keyword.value if keyword.arg else None
+    place = names.index(name) if name in names else len(call.args)
+    return call.args[place] if place < len(call.args) else None
+
+
 def list_loops(function: Function, line: int) -> list[ast.For | ast.While]:
     """Return the loops around a line, the outermost first."""
     return [
@@ -338,6 +408,25 @@ def reads_counter(loop: ast.For | ast.While, line: int) -> bool:
     )
 
 
+def find_module_call(loop: ast.For | ast.While, line: int) -> ast.Call | None:
+    """Return a call of a module of `self` in the loop's body that reads no counter, on another line
+    than what breaks.
+    """
+    counters = list_names(loop.target) if isinstance(loop, ast.For) else set()
+    return next(
+        (
+            part
+            for statement in loop.body
+            for part in ast.walk(statement)
+            if isinstance(part, ast.Call)
+            and dotted_name(part.func).startswith("self.")
+            and part.lineno != line
+            and not list_names(part) & counters
+        ),
+        None,
+    )
+
+
 Use = Literal[
     "tensor", "argument", "returned", "stored", "logged", "branch", "size", "loop", "unknown"
 ]
@@ -348,6 +437,7 @@ _SIZE_CALLS = {"arange", "empty", "full", "new_empty", "new_ones", "new_zeros", 
     "zeros",
 }
 _NUMBER_CALLS = {"abs", "float", "int", "max", "min", "round"}
+_ITERATING = {"enumerate", "zip"}
 
 
 def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozenset()) -> set[Use]:
@@ -359,7 +449,10 @@ def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozense
     if name is None or name in seen:
         return {use} if use else set()
     uses: set[Use] = set()
+    own = set(ast.walk(node))  # what is read of a name before it is given another value
     for part in ast.walk(function):
+        if part in own:
+            continue
         if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load):
             uses |= list_uses(function, part, seen | {name})
     return uses or {"unknown"}
@@ -420,7 +513,7 @@ def _climb(
         elif isinstance(parent, ast.Return):
             return "returned", None
         elif isinstance(parent, ast.For):
-            return "loop", None
+            return ("stored" if _only_stores(function, parent) else "loop"), None
         elif isinstance(parent, ast.Expr):
             return None, None
         elif not isinstance(
@@ -439,6 +532,41 @@ def _climb(
     return "unknown", None
 
 
+def _only_stores(function: Function, loop: ast.For) -> bool:
+    """Return whether a loop only writes numbers into attributes of `self` that nothing else of the
+    function reads, so that it can run after all the rest.
+    """
+    inside = [part for statement in loop.body for part in ast.walk(statement)]
+    written = {
+        part.attr
+        for part in inside
+        if isinstance(part, ast.Attribute) and dotted_name(part) == f"self.{part.attr}"
+    }
+    calls = [part for part in inside if isinstance(part, ast.Call)]
+    return (
+        bool(written)
+        and not loop.orelse
+        and all(_stores_in_self(statement) for statement in loop.body)
+        and all(getattr(call.func, "attr", "") in _MUTATIONS | {"get"} for call in calls)
+        and not any(
+            isinstance(part, ast.Attribute) and part.attr in written and part not in inside
+            for part in ast.walk(function)
+        )
+    )
+
+
+def _stores_in_self(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr):
+        targets = [getattr(statement.value, "func", statement.value)]
+    else:
+        targets = list(getattr(statement, "targets", (getattr(statement, "target", None),)))
+    return all(
+        isinstance(target, ast.Attribute | ast.Subscript)
+        and ast.unparse(target).startswith("self.")
+        for target in targets
+    )
+
+
 def _is_test(parents: dict[ast.AST, ast.AST], node: ast.AST) -> bool:
     while (parent := parents.get(node)) is not None:
         if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
@@ -453,7 +581,7 @@ def _name_call_use(call: ast.Call) -> Use | None:
     """Return None where the call gives a number again."""
     name = dotted_name(call.func)
     last = name.rsplit(".", 1)[-1] if name else getattr(call.func, "attr", "")
-    if name in _NUMBER_CALLS or name.startswith("math."):
+    if name in _NUMBER_CALLS | _ITERATING or name.startswith("math."):
         return None
     if last == "range":
         return "loop"
@@ -494,15 +622,16 @@ def list_decisions(function: Function, tested: ast.AST) -> list[ast.AST]:
 
 def is_plain_choice(function: Function, node: ast.AST) -> bool:
     """Return whether an `if` only chooses between two tensors of one shape, which `torch.where`
-    can do: no other effect, no `and`, `or` or `not` on tensors, both sides known.
+    can do: no other effect, no `and`, `or` or `not` but of single bools, both sides known, and no
+    gradient of the side that is not chosen that may be NaN.
     """
     if not isinstance(node, ast.If | ast.IfExp) or any(
         isinstance(part, ast.BoolOp | ast.Not | ast.In | ast.NotIn | ast.Is | ast.IsNot)
-        for part in ast.walk(node.test)
+        for part in ast.walk(join_bools(node.test))
     ):
         return False
     sides = _list_sides(function, node)
-    if sides is None:
+    if sides is None or any(_may_be_nan(part) for side in sides for part in ast.walk(side)):
         return False
     # A name in both is the same tensor, wherever its shape comes from.
     common = frozenset(list_names(sides[0]) & list_names(sides[1]))
@@ -510,12 +639,69 @@ def is_plain_choice(function: Function, node: ast.AST) -> bool:
     return shapes[0] is not None and shapes[0] == shapes[1]
 
 
+def _may_be_nan(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Pow):
+        return not isinstance(node.right, ast.Constant)
+    name = getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
+    return name in _UNBOUNDED
+
+
+def is_single_bool(node: ast.AST) -> bool:
+    """Return whether an expression is one bool in a tensor and harmless to compute."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
+        return is_single_bool(node.left) and is_single_bool(node.right)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return is_single_bool(node.operand)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    of_torch = dotted_name(node.func.value) == "torch"
+    tested = node.args[0] if of_torch and node.args else node.func.value
+    return (
+        node.func.attr in ("all", "any")
+        and len(node.args) == of_torch
+        and not node.keywords
+        and not any(isinstance(part, _NOT_HARMLESS) for part in ast.walk(tested))
+        and all(
+            getattr(part.func, "attr", "") in _TESTS
+            for part in ast.walk(tested)
+            if isinstance(part, ast.Call)
+        )
+    )
+
+
+def is_harmless(node: ast.AST) -> bool:
+    """Return whether all that an expression calls only computes with tensors and numbers."""
+    calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
+    return all(
+        (
+            getattr(called, "attr", "") in _TENSOR_METHODS | _TESTS
+            and "rand" not in ast.unparse(called)
+        )
+        or dotted_name(called) in _NUMBER_CALLS | {"bool", "len"}
+        for called in calls
+    )
+
+
+def join_bools(test: ast.expr) -> ast.expr:
+    """Write `and`, `or` and `not` of single bools in tensors as `&`, `|` and `~`."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        operand = join_bools(test.operand)
+        return ast.UnaryOp(ast.Invert(), operand) if is_single_bool(operand) else test
+    if not isinstance(test, ast.BoolOp):
+        return test
+    joined, *others = [join_bools(value) for value in test.values]
+    operator = ast.BitAnd() if isinstance(test.op, ast.And) else ast.BitOr()
+    for other in others:
+        joined = ast.BinOp(joined, operator, other)
+    return joined if is_single_bool(joined) else test
+
+
 def _list_sides(function: Function, node: ast.If | ast.IfExp) -> tuple[ast.expr, ast.expr] | None:
     if isinstance(node, ast.IfExp):
         return node.body, node.orelse
-    if len(node.body) != 1 or len(node.orelse) > 1:
+    *before, first = node.body
+    if len(node.orelse) > 1 or not all(_is_own_number(function, node, part) for part in before):
         return None
-    first = node.body[0]
     other = node.orelse[0] if node.orelse else _find_next(function, node)
     if isinstance(first, ast.Return) and isinstance(other, ast.Return):
         return (first.value, other.value) if first.value and other.value else None
@@ -526,6 +712,29 @@ def _list_sides(function: Function, node: ast.If | ast.IfExp) -> tuple[ast.expr,
         return written[1], ast.Name(written[0], ast.Load())
     second = _find_assigned(node.orelse[0])
     return (written[1], second[1]) if second is not None and second[0] == written[0] else None
+
+
+def _is_own_number(function: Function, branch: ast.If, node: ast.stmt) -> bool:
+    """Return whether a statement gives a number a name that only its branch reads."""
+    assigned = _find_assigned(node) if isinstance(node, ast.Assign) else None
+    if assigned is None:
+        return False
+    name, value = assigned
+    parts = list(ast.walk(value))
+    own = [part for statement in branch.body for part in ast.walk(statement)]
+    return (
+        all(
+            dotted_name(part.func) in ("torch.finfo", "torch.iinfo", "len")
+            for part in parts
+            if isinstance(part, ast.Call)
+        )
+        and all(isinstance(part, _ARITHMETIC) for part in parts if isinstance(part, ast.expr))
+        and not any(isinstance(part, ast.Div | ast.FloorDiv | ast.Mod | ast.Pow) for part in parts)
+        and not any(
+            isinstance(part, ast.Name) and part.id == name and part not in own
+            for part in ast.walk(function)
+        )
+    )
 
 
 def _find_next(function: Function, node: ast.stmt) -> ast.stmt | None:

@@ -124,6 +124,7 @@ _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
 # What a tensor of one number can do as well.
 _OF_TENSORS = {"tensor", "returned", "stored"}
+_OF_OPTIMIZER = re.compile(r"self\.state\[list\(dict\.keys\(self\.state\)\)")
 _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
 
 
@@ -531,6 +532,8 @@ def _length(facts: RecompileFacts) -> Chosen:
     line = facts.source_line or ""
     if facts.source in ARGUMENTS and (facts.source == "kwargs" or facts.called_at):
         return ["other-arguments"]
+    if _OF_OPTIMIZER.match(facts.source or "") and (facts.function or "").endswith(".step"):
+        return ["optimizer-state"]
     if _is_cache(facts):
         return ["cache-in-caller"]
     if _MUTATION.search(line):
@@ -546,6 +549,8 @@ def _length(facts: RecompileFacts) -> Chosen:
 def _dict_keys(facts: RecompileFacts) -> Chosen:
     if facts.source == "kwargs":
         return ["other-arguments"]
+    if _OF_OPTIMIZER.match(facts.source or "") and (facts.function or "").endswith(".step"):
+        return ["optimizer-state"]
     return ["cache-in-caller" if _is_cache(facts) else "dict-keys"]
 
 

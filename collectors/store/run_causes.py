@@ -513,13 +513,17 @@ def _read_breaks(
                     for name in ("fingerprint", "gb_id", "gb_type", "function", "file", "line")
                 },
             )
-        above, frame_line = _find_frame(connection, row, _list_frames(body)) if body else ((), None)
+        above, inside, frame_line = (), (), None
+        if body:
+            above, inside, frame_line = _find_frame(connection, row, _list_frames(body))
         if frame_line is None and not row["is_inlined"]:
             frame_line = row["line"]
         elif frame_line is None and row["outcome"] == "skipped":
             frame_line = _find_called_line(connection, row)
         key = (row["distinct_id"], row["compile_key"], row["outcome"])
-        occurrences.append(BreakOccurrence(*key, frame_line, above, bool(row["is_inlined"])))
+        occurrences.append(
+            BreakOccurrence(*key, frame_line, above, inside, bool(row["is_inlined"]))
+        )
     return list(distinct.values()), occurrences
 
 
@@ -533,9 +537,9 @@ def _list_frames(body: Mapping[str, Any]) -> list[StackFrame]:
 
 def _find_frame(
     connection: sqlite3.Connection, row: sqlite3.Row, stack: list[StackFrame]
-) -> tuple[tuple[StackFrame, ...], int | None]:
-    """Return the compiled function's callers, and its line: torch leaves it out where it called a
-    module.
+) -> tuple[tuple[StackFrame, ...], tuple[StackFrame, ...], int | None]:
+    """Return the compiled function's callers, what stands on the stack from it on, and its line:
+    torch leaves it out where it called a module.
     """
     callers = [
         (caller.file, caller.name)
@@ -550,7 +554,8 @@ def _find_frame(
     is_last = position == len(stack) - 1  # which is what broke, not the function that called it
     is_itself = own is not None and _is_frame(row, own.file, own.name)
     is_itself = is_itself and not (is_last and row["is_inlined"])
-    return tuple(stack[:position]), own.line if own and is_itself else None
+    line = own.line if own and is_itself else None
+    return tuple(stack[:position]), tuple(stack[position:]), line
 
 
 def _is_frame(row: sqlite3.Row, file: str, name: str) -> bool:

@@ -584,7 +584,168 @@ def postprocess(logits, boxes):
             with""",
         ),
     ),
-    ("break_backward_in_step", "dict-keys"): "the dictionary is the optimizer's own",
+    ("break_backward_in_step", "step_outside"): (
+        (
+            """\
+        loss = self.criterion(self.model(x), y)
+        loss.backward()
+""",
+            """\
+        loss = self.compute_loss(x, y)
+        loss.backward()
+""",
+        ),
+        (
+            "    def train_step(self",
+            """\
+    @torch.compile(backend="aot_eager")
+    def compute_loss(self, x, y):
+        return self.criterion(self.model(x), y)
+
+    def train_step(self""",
+        ),
+        (
+            'step = torch.compile(trainer.train_step, backend="aot_eager")\n',
+            "step = trainer.train_step\n",
+        ),
+    ),
+    ("break_attention_seed", "rest_compiled"): (
+        (
+            """\
+        self._init_attention_seed()
+        return x + self.dropout(self.linear(x))
+""",
+            """\
+        self._init_attention_seed()
+        return self.compute(x)
+
+    @torch.compile(backend="eager")
+    def compute(self, x):
+        return x + self.dropout(self.linear(x))
+""",
+        ),
+        ('compiled = torch.compile(model, backend="eager")\n', "compiled = model\n"),
+    ),
+    ("break_metric_log", "rest_compiled"): (
+        (
+            "    def training_step(self, batch):\n",
+            """\
+    @torch.compile(backend="aot_eager")
+    def compute(self, batch):
+""",
+        ),
+        (
+            """\
+        self.log("train_loss", loss, len(x))
+        self.log("code_norm", z.norm(), len(x))
+        return loss
+""",
+            """\
+        return loss, z.norm(), len(x)
+
+    def training_step(self, batch):
+        loss, norm, count = self.compute(batch)
+        self.log("train_loss", loss, count)
+        self.log("code_norm", norm, count)
+        return loss
+""",
+        ),
+        (
+            'training_step = torch.compile(module.training_step, backend="aot_eager")\n',
+            "training_step = module.training_step\n",
+        ),
+    ),
+    ("break_request_timer", "rest_compiled"): (
+        (
+            """\
+        return x + torch.tanh(self.fc(x))
+""",
+            """\
+        return self.compute(x)
+
+    @torch.compile(backend="eager")
+    def compute(self, x):
+        return x + torch.tanh(self.fc(x))
+""",
+        ),
+        ('torch.compile(model, backend="eager")', "model"),
+    ),
+    ("break_overflow_clamp", "if_where"): (
+        (
+            """\
+    if tensors.isinf().any() or tensors.isnan().any():
+        clamp_value = torch.finfo(tensors.dtype).max - offset
+        tensors = torch.clamp(tensors, min=-clamp_value, max=clamp_value)
+    return tensors
+""",
+            """\
+    clamp_value = torch.finfo(tensors.dtype).max - offset
+    return torch.where(
+        tensors.isinf().any() | tensors.isnan().any(),
+        torch.clamp(tensors, min=-clamp_value, max=clamp_value),
+        tensors,
+    )
+""",
+        ),
+    ),
+    ("break_padding_mask", "if_in_caller"): (
+        (
+            "    def _update_causal_mask(self, attention_mask):\n"
+            "        if attention_mask is not None and (attention_mask == 0.0).any():\n",
+            "    def _update_causal_mask(self, attention_mask, is_padded):\n"
+            "        if is_padded:\n",
+        ),
+        (
+            "    def forward(self, input_ids, attention_mask=None):\n"
+            "        mask = self._update_causal_mask(attention_mask)\n",
+            "    def forward(self, input_ids, attention_mask=None, is_padded=False):\n"
+            "        mask = self._update_causal_mask(attention_mask, is_padded)\n",
+        ),
+        (
+            "    logits = step(ids, attention_mask=mask)\n",
+            "    is_padded = mask is not None and bool((mask == 0.0).any())\n"
+            "    logits = step(ids, attention_mask=mask, is_padded=is_padded)\n",
+        ),
+    ),
+    ("break_progress_bar", "loop_call"): (
+        ("        self.net = nn.Sequential(", "        net = nn.Sequential("),
+        (
+            "nn.Linear(12, size))\n",
+            'nn.Linear(12, size))\n        self.net = torch.compile(net, backend="eager")\n',
+        ),
+        ('torch.compile(Sampler(), backend="eager")', "Sampler()"),
+    ),
+    ("break_usage_counter", "item_in_caller"): (
+        (
+            """\
+        for code, count in enumerate(counts.tolist()):
+            self.usage[code] = self.usage.get(code, 0) + count
+        return self.embed(codes)
+""",
+            """\
+        return self.embed(codes), counts
+
+    def report(self, counts):
+        for code, count in enumerate(counts.tolist()):
+            self.usage[code] = self.usage.get(code, 0) + count
+""",
+        ),
+        (
+            """\
+    outputs = [
+        compiled(torch.randn(7, 3, generator=torch.Generator().manual_seed(step)))
+        for step in range(3)
+    ]
+""",
+            """\
+    outputs = []
+    for step in range(3):
+        out, counts = compiled(torch.randn(7, 3, generator=torch.Generator().manual_seed(step)))
+        model.report(counts)
+        outputs.append(out)
+""",
+        ),
+    ),
     ("break_loss_type", "logger_in_caller"): (
         (
             """\

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.fixes.break_fixes import suggest_break_fixes
 from compileboard.collectors.fixes.causes import list_hint_warnings
-from compileboard.collectors.fixes.fix import BreakFacts, EagerFunction, SourceLines, list_fixes
+from compileboard.collectors.fixes.fix import (
+    BreakFacts,
+    Caller,
+    EagerFunction,
+    SourceLines,
+    list_fixes,
+)
 from compileboard.collectors.fixes.statement import find_block, find_whole, mark_part, shorten
 from compileboard.collectors.fixes.titles import label_break
 
@@ -105,6 +111,10 @@ def test_other_random_numbers_come_after_the_same_ones(use: str, fix_id: str | N
         ("x = x * 2", "if_where"),
         ("x = x[:2]", "parts_around"),
         ("x = self.second(x)", "parts_around"),
+        ("x = x / x.norm()", "parts_around"),
+        ("x = x.log()", "parts_around"),
+        ("c = torch.finfo(x.dtype).max; x = x.clamp(-c, c)", "if_where"),
+        ("c = next(self.limits); x = x.clamp(-c, c)", "parts_around"),
     ],
 )
 def test_a_branch_on_what_a_layer_gave_is_chosen_where_the_shape_stays(
@@ -429,3 +439,105 @@ def test_a_loop_that_computes_with_its_number_would_recompile(body: str, fix_id:
     )
     eager = (EagerFunction("f", "train.py", 1, block="for", block_line=2),)
     assert suggest_break_fixes(facts_of("GB0170", program, 4, eager=eager))[0].fix.id == fix_id
+
+
+def called_by(program: str, line: int) -> tuple[tuple[Caller, ...], ...]:
+    lines = textwrap.dedent(program).strip("\n").split("\n")
+    return ((Caller("Net.forward", line, 1, tuple(lines)),),)
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "fix_id"),
+    [
+        ("self.log(x); return self.fc(x)", 2, "rest_compiled"),
+        ("y = self.fc(x)\n    self.log(y)\n    return y", 3, "rest_compiled"),
+        ("y = self.fc(x)\n    self.log(y)\n    self.count.add(1)\n    return y", 3, None),
+        ("y = self.fc(x)\n    self.log(y)\n    return self.head(y)", 3, None),
+        ("y = self.log(x)\n    return self.fc(y)", 2, None),
+        ("y = self.fc(x)\n    with self.no_grad():\n        self.log(y)\n    return y", 4, None),
+    ],
+)
+def test_a_call_before_or_after_all_else_is_left_to_python(
+    body: str, line: int, fix_id: str | None
+) -> None:
+    callers = called_by(f"def forward(self, x):\n    {body}\n", line)
+    program = "def log(self, y):\n    self.lines.append(json.dumps(y.shape))\n"
+    first = suggest_break_fixes(facts_of("GB0156", program, 2, is_inlined=True, callers=callers))[0]
+    assert first.fix.id == (fix_id or "parts_around")
+
+
+@pytest.mark.parametrize(
+    ("call", "fix_id"),
+    [
+        ("self.choose(mask)", "if_in_caller"),
+        ("self.choose(m=mask)", "if_in_caller"),
+        ("self.choose(mask * 2)", "if_in_caller"),
+        ("self.choose(self.draw(mask))", "parts_around"),
+        ("self.choose(*masks)", "parts_around"),
+        ("mask = self.embed(x)\n    self.choose(mask)", "parts_around"),
+        ("mask.mul_(2)\n    self.choose(mask)", "parts_around"),
+    ],
+)
+def test_a_condition_is_known_to_the_caller_where_it_is_passed_on(call: str, fix_id: str) -> None:
+    line = 2 + call.count("\n")
+    callers = called_by(f"def forward(self, x, mask):\n    {call}\n", line)
+    program = "def choose(self, m):\n    if (m == 0).any():\n        return m\n"
+    first, *_ = suggest_break_fixes(
+        facts_of("GB0170", program, 2, is_inlined=True, callers=callers)
+    )
+    assert first.fix.id == fix_id
+
+
+@pytest.mark.parametrize(
+    ("test", "joined"),
+    [
+        ("(x > 0).all() and (x < 1).all()", "(x > 0).all() & (x < 1).all()"),
+        ("x.any() or y.any() or z.any()", "x.any() | y.any() | z.any()"),
+        ("x.all() and not y.any()", "x.all() & ~y.any()"),
+        ("(x > 0).all() and x.sum() > 0", None),
+        ("(x > 0).all() and self.check(x).all()", None),
+        ("flag and (x > 0).all()", None),
+    ],
+)
+def test_single_bools_are_joined_without_asking(test: str, joined: str | None) -> None:
+    facts = facts_of("GB0170", f"def f(self, x, y, z):\n    return {test}\n", 2)
+    assert first_replacement(facts) == ((f"    return {joined}",) if joined else ())
+
+
+@pytest.mark.parametrize(
+    ("body", "fix_id"),
+    [
+        ("self.used[i] = self.used.get(i, 0) + n", "item_in_caller"),
+        ("self.used.update(n)", "item_in_caller"),
+        ("x = x + n", None),
+        ("self.weights[i] = n", None),
+    ],
+)
+def test_a_loop_that_only_stores_numbers_runs_in_the_caller(body: str, fix_id: str) -> None:
+    program = (
+        "def f(self, x):\n    counts = x.bincount()\n"
+        f"    for i, n in enumerate(counts.tolist()):\n        {body}\n"
+        "    return x * self.weights\n"
+    )
+    first = suggest_break_fixes(facts_of("GB0033", program, 3))[0]
+    assert (first.fix.id == "item_in_caller") is (fix_id is not None)
+
+
+def test_a_training_step_is_compiled_up_to_its_loss() -> None:
+    program = (
+        "def step(self, x):\n    self.optimizer.zero_grad()\n    loss = self.model(x).mean()\n"
+        "    loss.backward()\n    self.optimizer.step()\n    return loss\n"
+    )
+    for gb_id, line in (("GB0008", 2), ("GB0123", 4), ("GB0025", 5)):
+        (first,) = suggest_break_fixes(facts_of(gb_id, program, line))
+        assert first.fix.id == "step_outside"
+
+
+def test_a_number_that_a_hook_stores_is_captured_by_no_setting() -> None:
+    callers = called_by(
+        "def forward(self, x):\n    h = x.relu()\n    h.register_hook(self.probe)\n    return h\n",
+        3,
+    )
+    program = "def __call__(self, grad):\n    self.norms.append(grad.norm().item())\n"
+    (first,) = suggest_break_fixes(facts_of("GB0124", program, 2, is_inlined=True, callers=callers))
+    assert "`h.register_hook(self.probe)`" in first.title and not first.helps
