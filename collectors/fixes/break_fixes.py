@@ -97,23 +97,26 @@ class BreakSite:
         """The functions from each compiled one to the inlined one that broke; none if a way is not
         known whole.
         """
-        ways = [
-            [
-                (function, caller)
-                for caller in way
-                if (function := find_function(caller.lines, caller.first_line, caller.line))
-            ]
-            for way in self.facts.callers
-        ]
-        is_known = all(len(way) == len(given) for way, given in zip(ways, self.facts.callers))
-        return ways if is_known else []
+        ways = [_parse_way(way) for way in self.facts.callers]
+        return ways if all(ways) else []
+
+    @cached_property
+    def own_loop(self) -> ast.For | ast.While | None:
+        loops = list_loops(self.function, self.line_number) if self.function else []
+        return loops[-1] if loops else None
 
     @cached_property
     def loop(self) -> ast.For | ast.While | None:
-        loops = list_loops(self.function, self.line_number) if self.function else []
-        for function, caller in reversed(self.ways[0]) if self.ways else ():
+        """The loop around the break, or around the call that leads to it."""
+        loops = [self.own_loop] if self.own_loop else []
+        for function, caller in reversed(self.way_in):
             loops = loops or list_loops(function, caller.line)
         return loops[-1] if loops else None
+
+    @cached_property
+    def way_in(self) -> list[tuple[Function, Caller]]:
+        """The functions from the one that torch skipped, or else the compiled one."""
+        return _parse_way(self.facts.skipped) or (self.ways[0] if self.ways else [])
 
     @property
     def loop_statement(self) -> ast.stmt | None:
@@ -125,11 +128,11 @@ class BreakSite:
     @property
     def loop_line(self) -> int:
         """The line of the loop's body that breaks, or calls what breaks."""
-        if self.loop is None or (self.function and self.loop in ast.walk(self.function)):
+        if self.loop is self.own_loop:
             return self.line_number
         return next(
             caller.line
-            for function, caller in reversed(self.ways[0])
+            for function, caller in reversed(self.way_in)
             if self.loop in ast.walk(function)
         )
 
@@ -138,11 +141,11 @@ class BreakSite:
         """True if the loop has more such lines, or runs as long as a tensor says, so that without
         this break the next one moves the whole loop to eager.
         """
-        if not self.is_in_eager_loop or self.loop is None:
+        if not self.is_in_eager_loop or self.own_loop is None:
             return False
         own = ast.unparse(self.statement.node) if self.statement else self.line
-        others = ast.unparse(self.loop).replace(own, "", 1)
-        return isinstance(self.loop, ast.While) or bool(_BREAKS.search(others))
+        others = ast.unparse(self.own_loop).replace(own, "", 1)
+        return isinstance(self.own_loop, ast.While) or bool(_BREAKS.search(others))
 
     def locate(self, node: ast.AST | None) -> tuple[Function, ast.AST] | None:
         """Return the function, and in it a part of the statement."""
@@ -281,6 +284,12 @@ def _is_passed_in(
     return all(part is not None and _is_passed_in(caller, part, at.line, outer) for part in passed)
 
 
+def _parse_way(way: Sequence[Caller]) -> list[tuple[Function, Caller]]:
+    found = [(find_function(at.lines, at.first_line, at.line), at) for at in way]
+    parsed = [(function, at) for function, at in found if function is not None]
+    return parsed if len(parsed) == len(way) else []
+
+
 Choose = Callable[[BreakSite], list[SuggestedFix]]
 
 _ARGUMENT_TYPES = re.compile(r"\.variables\.[\w.]*?(\w+)'>")
@@ -289,10 +298,7 @@ _PRINTABLE = {"TensorVariable", "ConstantVariable", "StringFormatVariable"}
 _LOGGER_METHOD = re.compile(r">\.(?P<name>\w+), args")
 # What a number captured in the graph may be used for, by running each.
 _CAPTURED_USES: set[Use] = {"tensor", "argument", "returned", "stored", "size"}
-_CALLED = {
-    "GB0123": ("backward",),
-    "GB9186": ("grad",),
-}  # what a title names, of the calls of a line
+_CALLED = {"GB9186": ("grad",)}  # what a title names, of the calls of a line
 _LOGGER_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
 _RANDOM = ("random.", "np.random.", "numpy.random.")
 _NUMPY = ("np.", "numpy.")
@@ -358,8 +364,6 @@ def reads_for_branch(facts: BreakFacts) -> bool:
 
 
 def _choose_by_id(site: BreakSite) -> list[SuggestedFix]:
-    if step := _choose_for_step(site):
-        return step
     expression = _quote_call(site, *_CALLED.get(site.facts.gb_id or "", ()))
     fixes = list_fixes_for("graph_break", site.facts.gb_id or "")
     return [site.suggest(fix.id, expression=expression) for fix in fixes] or _choose_around(site)
@@ -369,9 +373,11 @@ def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[Sugges
     """Suggest nothing where the rest of the body reads the loop's counter: passed to a compiled
     function, it would recompile that.
     """
-    called = site.loop_statement
-    if isinstance(called, ast.Expr) and site.loop_line != site.line_number:
-        quoted = f"`{ast.unparse(called)}`"
+    calling = site.loop_statement if site.loop is not site.own_loop else None
+    if site.loop is not None and isinstance(calling, ast.Expr):
+        quoted = f"`{ast.unparse(calling)}`"
+        if len(site.loop.body) == 1:
+            return [site.suggest("loop_left_out")]
     expression = quoted or _quote_call(site) or "what breaks"
     if site.loop is not None and reads_counter(site.loop, site.loop_line):
         called = find_module_call(site.loop, site.loop_line)
@@ -396,9 +402,43 @@ def _choose_for_step(site: BreakSite) -> list[SuggestedFix]:
     """
     called = site.find_call("backward", "zero_grad", "step")
     parts = ast.walk(site.function) if site.function else ()
-    names = {getattr(part.func, "attr", "") for part in parts if isinstance(part, ast.Call)}
-    is_step = called is not None and {"backward", "step"} <= names
-    return [site.suggest("step_outside", expression=site.quote(called))] if is_step else []
+    names = {dotted_name(part.func) for part in parts if isinstance(part, ast.Call)}
+    optimizers = {name.rpartition(".")[0] for name in names if name.endswith(".zero_grad")}
+    steps = {name.rpartition(".")[0] for name in names if name.endswith(".step")}
+    is_step = optimizers & steps and any(name.endswith(".backward") for name in names)
+    if called is None or not is_step:
+        return []
+    return [site.suggest("step_outside", expression=site.quote(called))]
+
+
+def _choose_for_backward(site: BreakSite) -> list[SuggestedFix]:
+    expression = _quote_call(site, "backward")
+    return _choose_for_step(site) or [
+        site.suggest(fix_id, expression=expression)
+        for fix_id in ("backward_in_caller", "backward_traced")
+    ]
+
+
+def _choose_for_requires_grad(site: BreakSite) -> list[SuggestedFix]:
+    """Suggest the caller where the tensor is an argument, and each call of the function does it."""
+    call = site.find_call("requires_grad_")
+    base = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    if base is None or site.function is None or not site.is_given(base):
+        return _choose_around(site)
+    asked = f"not {ast.unparse(base)}.requires_grad"
+
+    def is_own(part: ast.stmt) -> bool:
+        return isinstance(part, ast.Expr) and part.lineno == site.line_number
+
+    bodies, parts = [site.function.body], ast.walk(site.function)
+    if any(isinstance(n, ast.Return) and n.lineno < site.line_number for n in parts):
+        return _choose_around(site)
+    bodies += [
+        n.body for n in site.function.body if isinstance(n, ast.If) and ast.unparse(n.test) == asked
+    ]
+    if not any(is_own(part) for body in bodies for part in body):
+        return _choose_around(site)
+    return [site.suggest("requires_grad_of_input", expression=site.quote(call))]
 
 
 def _choose_outside(site: BreakSite) -> list[SuggestedFix]:
@@ -780,16 +820,23 @@ def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Su
     captured = site.suggest("tolist_captured", expression=tensor)
     is_integer = site.facts.gb_id != "GB0109"
     names = {"expression": tensor, "call": ".tolist()"}
-    if _leave(site, uses):
-        fixes = [site.suggest("item_in_caller", given=names)]
-        return [*fixes, captured] if is_integer and "logged" not in uses else fixes
+    left = [site.suggest("item_in_caller", given=names)] if _leave(site, uses) else []
+    is_captured = is_integer and uses <= _CAPTURED_USES and not _splits_for_attention(site)
     fixes = [
+        *(left if "stored" in uses else []),
         *([indexed] if is_element and uses <= {"tensor", "argument"} else []),
-        *([captured] if is_integer and uses <= _CAPTURED_USES else []),
-        *([in_caller] if site.is_given(base) else []),
+        *([captured] if is_captured else []),
+        *([in_caller] if site.is_given(base) else left),
     ]
     fixes = fixes or _choose_around(site)
     return [*fixes, indexed] if is_element and not uses & {"branch", "loop", "size"} else fixes
+
+
+def _splits_for_attention(site: BreakSite) -> bool:
+    """Return whether sizes may become those of an attention, which branches on them."""
+    calls = (part for part in ast.walk(site.function or ast.Pass()) if isinstance(part, ast.Call))
+    names = {dotted_name(call.func).rpartition(".")[2] for call in calls}
+    return {"split", "scaled_dot_product_attention"} <= names
 
 
 def _index_tensor(
@@ -996,6 +1043,9 @@ def _choose_for_query(site: BreakSite) -> list[SuggestedFix]:
 
 
 _CHOICES: dict[str, Choose] = {
+    "GB0008": _choose_around,
+    "GB0123": _choose_for_backward,
+    "GB0125": _choose_for_requires_grad,
     "GB0124": _choose_for_item,
     "GB0038": _choose_for_item,  # a slice by a tensor, until torch 2.9
     "GB0033": _choose_for_scalar_operator,

@@ -800,28 +800,27 @@ def _describe_resumed(rows: Sequence[RecordedCompile]) -> ResumedFunction:
 def _list_callers(
     events: Sequence[BreakOccurrence], compiles: Mapping[int, RecordedCompile], code: CodeIndex
 ) -> tuple[tuple[Caller, ...], ...]:
-    """Return the ways to an inlined break; nothing if one of them is not known whole. What torch
-    skipped it compiled again, without what stands above.
-    """
-    inlined = [event for event in events if event.is_inlined]
-    again = [event for event in inlined if event.outcome != "skipped"]
-    ways = set()
-    for event in again or inlined:
-        compiled = compiles.get(event.compile_key or -1)
-        frames = [frame for frame in event.inside[:-1] if not frame.file.startswith(_MODULES)]
-        if compiled is None or not frames or frames[0].file != compiled.file:
+    """Return the ways to an inlined break; nothing if one of them is not known whole."""
+    ways = {_find_callers(event, compiles, code) for event in events if event.is_inlined}
+    return tuple(sorted(ways, key=lambda way: [at.line for at in way])) if all(ways) else ()
+
+
+def _find_callers(
+    event: BreakOccurrence, compiles: Mapping[int, RecordedCompile], code: CodeIndex
+) -> tuple[Caller, ...]:
+    compiled = compiles.get(event.compile_key or -1)
+    frames = [frame for frame in event.inside[:-1] if not frame.file.startswith(_MODULES)]
+    if compiled is None or not frames or frames[0].file != compiled.file:
+        return ()
+    way: list[Caller] = []
+    for frame in frames:
+        part = code.find(frame.file, frame.line)
+        if part is None or frame.line is None:
             return ()
-        way = []
-        for frame in frames:
-            part = code.find(frame.file, frame.line)
-            if part is None or frame.line is None:
-                return ()
-            name = frame.name if way else compiled.function or frame.name
-            way.append(Caller(name, frame.line, part.first_line, part.lines))
-        if not 0 <= (compiled.line or 0) - way[0].first_line < len(way[0].lines):
-            return ()
-        ways.add(tuple(way))
-    return tuple(sorted(ways, key=lambda way: [caller.line for caller in way]))
+        name = frame.name if way else compiled.function or frame.name
+        way.append(Caller(name, frame.line, part.first_line, part.lines))
+    is_whole = 0 <= (compiled.line or 0) - way[0].first_line < len(way[0].lines)
+    return tuple(way) if is_whole else ()
 
 
 def _make_break_cause(
@@ -840,13 +839,19 @@ def _make_break_cause(
     for member in members:
         part = code.find(member.file, member.line)
         own = [event for event in events if event.distinct_id == member.id]
+        # What torch skipped it compiled again, without what stands above.
+        skipped = [event for event in own if event.is_inlined and event.outcome == "skipped"]
+        again = [event for event in own if event.is_inlined and event.outcome != "skipped"]
         facts = replace(
             member,
             first_line=part.first_line if part else None,
             lines=part.lines if part else (),
             eager=eager,
             is_inlined=any(event.is_inlined for event in own),
-            callers=_list_callers(own, compiles, code),
+            callers=_list_callers(again or own, compiles, code),
+            skipped=next(
+                (way for event in skipped if (way := _find_callers(event, compiles, code))), ()
+            ),
             torch_version=run.torch_version,
         )
         breaks.append(facts)

@@ -272,6 +272,7 @@ class BreakFacts:
     is_inlined: bool = False  # into a compiled function that called its own
     # Each way from a compiled function to the inlined one that broke, the compiled one first.
     callers: tuple[tuple[Caller, ...], ...] = ()
+    skipped: tuple[Caller, ...] = ()  # such a way from a function that torch skipped
     torch_version: tuple[int, int] = (2, 13)
 
 

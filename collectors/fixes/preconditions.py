@@ -182,14 +182,27 @@ def is_made_before(function: Function, node: ast.AST, line: int) -> bool:
         ]
         values = _list_values(function, name)
         is_arranged = len(values) == len(stores) and all(
-            isinstance(value, ast.Call)
-            and dotted_name(value.func) in _ARRANGING
+            (_is_element(function, value) or _is_arranged(value))
             and not is_made_before(function, value, value.lineno)
             for value in values
         )
         if any(part.lineno < line for part in stores) and not is_arranged:
             return True
     return False
+
+
+def _is_arranged(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and dotted_name(value.func) in _ARRANGING
+
+
+def _is_element(function: Function, value: ast.expr) -> bool:
+    """Return whether it is an element of what nothing was written to before."""
+    return (
+        isinstance(value, ast.Subscript)
+        and isinstance(value.value, ast.Name)
+        and isinstance(value.slice, ast.Constant)
+        and not is_changed_in_place(function, {value.value.id}, before=value.lineno)
+    )
 
 
 def is_tensor(function: Function, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
@@ -339,7 +352,8 @@ def find_outer_call(function: Function, line: int) -> ast.Call | None:
     before = [part for part in body[:at] if not _is_call_of(part, name)]
     after = [part for part in body[at + 1 :] if not _is_call_of(part, name)]
     ends = all(isinstance(part, ast.Return) and _is_name(part.value) for part in after)
-    return call if (after and not before) or (before and ends) else None
+    returns = any(isinstance(node, ast.Return) for part in before for node in ast.walk(part))
+    return call if (after and not before) or (before and ends and not returns) else None
 
 
 def _changes_values(name: str) -> bool:
@@ -641,7 +655,9 @@ def is_plain_choice(function: Function, node: ast.AST) -> bool:
 
 def _may_be_nan(node: ast.AST) -> bool:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Pow):
-        return not isinstance(node.right, ast.Constant)
+        number = node.right.value if isinstance(node.right, ast.Constant) else None
+        is_whole = isinstance(number, int) and number > 0
+        return not (is_whole or (isinstance(node.op, ast.Div) and isinstance(number, float)))
     name = getattr(node.func, "attr", "") if isinstance(node, ast.Call) else ""
     return name in _UNBOUNDED
 

@@ -584,6 +584,81 @@ def postprocess(logits, boxes):
             with""",
         ),
     ),
+    ("break_atom_forces", "requires_grad_of_input"): (
+        (
+            """\
+        if not positions.requires_grad:
+            positions.requires_grad_(True)
+""",
+            "",
+        ),
+        (
+            "            output = self.model({",
+            """\
+            if not positions.requires_grad:
+                positions.requires_grad_(True)
+            output = self.model({""",
+        ),
+    ),
+    ("break_blank_filter", "loop_left_out"): (
+        (
+            """\
+    def forward(self, tokens, audio):
+        logits = self.head(torch.tanh(self.embed(tokens).mean(1) + audio))
+        for logit_filter in self.filters:
+            logit_filter.apply(logits, tokens)
+        best""",
+            """\
+    def forward(self, tokens, audio):
+        logits = self.compute(tokens, audio)
+        for logit_filter in self.filters:
+            logit_filter.apply(logits, tokens)
+        return self.choose(tokens, logits)
+
+    @torch.compile(backend="eager")
+    def compute(self, tokens, audio):
+        return self.head(torch.tanh(self.embed(tokens).mean(1) + audio))
+
+    @torch.compile(backend="eager")
+    def choose(self, tokens, logits):
+        best""",
+        ),
+        ('torch.compile(decoder, backend="eager")', "decoder"),
+    ),
+    ("break_fast_adapt", "grad_func"): (
+        ("import copy\n\nimport torch", "import copy\n\nimport torch\nimport torch.func"),
+        (
+            """\
+            loss = F.mse_loss(net(x_support), y_support)
+            grads = torch.autograd.grad(loss, list(net.parameters()))
+""",
+            """\
+
+            def loss_of(weights):
+                return F.mse_loss(torch.func.functional_call(net, weights, x_support), y_support)
+
+            weights = dict(net.named_parameters())
+            grads = torch.func.grad(loss_of)(weights).values()
+""",
+        ),
+    ),
+    ("break_zero_std", "check_in_caller"): (
+        (
+            """\
+    if (std == 0).any():
+        raise ValueError(f"std evaluated to zero after conversion to {dtype}")
+""",
+            "",
+        ),
+        (
+            "        with torch.no_grad():\n            result",
+            """\
+        if (torch.as_tensor(std, dtype=dtype) == 0).any():
+            raise ValueError(f"std evaluated to zero after conversion to {dtype}")
+        with torch.no_grad():
+            result""",
+        ),
+    ),
     ("break_backward_in_step", "step_outside"): (
         (
             """\

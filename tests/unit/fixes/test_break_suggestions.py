@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -454,6 +455,11 @@ def called_by(program: str, line: int) -> tuple[tuple[Caller, ...], ...]:
         ("y = self.fc(x)\n    self.log(y)\n    self.count.add(1)\n    return y", 3, None),
         ("y = self.fc(x)\n    self.log(y)\n    return self.head(y)", 3, None),
         ("y = self.log(x)\n    return self.fc(y)", 2, None),
+        (
+            "y = self.fc(x)\n    if x.ndim:\n        return y\n    self.log(y)\n    return y",
+            5,
+            None,
+        ),
         ("y = self.fc(x)\n    with self.no_grad():\n        self.log(y)\n    return y", 4, None),
     ],
 )
@@ -521,6 +527,41 @@ def test_a_loop_that_only_stores_numbers_runs_in_the_caller(body: str, fix_id: s
     )
     first = suggest_break_fixes(facts_of("GB0033", program, 3))[0]
     assert (first.fix.id == "item_in_caller") is (fix_id is not None)
+
+
+@pytest.mark.parametrize(
+    ("before", "fix_id"),
+    [
+        ("x = data['x']\n    x.requires_grad_(True)", "requires_grad_of_input"),
+        ("x = data['x']\n    if not x.requires_grad: x.requires_grad_()", "requires_grad_of_input"),
+        ("x = data['x'] * 2\n    x.requires_grad_(True)", "parts_around"),
+        ("x = data['x']\n    if self.training: x.requires_grad_(True)", "parts_around"),
+        ("data['x'] = data['x'] * 2\n    x = data['x']\n    x.requires_grad_()", "parts_around"),
+    ],
+)
+def test_an_argument_gets_its_gradient_in_the_caller(before: str, fix_id: str) -> None:
+    line = 2 + before.count("\n")
+    facts = facts_of("GB0125", f"def f(self, data):\n    {before}\n    return x.sum()\n", line)
+    assert suggest_break_fixes(facts)[0].fix.id == fix_id
+
+
+def test_a_loop_that_does_nothing_else_is_left_out() -> None:
+    (way,) = called_by(
+        "def forward(self, x):\n    for f in self.filters:\n        f.use(x)\n    return x.max()\n",
+        3,
+    )
+    eager = (EagerFunction("Net.forward", "train.py", 1, block="for", block_line=2),)
+    facts = facts_of("GB0292", "def use(self, x):\n    x[self.ids.get()] = 0\n", 2, is_inlined=True)
+    first, *_ = suggest_break_fixes(replace(facts, eager=eager, skipped=way))
+    assert first.fix.id == "loop_left_out"
+
+
+def test_sizes_of_an_attention_are_not_captured() -> None:
+    program = (
+        "def f(self, q, n):\n    parts = torch.split(q, n.tolist())\n"
+        "    return [F.scaled_dot_product_attention(p, p, p) for p in parts]\n"
+    )
+    assert not suggest_break_fixes(facts_of("GB0033", program, 2, is_inlined=True))[0].helps
 
 
 def test_a_training_step_is_compiled_up_to_its_loss() -> None:
