@@ -801,7 +801,8 @@ def _list_callers(
     events: Sequence[BreakOccurrence], compiles: Mapping[int, RecordedCompile], code: CodeIndex
 ) -> tuple[tuple[Caller, ...], ...]:
     """Return the ways to an inlined break; nothing if one of them is not known whole."""
-    ways = {_find_callers(event, compiles, code) for event in events if event.is_inlined}
+    distinct = {event.inside: event for event in events if event.is_inlined}
+    ways = {_find_callers(event, compiles, code) for event in distinct.values()}
     return tuple(sorted(ways, key=lambda way: [at.line for at in way])) if all(ways) else ()
 
 

@@ -204,6 +204,21 @@ def test_what_runs_eagerly_is_the_skipped_frame_and_what_it_calls_stands_below()
     assert [cause.kind for cause in build_causes(size)] == ["graph_break", "recompile"]
 
 
+def test_a_fix_is_chosen_by_the_functions_on_the_way_to_an_inlined_break() -> None:
+    lines = ("def f(self, x):", "    self.log(x)", "    return self.fc(x)", "", "def log(self, y):")
+    code = [SourceLines("model.py", 3, lines[:3]), SourceLines("model.py", 7, (lines[4], "    json.dumps(y)"))]
+    inside = (StackFrame("model.py", "f", 4), StackFrame("model.py", "log", 8))
+    log = replace(_break(1, 8), function="Net.log", gb_id="GB0156")
+
+    def suggest(*inside: StackFrame) -> str:
+        occurrences = [BreakOccurrence(1, 1, "resumed", 4, (), inside, is_inlined=True)]
+        recorded = RecordedRun([_compile(1)], [], [log], occurrences, code)
+        return build_causes(recorded)[0].fixes[0].fix.id
+
+    assert suggest(*inside) == "rest_compiled"
+    assert suggest(inside[1]) == suggest(StackFrame("of.py", "g", 4), *inside) == "parts_around"
+
+
 def test_a_break_in_a_package_is_mended_at_the_users_call() -> None:
     call = StackFrame("train.py", "forward", 17, "y = run_steps(torch.sin, x, 3)")
     broken = replace(_break(1, 9), file="site-packages/stepping/run.py", call=call)
