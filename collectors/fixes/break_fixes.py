@@ -106,12 +106,17 @@ class BreakSite:
         return loops[-1] if loops else None
 
     @cached_property
+    def around(self) -> tuple[ast.For | ast.While | None, int]:
+        """The loop around the break, or around the call that leads to it, and that line of it."""
+        if self.own_loop is None:
+            for function, caller in reversed(self.way_in):
+                if loops := list_loops(function, caller.line):
+                    return loops[-1], caller.line
+        return self.own_loop, self.line_number
+
+    @property
     def loop(self) -> ast.For | ast.While | None:
-        """The loop around the break, or around the call that leads to it."""
-        loops = [self.own_loop] if self.own_loop else []
-        for function, caller in reversed(self.way_in):
-            loops = loops or list_loops(function, caller.line)
-        return loops[-1] if loops else None
+        return self.around[0]
 
     @cached_property
     def way_in(self) -> list[tuple[Function, Caller]]:
@@ -121,20 +126,9 @@ class BreakSite:
     @property
     def loop_statement(self) -> ast.stmt | None:
         """The statement of the loop's body that breaks, or calls what breaks."""
-        body = self.loop.body if self.loop else []
-        line = self.loop_line
+        loop, line = self.around
+        body = loop.body if loop else []
         return next((n for n in body if n.lineno <= line <= (n.end_lineno or n.lineno)), None)
-
-    @property
-    def loop_line(self) -> int:
-        """The line of the loop's body that breaks, or calls what breaks."""
-        if self.loop is self.own_loop:
-            return self.line_number
-        return next(
-            caller.line
-            for function, caller in reversed(self.way_in)
-            if self.loop in ast.walk(function)
-        )
 
     @cached_property
     def hides_breaks(self) -> bool:
@@ -379,8 +373,9 @@ def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[Sugges
         if len(site.loop.body) == 1:
             return [site.suggest("loop_left_out")]
     expression = quoted or _quote_call(site) or "what breaks"
-    if site.loop is not None and reads_counter(site.loop, site.loop_line):
-        called = find_module_call(site.loop, site.loop_line)
+    loop, line = site.around
+    if loop is not None and reads_counter(loop, line):
+        called = find_module_call(loop, line)
         names = {"expression": expression, "call": f"`{ast.unparse(called)}`" if called else None}
         return [site.suggest("loop_call", given=names)] if called else []
     return [site.suggest("loop_body", expression=expression)]
@@ -737,8 +732,9 @@ def _quote_hook(site: BreakSite) -> str | None:
     for way in site.ways:
         for function, caller in way:
             for part in ast.walk(function):
-                name = getattr(part.func, "attr", "") if isinstance(part, ast.Call) else ""
-                if name == "register_hook" and part.lineno <= caller.line <= (part.end_lineno or 0):
+                if not isinstance(part, ast.Call) or part.lineno != caller.line:
+                    continue
+                if dotted_name(part.func).endswith(".register_hook"):
                     return f"`{ast.unparse(part)}`"
     return None
 
@@ -920,10 +916,9 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
     )
     test = getattr(choice, "test", None)
     quoted = site.quote(test)
-    if isinstance(test, ast.expr) and (joined := join_bools(test)) is not test:
-        names = {"condition": ast.unparse(joined)}
-    else:
-        names = {"condition": quoted.strip("`") if quoted else None}
+    joined = join_bools(test) if isinstance(test, ast.expr) else None
+    written = ast.unparse(joined) if joined is not None and joined is not test else quoted
+    names = {"condition": written.strip("`") if written else None}
     if choice is None and (edit := _join_bools(site)):
         return [site.suggest("bools_joined", edit=edit)]
     if (drawn := _find_drawn(site, test)) is not None:

@@ -513,9 +513,8 @@ def _read_breaks(
                     for name in ("fingerprint", "gb_id", "gb_type", "function", "file", "line")
                 },
             )
-        above, inside, frame_line = (), (), None
-        if body:
-            above, inside, frame_line = _find_frame(connection, row, _list_frames(body))
+        found = _find_frame(connection, row, _list_frames(body)) if body else ((), (), None)
+        above, inside, frame_line = found
         if frame_line is None and not row["is_inlined"]:
             frame_line = row["line"]
         elif frame_line is None and row["outcome"] == "skipped":
