@@ -35,6 +35,7 @@ from compileboard.collectors.fixes.preconditions import (
     list_arguments,
     list_block,
     list_decisions,
+    list_locals,
     list_loops,
     list_names,
     list_uses,
@@ -258,7 +259,9 @@ def _is_passed_in(
     function on the way passes on as they are.
     """
     given = {argument.arg for argument in list_arguments(function)}
-    names = list_names(value) & given
+    names, others = list_names(value) & given, list_names(value) - given
+    if any(others & list_locals(outer) for outer, _ in way):  # of a function around this one
+        return False
     is_changed = is_changed_in_place(function, names - {"self"}, before=line)
     if is_changed or is_made_before(function, value, line) or not is_harmless(value):
         return False

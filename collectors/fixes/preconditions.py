@@ -170,6 +170,12 @@ def list_arguments(function: Function) -> list[ast.arg]:
     return [*given.posonlyargs, *given.args, *given.kwonlyargs, *more]
 
 
+def list_locals(function: Function) -> set[str]:
+    names = (node for node in ast.walk(function) if isinstance(node, ast.Name))
+    stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return stored | {argument.arg for argument in list_arguments(function)}
+
+
 def is_made_before(function: Function, node: ast.AST, line: int) -> bool:
     """Return whether an expression uses what the function itself computed before a line, beyond
     lists and the like of what it was given.

@@ -481,13 +481,14 @@ def test_a_call_before_or_after_all_else_is_left_to_python(
         ("y = self.choose(self.draw(mask))", "parts_around"),
         ("y = self.choose(*masks)", "parts_around"),
         ("mask = self.embed(x)\n    y = self.choose(mask)", "parts_around"),
+        ("limit = x.max()\n    y = self.choose(mask)", "parts_around"),
         ("mask.mul_(2)\n    y = self.choose(mask)", "parts_around"),
     ],
 )
 def test_a_condition_is_known_to_the_caller_where_it_is_passed_on(call: str, fix_id: str) -> None:
     line = 2 + call.count("\n")
     callers = called_by(f"def forward(self, x, mask):\n    {call}\n    return x + y\n", line)
-    program = "def choose(self, m):\n    if (m == 0).any():\n        return m\n"
+    program = "def choose(self, m):\n    if (m == limit).any():\n        return m\n"
     first, *_ = suggest_break_fixes(
         facts_of("GB0170", program, 2, is_inlined=True, callers=callers)
     )

@@ -206,7 +206,10 @@ def test_what_runs_eagerly_is_the_skipped_frame_and_what_it_calls_stands_below()
 
 def test_a_fix_is_chosen_by_the_functions_on_the_way_to_an_inlined_break() -> None:
     lines = ("def f(self, x):", "    self.log(x)", "    return self.fc(x)", "", "def log(self, y):")
-    code = [SourceLines("model.py", 3, lines[:3]), SourceLines("model.py", 7, (lines[4], "    json.dumps(y)"))]
+    code = [
+        SourceLines("model.py", 3, lines[:3]),
+        SourceLines("model.py", 7, (lines[4], "    json.dumps(y)")),
+    ]
     inside = (StackFrame("model.py", "f", 4), StackFrame("model.py", "log", 8))
     log = replace(_break(1, 8), function="Net.log", gb_id="GB0156")
 
