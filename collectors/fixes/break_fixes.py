@@ -711,7 +711,7 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
         return [site.suggest("range_in_caller", given=names), *given]
     if (hook := _quote_hook(site)) and "stored" in uses:
         return _choose_around(site, hook)
-    if _leave(site, uses):
+    if _is_for_caller(site, uses):
         return [outside, *([captured] if "logged" not in uses else [])]
     if uses <= _CAPTURED_USES:
         edit = _keep_tensor(site, read, tensor) if uses == {"tensor"} else None
@@ -722,7 +722,7 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
     return _choose_around(site) if site.facts.is_inlined else [outside, captured]
 
 
-def _leave(site: BreakSite, uses: set[Use]) -> bool:
+def _is_for_caller(site: BreakSite, uses: set[Use]) -> bool:
     """Return whether a number is only needed after the compiled call."""
     leaves: set[Use] = {"returned", "logged"}
     return uses <= leaves or (not site.facts.is_inlined and uses <= leaves | {"stored"})
@@ -819,7 +819,7 @@ def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Su
     captured = site.suggest("tolist_captured", expression=tensor)
     is_integer = site.facts.gb_id != "GB0109"
     names = {"expression": tensor, "call": ".tolist()"}
-    left = [site.suggest("item_in_caller", given=names)] if _leave(site, uses) else []
+    left = [site.suggest("item_in_caller", given=names)] if _is_for_caller(site, uses) else []
     is_captured = is_integer and uses <= _CAPTURED_USES and not _splits_for_attention(site)
     fixes = [
         *(left if "stored" in uses else []),

@@ -445,14 +445,15 @@ def build_causes(run: RecordedRun) -> list[Cause]:
 
 def _find_part(cause: Cause, before: Iterable[Cause]) -> int | None:
     """Return the number of the largest cause whose sources are a part of this one's."""
-    parts = [
-        part
-        for part in before
-        if (part.file, part.function) == (cause.file, cause.function)
-        and part.sources
-        and {*part.sources} < {*cause.sources}
-    ]
+    if len(cause.sources) < 2:
+        return None
+    parts = [part for part in before if _is_part(part, cause)]
     return max(parts, key=lambda part: len(part.sources)).number if parts else None
+
+
+def _is_part(part: Cause, cause: Cause) -> bool:
+    is_same = (part.file, part.function) == (cause.file, cause.function)
+    return is_same and bool(part.sources) and {*part.sources} < {*cause.sources}
 
 
 def _rank_verified(cause: Cause) -> tuple[bool, float]:
@@ -475,14 +476,10 @@ def _place_parts_first(causes: Sequence[Cause]) -> list[Cause]:
     """Move a cause of several sources below those of the same function that have a part of them,
     unless that saves nothing.
     """
-    of_function: dict[Hashable, list[Cause]] = defaultdict(list)
-    for cause in causes:
-        of_function[cause.file, cause.function].append(cause)
     placed: dict[int, Cause] = {}
     for cause in causes:
-        for part in of_function[cause.file, cause.function]:
-            is_part = bool(part.sources) and {*part.sources} < {*cause.sources}
-            if is_part and (part.saved_us or not cause.saved_us):
+        for part in causes if len(cause.sources) > 1 else ():
+            if _is_part(part, cause) and (part.saved_us or not cause.saved_us):
                 placed.setdefault(id(part), part)
         placed.setdefault(id(cause), cause)
     return list(placed.values())
@@ -992,7 +989,9 @@ def _describe_variation(
 
 
 def _list_values(seen: Mapping[Kind, Mapping[str, str]]) -> tuple[SeenValue, ...]:
-    """Return what a source was at each compile; of several kinds, each is named."""
+    """Return a source's values by compile. Where guards of several kinds failed for it, each value
+    says of what it is.
+    """
     kinds = {kind: values for kind, values in seen.items() if values}
     compile_ids = {compile_id for values in kinds.values() for compile_id in values}
     return tuple(

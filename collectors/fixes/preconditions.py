@@ -363,7 +363,9 @@ def find_outer_call(function: Function, line: int) -> ast.Call | None:
 
 
 def _changes_values(name: str) -> bool:
-    """Return whether a call writes to a tensor, or puts something between what is computed."""
+    """Return whether a call writes to a tensor, registers a hook or runs a backward pass, so that
+    it cannot be moved.
+    """
     last = name.rsplit(".", 1)[-1]
     return last.startswith(("register_", "backward")) or last.endswith("_")
 
@@ -387,7 +389,9 @@ def _is_name(node: ast.expr | None) -> bool:
 
 
 def find_argument(function: Function, call: ast.Call, name: str) -> ast.expr | None:
-    """Return what a call gives as an argument of the function, None where that is not plain."""
+    """Return the expression that a call passes for an argument, None where unpacking may hide it or
+    its default is used.
+    """
     names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
     if names[:1] == ["self"]:
         if name == "self":

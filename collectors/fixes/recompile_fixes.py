@@ -528,11 +528,16 @@ def _is_cache(facts: RecompileFacts) -> bool:
     return bool(is_asked and re.search(rf"\b{name}\[[^\]]*\]\s*=", lines))
 
 
+def _is_of_optimizer(facts: RecompileFacts) -> bool:
+    is_step = (facts.function or "").endswith(".step")
+    return is_step and bool(_OF_OPTIMIZER.match(facts.source or ""))
+
+
 def _length(facts: RecompileFacts) -> Chosen:
     line = facts.source_line or ""
     if facts.source in ARGUMENTS and (facts.source == "kwargs" or facts.called_at):
         return ["other-arguments"]
-    if _OF_OPTIMIZER.match(facts.source or "") and (facts.function or "").endswith(".step"):
+    if _is_of_optimizer(facts):
         return ["optimizer-state"]
     if _is_cache(facts):
         return ["cache-in-caller"]
@@ -549,7 +554,7 @@ def _length(facts: RecompileFacts) -> Chosen:
 def _dict_keys(facts: RecompileFacts) -> Chosen:
     if facts.source == "kwargs":
         return ["other-arguments"]
-    if _OF_OPTIMIZER.match(facts.source or "") and (facts.function or "").endswith(".step"):
+    if _is_of_optimizer(facts):
         return ["optimizer-state"]
     return ["cache-in-caller" if _is_cache(facts) else "dict-keys"]
 

@@ -114,7 +114,7 @@ def save_whole(keys: Iterable[int], costs: Mapping[int, Cost]) -> Claims:
 def save_all_but_dynamic(
     first: RecordedCompile, saved: Sequence[RecordedCompile], costs: Mapping[int, Cost]
 ) -> Claims:
-    """The first compile of a function is for any size, and costs what that adds to it."""
+    """Recompiles are saved, less what the first compile takes longer for being dynamic."""
     own = [row for row in saved if row.key != first.key]
     if dynamic := [costs[row.key].phases for row in own if row.is_dynamic]:
         left_us = sum(_longest(dynamic))
