@@ -8,7 +8,8 @@ import shutil
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,7 +75,25 @@ store_connection.SYNCHRONOUS = "off"
 migrations.migrate_connection = _copy_or_migrate  # before any module takes it by name
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    _leave_samples(items)
+    _mix_folders(items)
+
+
+def _leave_samples(items: Sequence[pytest.Item]) -> None:
+    """Mark the cases of a `sampled(n)` test nightly, all but every nth."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("sampled")
+        if marker:
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % marker.args[0]:
+                item.add_marker("nightly")
+            seen[test] += 1
+
+
+def _mix_folders(items: list[pytest.Item]) -> None:
     """Mix the folders' files, each spread over the run: browsers mostly wait, compilers compute.
     Units come last.
     """

@@ -66,6 +66,7 @@ def test_navigation_reaches_every_page_and_says_where_it_is(tab: Page, address: 
             assert tab.title().endswith(" · CompileBoard")
 
 
+@pytest.mark.nightly
 def test_on_a_phone_the_bar_is_one_row_and_a_menu(
     open_tab: Callable[..., Page], address: str
 ) -> None:
@@ -126,6 +127,7 @@ def test_the_search_box_suggests_pages_and_is_used_by_keys(tab: Page, address: s
     tab.wait_for_url(f"{address}/search?q=forward")
 
 
+@pytest.mark.nightly
 def test_lists_lead_to_their_things_and_back(tab: Page, address: str) -> None:
     for page in ("graph_breaks", "recompiles"):
         tab.goto(f"{address}/{page}")
@@ -177,6 +179,7 @@ def test_runs_filter_form_writes_the_address(tab: Page, address: str) -> None:
     assert len(_names(tab)) == PAGE_SIZE
 
 
+@pytest.mark.nightly
 def test_a_filter_that_matches_nothing_offers_to_clear_it(tab: Page, address: str) -> None:
     for path in ("/runs", "/graph_breaks", "/recompiles", f"/runs/{RUN}?tab=compiles"):
         tab.goto(f"{address}{path}{'&' if '?' in path else '?'}q=nothing-is-called-so")
@@ -464,6 +467,7 @@ def test_an_empty_database_says_how_to_fill_it(tab: Page, tmp_path: Path) -> Non
         tab.close()
 
 
+@pytest.mark.nightly
 def test_the_list_of_runs_fits_a_laptop_whatever_failed_or_was_not_recorded(
     tab: Page, tmp_path: Path
 ) -> None:

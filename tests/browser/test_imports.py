@@ -102,6 +102,7 @@ def test_a_bundle_becomes_its_runs_and_one_that_is_cut_off_says_so(
         assert tab.locator("h1").inner_text() == "torch2.13-precompile"
 
 
+@pytest.mark.nightly
 def test_a_chosen_folder_is_sent_with_its_name(tab: Page, base: str, tmp_path: Path) -> None:
     folder = tmp_path / "trace_7"
     folder.mkdir()
@@ -116,6 +117,7 @@ def test_a_chosen_folder_is_sent_with_its_name(tab: Page, base: str, tmp_path: P
     assert "2 files" in row.inner_text()
 
 
+@pytest.mark.nightly
 def test_the_form_works_without_javascript(open_tab: Callable[..., Page], base: str) -> None:
     tab = open_tab(width=400, java_script_enabled=False)
     tab.goto(f"{base}/imports")

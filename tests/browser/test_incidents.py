@@ -57,6 +57,7 @@ def own_board(database: Path, tmp_path: Path) -> Iterator[str]:
         yield server.address
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("script", [True, False], ids=["script", "no_script"])
 def test_an_incident_is_opened_and_acknowledged_by_keyboard(
     open_tab: Callable[..., Page], own_board: str, script: bool
@@ -84,6 +85,7 @@ def test_an_incident_is_opened_and_acknowledged_by_keyboard(
     expect_count(tab.locator("a[href='/incidents/gone']"), 1)
 
 
+@pytest.mark.nightly
 def test_a_name_is_typed_once_a_browser(open_tab: Callable[..., Page], own_board: str) -> None:
     tab = open_tab()
     tab.goto(f"{own_board}{ONE}")
@@ -103,6 +105,7 @@ def test_a_name_is_typed_once_a_browser(open_tab: Callable[..., Page], own_board
     )
 
 
+@pytest.mark.nightly
 def test_to_ignore_needs_a_reason_and_what_was_typed_stays(
     open_tab: Callable[..., Page], own_board: str
 ) -> None:

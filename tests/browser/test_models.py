@@ -64,6 +64,7 @@ def test_a_point_of_a_models_history_opens_what_is_known_of_it(tab: Page, suite:
     assert "0.563× to 0.581×" in tab.locator("#point").inner_text()
 
 
+@pytest.mark.nightly
 def test_the_command_of_a_point_is_copied(open_tab: Callable[..., Page], suite: str) -> None:
     page = open_tab(permissions=["clipboard-read", "clipboard-write"])
     page.goto(f"{suite}/models/Breaky")
@@ -90,6 +91,7 @@ def test_results_read_without_javascript(open_tab: Callable[..., Page], suite: s
     assert "0.578–0.596" in page.locator("#speedup-chart-table table").inner_text()
 
 
+@pytest.mark.nightly
 def test_a_table_of_results_fits_1280_and_a_chosen_row_is_marked_whole(
     open_tab: Callable[..., Page], suite: str
 ) -> None:

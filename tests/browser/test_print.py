@@ -21,6 +21,7 @@ PAGES = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("path", PAGES)
 def test_page_prints_light_and_without_navigation(
     open_tab: Callable[..., Any], address: str, path: str

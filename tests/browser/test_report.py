@@ -81,6 +81,7 @@ def from_disk(browser: Any, reports: Path) -> Iterator[Open]:
     assert wrong == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("run", [RUN, HOSTILE])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
@@ -114,6 +115,7 @@ def test_report_prints_on_white_paper(from_disk: Open) -> None:
     assert page.evaluate("getComputedStyle(document.body).color") != "rgb(24, 32, 44)"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("report", [RUN, "comparison", "suite"])
 def test_report_as_pdf_has_pages_and_no_cut_chart(from_disk: Open, report: str) -> None:
     page = from_disk(report, color_scheme="dark")
@@ -156,6 +158,7 @@ def test_report_with_texts_leads_from_the_directory_to_one(from_disk: Open, repo
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
 def test_suite_report_draws_every_chart_and_zooms_them_together(

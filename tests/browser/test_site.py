@@ -58,6 +58,7 @@ def _fits(page: Any) -> bool:
     )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
 def test_overview_leads_to_a_run_and_its_tabs(

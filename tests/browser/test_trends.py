@@ -66,6 +66,7 @@ def test_a_number_of_the_overview_leads_to_its_trend_by_keyboard(tab: Page, suit
     assert tab.locator("input[name=metric][value=speedup]").is_checked()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("javascript", [True, False])
 def test_a_chip_chooses_by_keyboard_and_without_javascript(
     open_tab: Callable[..., Page], suite: str, javascript: bool
@@ -109,6 +110,7 @@ def test_a_link_shows_what_was_zoomed_to(tab: Page, suite: str) -> None:
     assert "zoom" not in tab.url
 
 
+@pytest.mark.nightly
 def test_an_address_has_no_zoom_until_a_reader_zooms_and_a_theme_keeps_it(
     tab: Page, suite: str
 ) -> None:
@@ -125,6 +127,7 @@ def test_an_address_has_no_zoom_until_a_reader_zooms_and_a_theme_keeps_it(
     assert tab.evaluate(SPAN) == pytest.approx(whole / 2, abs=1000)
 
 
+@pytest.mark.nightly
 def test_a_finger_on_a_chart_scrolls_the_page(open_tab: Callable[..., Page], suite: str) -> None:
     page = open_tab(400, has_touch=True, is_mobile=True)
     page.goto(f"{suite}/trends?metric=speedup&metric=recompiles")
@@ -144,6 +147,7 @@ def test_a_finger_on_a_chart_scrolls_the_page(open_tab: Callable[..., Page], sui
     assert page.url == address
 
 
+@pytest.mark.nightly
 def test_a_zoom_of_another_axis_is_passed_over(tab: Page, suite: str) -> None:
     tab.goto(f"{suite}/trends?metric=speedup&zoom=5.0..9.0")
     wait_for_charts(tab, 1)
@@ -208,6 +212,7 @@ def test_a_chart_counts_as_drawn_once_it_has_the_colours_of_the_theme(
     assert len(dark) >= 3 and len(set(dark)) == 1 and not set(dark) & set(light)
 
 
+@pytest.mark.nightly
 def test_charts_that_wait_for_another_theme_zoom_with_the_others(tab: Page, suite: str) -> None:
     tab.goto(f"{suite}/trends?metric=speedup&metric=recompiles&metric=graph_breaks")
     wait_for_visible_charts(tab)
@@ -237,6 +242,7 @@ def test_trends_read_without_javascript(open_tab: Callable[..., Page], suite: st
     assert page.get_by_role("button", name="Zoom in").count() == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
 )
@@ -262,6 +268,7 @@ def test_words_of_a_point_at_the_edge_are_whole_and_inside_the_window(
         )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_row_of_tiles_that_is_not_full_has_no_cell_of_another_colour(
     open_tab: Callable[..., Page], suite: str, scheme: str

@@ -53,6 +53,7 @@ PREFIX = (
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ENDS)
 def test_a_program_ends_as_without_us(workplace: Workplace, how: str) -> None:
     path = workplace.write(PREFIX + ENDS[how] + "\n")
@@ -94,6 +95,7 @@ print(len(seen), signal.Signals(seen[0]).name)
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
 @pytest.mark.parametrize("whom", ["us", "all"])
 def test_a_signal_reaches_the_program_once(workplace: Workplace, name: str, whom: str) -> None:

@@ -54,6 +54,7 @@ def same(workplace: Workplace, *command: Any, shell: Sequence[str] = (), **rest:
     return plain
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("theirs", THEIRS)
 def test_a_sitecustomize_of_their_own_runs_as_without_us(workplace: Workplace, theirs: str) -> None:
     text = THEIRS[theirs]
@@ -94,6 +95,7 @@ def test_their_modules_may_be_called_as_ours(workplace: Workplace) -> None:
     assert done.stdout == f"their app\ntheir collectors\n{workplace.folder / 'collectors.py'}\n"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("switch", ["-I", "-S", "-E"])
 def test_a_switch_that_keeps_us_out_is_said_and_changes_nothing(
     workplace: Workplace, switch: str
@@ -150,6 +152,7 @@ def test_a_spool_that_cannot_be_written_is_no_matter_of_the_program(workplace: W
     assert (done.returncode, done.stdout, done.stderr) == (0, "went on\n", "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("closed", ["<&-", ">&- 2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_stay_closed(workplace: Workplace, closed: str) -> None:
     text = (

@@ -11,6 +11,7 @@ from tests.tools.killing import WHOM, kill_once
 from tests.tools.observed import PROGRAMS, Workplace, wait_for
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("attempt", range(2))
 @pytest.mark.parametrize("whom", WHOM)
 def test_a_kill_loses_nothing_that_was_written(

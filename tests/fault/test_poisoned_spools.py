@@ -60,6 +60,7 @@ def good_lines(workplace: Workplace) -> int:
     return int(workplace.value(sql + " and length(process_id) = 32", most=FREE - 1))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES)
 def test_a_line_that_is_no_record_is_one_reject_and_costs_no_other(
     workplace: Workplace, line: bytes
@@ -74,6 +75,7 @@ def test_a_line_that_is_no_record_is_one_reject_and_costs_no_other(
     assert workplace.only_run()["loss_count"] == 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("line", ODD_RECORDS.values(), ids=ODD_RECORDS)
 def test_a_record_with_an_odd_value_costs_no_other(workplace: Workplace, line: bytes) -> None:
     insert_line(leave_spool(workplace), line)
@@ -87,6 +89,7 @@ def test_a_record_with_an_odd_value_costs_no_other(workplace: Workplace, line: b
     workplace.check_integrity()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("spoil", ODD_FILES.values(), ids=ODD_FILES)
 def test_an_odd_file_or_fact_costs_no_record(
     workplace: Workplace, spoil: Callable[[Path], None]
@@ -97,6 +100,7 @@ def test_an_odd_file_or_fact_costs_no_record(
     assert good_lines(workplace) == GOOD
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("spoil", HOPELESS.values(), ids=HOPELESS)
 def test_a_run_that_cannot_be_recorded_is_named_once_and_set_aside(
     workplace: Workplace, spoil: Callable[[Path], None]

@@ -41,6 +41,7 @@ def rows_of(server: Server, sql: str) -> list[Any]:
         return [tuple(row) for row in reader.execute(sql)]
 
 
+@pytest.mark.nightly
 def test_runs_of_a_database_and_a_folder_are_pushed_once(
     workplace: Workplace, server: Server
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_program_is_pushed_while_it_runs_and_ends_as_it_would_in_a_database(
     ) == [(1,)]
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_the_texts_of_a_program_that_becomes_another_are_pushed(
     workplace: Workplace, server: Server
@@ -111,6 +113,7 @@ def test_a_spool_that_nobody_recorded_is_pushed(workplace: Workplace, server: Se
     assert rows_of(server, totals) == [(4,)]
 
 
+@pytest.mark.nightly
 def test_what_waits_for_a_wrong_address_is_sent_to_the_right_one(
     workplace: Workplace, server: Server
 ) -> None:
@@ -216,6 +219,7 @@ def test_what_a_log_grew_by_is_pushed_once(workplace: Workplace, server: Server)
         assert rows_of(server, sql) == [tuple(reader.execute(sql).fetchone())]
 
 
+@pytest.mark.nightly
 def test_a_box_adds_to_no_run_that_another_one_pushed(workplace: Workplace, server: Server) -> None:
     whole = lzma.decompress((DATA / "trace" / "torch2.13-breaks.log.xz").read_bytes())
     log, codes = workplace.folder / "owned.log", []
@@ -238,6 +242,7 @@ def test_a_box_adds_to_no_run_that_another_one_pushed(workplace: Workplace, serv
     ]
 
 
+@pytest.mark.nightly
 def test_a_run_that_was_pruned_on_the_server_is_not_sent_again(
     workplace: Workplace, server: Server
 ) -> None:
@@ -271,6 +276,7 @@ def test_what_was_added_while_the_server_was_away_is_sent_later(
         ]
 
 
+@pytest.mark.nightly
 def test_a_run_with_other_records_on_the_server_is_told(
     workplace: Workplace, server: Server
 ) -> None:

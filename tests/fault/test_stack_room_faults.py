@@ -74,6 +74,7 @@ def test_stack_room_leaves_no_slow_depth_in_program_thread_and_spawned_process(
     ] == [1, 0]
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_stack_room_reaches_the_backward_pass_in_a_thread_that_autograd_starts(
     workplace: Workplace,
@@ -86,6 +87,7 @@ def test_stack_room_reaches_the_backward_pass_in_a_thread_that_autograd_starts(
     assert workplace.run(program, options=ROOM).stdout.split() == ["True", "0"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("end", ENDS)
 def test_stack_room_ends_a_program_as_python_does(workplace: Workplace, end: str) -> None:
     program = workplace.write(ENDS[end])
@@ -99,6 +101,7 @@ def test_stack_room_ends_a_program_as_python_does(workplace: Workplace, end: str
         assert room.returncode == -signal.SIGINT and room.stdout == "bye\n"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "words", [("-m", "program", "a"), ("-c", "import program", "a"), ("-X", "dev", "program.py")]
 )

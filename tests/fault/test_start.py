@@ -124,6 +124,7 @@ def test_the_current_folder_is_gone(workplace: Workplace) -> None:
     assert workplace.only_run()["cwd"] is None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("most", [*range(6, 15), 20])
 def test_there_are_no_more_descriptors(workplace: Workplace, most: int) -> None:
     command = [
@@ -252,6 +253,7 @@ def in_place(workplace: Workplace, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     workplace.lossy = True
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("error", [RuntimeError, OSError, MemoryError])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_that_raises_is_one_line_and_the_program_runs(

@@ -72,6 +72,7 @@ def test_a_signal_is_passed_on_while_the_database_is_locked(workplace: Workplace
     assert started.returncode == -signal.SIGTERM
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["garbage over it", "another file in its place", "deleted"])
 def test_a_database_that_is_spoilt_midway_costs_nothing_that_follows(
     workplace: Workplace, how: str

@@ -138,6 +138,7 @@ def test_partial_lines_and_progress_bars_stay_whole_above_the_count(workplace: W
     assert "\x1b[1;11r" in written
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.torch
 @pytest.mark.parametrize("how", ["killed", "raised", "terminated", "read by key"])
 def test_the_row_is_given_back_however_the_program_ends(workplace: Workplace, how: str) -> None:
@@ -163,6 +164,7 @@ def test_the_row_is_given_back_however_the_program_ends(workplace: Workplace, ho
     assert (screen.top, screen.bottom) == (0, ROWS - 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.torch
 @pytest.mark.parametrize("case", ["dumb", "no name", "raw", "nothing compiled"])
 def test_nothing_is_written_where_it_would_be_in_the_way(workplace: Workplace, case: str) -> None:

@@ -43,6 +43,7 @@ def inputs_of(loaded: Any) -> list[Any]:
     return tensors(loaded.inputs)
 
 
+@pytest.mark.sampled(4)
 @every_model
 def test_two_builds_have_the_same_weights_and_inputs_and_leave_the_generator_alone(
     ref: ModelRef,
@@ -54,6 +55,7 @@ def test_two_builds_have_the_same_weights_and_inputs_and_leave_the_generator_alo
     assert all(map(torch.equal, inputs_of(first), inputs_of(second)))
 
 
+@pytest.mark.sampled(4)
 @every_model
 def test_weights_and_inputs_are_on_the_cpu_in_the_types_the_harness_casts(ref: ModelRef) -> None:
     loaded = load(ref)
@@ -63,6 +65,7 @@ def test_weights_and_inputs_are_on_the_cpu_in_the_types_the_harness_casts(ref: M
     assert {item.device.type for item in given} == {"cpu"}
 
 
+@pytest.mark.sampled(4)
 @every_model
 def test_two_eager_runs_agree_bit_by_bit(ref: ModelRef) -> None:
     loaded = load(ref)
@@ -73,6 +76,7 @@ def test_two_eager_runs_agree_bit_by_bit(ref: ModelRef) -> None:
     assert all(item.numel() and item.isfinite().all() for item in first)
 
 
+@pytest.mark.sampled(4)
 @every_model
 def test_the_answer_depends_on_the_input_so_that_a_wrong_one_shows(ref: ModelRef) -> None:
     loaded = load(ref, 4)
@@ -85,6 +89,7 @@ def test_the_answer_depends_on_the_input_so_that_a_wrong_one_shows(ref: ModelRef
     assert answer.std(dim=0).mean() > 0.01 * answer.abs().mean()
 
 
+@pytest.mark.sampled(4)
 @every_model
 def test_the_batch_size_is_the_one_asked_for(ref: ModelRef) -> None:
     small, big = load(ref, 1), load(ref, 3)
@@ -100,6 +105,7 @@ def test_the_batch_size_is_the_one_asked_for(ref: ModelRef) -> None:
     assert counts[1] > counts[0]
 
 
+@pytest.mark.sampled(4)
 @every_model
 def test_every_size_it_offers_runs_and_differs(ref: ModelRef) -> None:
     loaded = load(ref)
@@ -114,6 +120,7 @@ def test_every_size_it_offers_runs_and_differs(ref: ModelRef) -> None:
     assert len(shapes) == len(loaded.sizes)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("ref", [ref for ref in MODELS if ref.trains], ids=lambda ref: ref.name)
 def test_every_weight_learns_from_the_loss(ref: ModelRef) -> None:
     loaded = load(ref, 4)
@@ -127,6 +134,7 @@ def test_every_weight_learns_from_the_loss(ref: ModelRef) -> None:
     )
 
 
+@pytest.mark.sampled(4)
 @every_model
 def test_it_runs_in_double_precision_which_accuracy_is_checked_against(ref: ModelRef) -> None:
     loaded = load(ref)

@@ -130,6 +130,7 @@ print(compileboard.observe.__module__, compileboard.observe.__name__)
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "order",
     ["", "import torch, compileboard.collectors.observe.hooks", "from compileboard import observe"],
@@ -190,6 +191,7 @@ raise ValueError("theirs")
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("how", "code", "state"), [("kill", -9, "interrupted"), ("raise", 1, "failed")]
 )

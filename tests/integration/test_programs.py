@@ -68,6 +68,7 @@ def test_forked_children_are_processes_with_their_own_compiles(workplace: Workpl
     assert workplace.spools == []
 
 
+@pytest.mark.nightly
 def test_workers_and_subprocesses_have_the_parent_that_started_them(workplace: Workplace) -> None:
     done(workplace, "threads", "workers", "pools", "subprocesses")
     parent = workplace.value("select id from processes order by started_us limit 1")
@@ -85,6 +86,7 @@ def test_workers_and_subprocesses_have_the_parent_that_started_them(workplace: W
     assert pid == workplace.value("select pid from processes where id = :parent", parent=parent)
 
 
+@pytest.mark.nightly
 def test_workers_of_multiprocessing_say_their_final_counters(workplace: Workplace) -> None:
     done(workplace, "workers")
     rows = workplace.rows(
@@ -273,6 +275,7 @@ def test_the_level_full_keeps_torchs_own_logs(workplace: Workplace) -> None:
     assert workplace.spools == []
 
 
+@pytest.mark.nightly
 def test_a_program_that_becomes_another_keeps_the_texts_of_both(workplace: Workplace) -> None:
     done(workplace, "replaced", options=("--level", "full"))
     first, second = workplace.rows("select id, pid from processes order by started_us")
@@ -291,6 +294,7 @@ def test_a_program_that_becomes_another_keeps_the_texts_of_both(workplace: Workp
     assert workplace.rows("select * from run_rejects") == []
 
 
+@pytest.mark.nightly
 def test_a_log_whose_process_the_hooks_did_not_see_is_counted(workplace: Workplace) -> None:
     unseen = (
         "import subprocess, sys; subprocess.run([sys.executable, '-I', *sys.argv[1:]], check=True)"
@@ -312,6 +316,7 @@ def test_a_trace_of_the_users_own_is_left_alone_and_read(workplace: Workplace) -
     )
 
 
+@pytest.mark.nightly
 def test_ranks_with_collectives_are_told_apart(workplace: Workplace) -> None:
     launcher = (
         sys.executable,

@@ -190,6 +190,7 @@ def test_workers_of_xdist_write_one_file(project: Path) -> None:
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_a_test_that_is_recorded_at_once_is_seen_too(project: Path) -> None:
     pytest.importorskip("sqlite_utils")

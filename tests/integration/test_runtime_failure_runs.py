@@ -87,6 +87,7 @@ def test_ten_thousand_repetitions_are_few_records(caught: Workplace) -> None:
     assert counts == [2**power for power in range(14)] + [10_000]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("word", "phase", "error_type", "compile_id"),
     [
@@ -116,6 +117,7 @@ def test_leaving_by_sys_exit_is_no_failure(workplace: Workplace) -> None:
     assert (finished.returncode, rows) == (3, [])
 
 
+@pytest.mark.nightly
 def test_a_worker_that_ends_by_compiled_code_says_so(workplace: Workplace) -> None:
     finished = workplace.run(RAISING, "worker")
     assert "the worker ended with 1" in finished.stdout
@@ -133,6 +135,7 @@ def test_dynamo_never_compiles_what_stands_around_a_backward(workplace: Workplac
     assert any("step" in name for name in names)
 
 
+@pytest.mark.nightly
 def test_no_source_keeps_no_line_in_a_traceback(workplace: Workplace) -> None:
     ended(workplace, "unrelated", options=("--no-source",))
     (event,) = workplace.events("runtime_failed")

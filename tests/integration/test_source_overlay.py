@@ -69,6 +69,7 @@ def run(
     return finished, {Path(path).name for path in loaded}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -126,6 +127,7 @@ def test_source_lines_and_tracebacks_are_those_of_the_patched_text(project):
     assert f'File "{project / "net.py"}", line 3, in value\n    return 1 / 0' in finished.stderr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("ending", "code", "message"),
     [
@@ -147,6 +149,7 @@ def test_a_patched_script_with_a_syntax_error_says_so(project):
     assert (finished.returncode, "SyntaxError" in finished.stderr) == (1, True)
 
 
+@pytest.mark.nightly
 def test_a_patched_script_has_its_room_on_the_frame_stack(project):
     room = (
         "import sys\nframe, sizes = sys._getframe(), []\nwhile frame:\n"
@@ -158,6 +161,7 @@ def test_a_patched_script_has_its_room_on_the_frame_stack(project):
     assert finished.stdout == f"{sys.version_info >= (3, 11)}\n", finished.stderr
 
 
+@pytest.mark.nightly
 def test_spawned_workers_read_the_patched_text(project):
     text = (
         "import multiprocessing, net\n\nif __name__ == '__main__':\n"

@@ -63,6 +63,7 @@ def test_a_fix_that_breaks_the_program_says_how(workplace, run):
     assert result["failure"] == "ZeroDivisionError: division by zero (exit code 1)"
 
 
+@pytest.mark.nightly
 def test_a_fix_that_prints_something_else_says_what(workplace, run):
     code, result, _ = try_patch(workplace, run, patch(workplace, "1.5", "2.5"))
     assert (code, result["outcome"]) == (1, "different")
@@ -77,12 +78,14 @@ def test_a_file_that_the_program_does_not_import_is_no_fix(workplace, run):
     assert "other.py was not imported by the program" in result["missing"]
 
 
+@pytest.mark.nightly
 def test_another_command_takes_the_place_of_the_recorded_one(workplace, run):
     words = ("--", "python", "program.py", "--epochs", "3")
     _, result, _ = try_patch(workplace, run, patch(workplace, "1.5", "2.5"), *words)
     assert "['--epochs', '3']" in result["output"]["text"]
 
 
+@pytest.mark.nightly
 def test_patched_copies_and_outputs_are_kept_where_asked(workplace, run):
     try_patch(workplace, run, patch(workplace, "1.5", "2.5"), "--keep", "kept")
     folder = workplace.folder / "kept"

@@ -163,6 +163,7 @@ def test_search_highlights_and_idle_time_is_folded(tab: Page, timeline: str) -> 
     assert button.get_attribute("aria-pressed") == "true"
 
 
+@pytest.mark.nightly
 def test_each_process_but_the_busiest_is_folded(tab: Page, ranked: str) -> None:
     tab.goto(ranked)
     canvas = tab.locator(CANVAS)

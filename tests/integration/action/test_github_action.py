@@ -172,6 +172,7 @@ def test_a_command_that_fails_fails_the_job_and_replaces_what_the_comment_said(
     assert "ended with exit code 3 before it compiled anything" in job.summary
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("inputs", "sentence"),
     [

@@ -137,6 +137,7 @@ def test_checkpointing_is_enabled_where_a_model_can(
     assert calls == [True]
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo's own
 def test_a_checks_iterations_have_upstreams_graphs_and_breaks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -188,6 +189,7 @@ class Fixed(torch.nn.Linear):
         return super().forward(x.reshape(8, 4))
 
 
+@pytest.mark.nightly
 def test_the_batch_varies_on_both_sides_where_it_alone_is_dynamic(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

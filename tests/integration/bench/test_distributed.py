@@ -67,6 +67,7 @@ def test_ddp_is_measured_by_its_slowest_rank_and_gives_one_processes_gradients(
     ]
 
 
+@pytest.mark.nightly
 def test_fsdp2_gives_one_processes_gradients(workplace: Workplace) -> None:
     (result,) = measure(workplace, "--fsdp", "--only", "mlp", "--accuracy").values()
     assert (result["accuracy"], result["message"]) == ("pass", None)

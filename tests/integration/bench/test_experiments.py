@@ -120,6 +120,7 @@ def test_tolerance_is_the_relative_distance_from_eager_on_the_cpu(measured: Any)
     assert wrong["std"] > 0
 
 
+@pytest.mark.nightly
 def test_a_number_that_only_one_of_the_two_has_is_a_failure(measured: Any) -> None:
     outcome = measured(NAN, "tolerance")
     assert (outcome["status"], outcome["reason"]) == ("failed", "fail_accuracy")
@@ -136,6 +137,7 @@ def test_coverage_counts_what_is_captured(measured: Any) -> None:
     assert half["pct_ops"] == 0.5 and 0 < half["pct_time"] < 1
 
 
+@pytest.mark.nightly
 def test_an_accuracy_check_compiles_its_iterations_together_as_upstream(measured: Any) -> None:
     forward = measured(FINE, "accuracy", mode="inference")
     assert forward["accuracy"] == "pass"
@@ -153,6 +155,7 @@ def test_overhead_compiles_nothing_whatever_the_backend(measured: Any) -> None:
     assert len(outcome["repeats"]["compiled"]) == 3
 
 
+@pytest.mark.nightly
 def test_nothing_times_eager_against_itself_and_compiles_nothing(measured: Any) -> None:
     outcome = measured(FINE, "nothing", **INDUCTOR, mode="training")
     assert outcome["status"] == "measured" and outcome["values"]["speedup"] > 0
@@ -169,6 +172,7 @@ def test_quantized_weights_have_errors_of_their_own_and_no_verdict(measured: Any
     assert values["unquantized_error"] < 0.02 and values["speedup"] > 0
 
 
+@pytest.mark.nightly
 def test_noquant_differs_from_nothing_by_no_weight(measured: Any) -> None:
     values = measured(FINE, "quantization", quantization="noquant")["values"]
     assert (
@@ -177,6 +181,7 @@ def test_noquant_differs_from_nothing_by_no_weight(measured: Any) -> None:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("model", "kind"), [(FINE, "int4weightonly"), (NOT_LINEAR, "int8weightonly")]
 )
@@ -203,6 +208,7 @@ def test_an_onnx_model_is_judged_and_timed(measured: Any) -> None:
     assert outcome["facts"]["export"]["node_count"] >= 1
 
 
+@pytest.mark.nightly
 def test_an_operator_that_has_no_onnx_names_its_line(measured: Any) -> None:
     outcome = measured(UNTRANSLATED, "onnx")
     failure = outcome["facts"]["export"]
@@ -217,6 +223,7 @@ def test_an_operator_that_has_no_onnx_names_its_line(measured: Any) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_what_onnxruntime_lacks_is_a_failure_of_its_loading(measured: Any) -> None:
     outcome = measured(FINE, "onnx", dtype="bfloat16")
     assert (outcome["reason"], outcome["facts"]["export"]["stage"]) == ("fail_to_run", "load")
@@ -247,6 +254,7 @@ def test_the_recompile_profile_names_what_each_change_cost(measured: Any) -> Non
     assert outcome["values"]["recompiles"] == 4 <= outcome["values"]["guard_failures"]
 
 
+@pytest.mark.nightly
 def test_a_batch_that_is_marked_dynamic_compiles_once(measured: Any) -> None:
     values = measured(BY_MODE, "recompile_profile", **DYNAMIC)["values"]
     assert values["change=batch size=3/recompiles"] == 0
@@ -261,12 +269,14 @@ def test_a_batch_that_no_input_has_cannot_be_marked(measured: Any) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_training_is_profiled_without_gradients_switched_off(measured: Any) -> None:
     changes = measured(FINE, "recompile_profile", mode="training")["facts"]["changes"]
     assert [change["change"] for change in changes][-2:] == ["eval mode", "bfloat16"]
     assert not [change for change in changes if "error" in change]
 
 
+@pytest.mark.nightly
 def test_shapes_are_measured_both_ways(measured: Any) -> None:
     outcome = measured(SIZED, "shapes")
     values = outcome["values"]
@@ -300,6 +310,7 @@ def test_the_largest_batch_that_runs_is_found_by_halves(measured: Any) -> None:
     assert "do not change with the batch size" in measured(FIXED, "batch_size")["reason"]
 
 
+@pytest.mark.nightly
 def test_a_batch_that_cannot_even_be_made_is_refused_too(measured: Any) -> None:
     outcome = measured(HUNGRY, "batch_size", batch_size=2000)
     assert outcome["values"] == {"batch_size_found": 8.0}

@@ -62,6 +62,7 @@ def test_a_program_that_computes_what_eager_does_passes(measured: Any) -> None:
     assert strict["values"]["unique_graphs"] == 1 and "unique_graphs" not in plain["values"]
 
 
+@pytest.mark.nightly
 def test_a_program_that_computes_something_else_does_not(measured: Any) -> None:
     outcome = measured(WRONG, "export_strict")
     assert (outcome["status"], outcome["reason"]) == ("failed", "fail_accuracy")
@@ -78,6 +79,7 @@ class NotesGradMode(torch.nn.Linear):
         return super().forward(x)
 
 
+@pytest.mark.nightly
 def test_later_exports_have_the_grad_mode_of_the_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -132,6 +134,7 @@ def test_an_operator_without_a_kernel_is_named(measured: Any) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_dynamic_batch_stays_dynamic(measured: Any) -> None:
     outcome = measured(FINE, "export", **DYNAMIC)
     assert (
@@ -167,6 +170,7 @@ def test_a_package_is_judged_timed_and_tried_with_another_batch(measured: Any) -
     )
 
 
+@pytest.mark.nightly
 def test_a_package_of_a_model_that_does_not_export_fails_as_the_export_does(measured: Any) -> None:
     outcome = measured(BRANCHES, "aot_inductor")
     export = outcome["facts"]["export"]

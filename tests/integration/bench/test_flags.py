@@ -205,6 +205,7 @@ def test_another_branch_is_measured_beside_the_checkout(
     assert left == (status, 1)
 
 
+@pytest.mark.nightly
 def test_ctrl_c_removes_the_worktree(workplace: Workplace, repository: Path) -> None:
     words = ["--only", f"path:{repository}/nets.py,class:Hangs", "--diff-branch", "before"]
     with bench(workplace, *words, cwd=repository) as process:
@@ -224,6 +225,7 @@ def _has_child(workplace: Workplace) -> bool:
     return any(workplace.home.glob("spool/*/bench/*/stage"))
 
 
+@pytest.mark.nightly
 def test_a_file_beside_the_numbers_that_cannot_be_written_is_a_fact_of_the_result(
     tmp_path: Path,
 ) -> None:
@@ -322,6 +324,7 @@ def test_what_has_no_table_is_written_without_an_output(tmp_path: Path) -> None:
     assert "size mismatch at index 0. expected 4, actual 3" in row["profiler report"]
 
 
+@pytest.mark.nightly
 def test_operators_are_written_beside_the_output(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)
     told = [

@@ -177,6 +177,7 @@ def test_the_first_export_counts_where_a_later_one_fails(
     assert done.facts["export"]["export_again_error"] == error
 
 
+@pytest.mark.nightly
 @pytest.mark.real_start
 def test_what_torch_makes_while_it_is_imported_is_in_the_servers_folder(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -249,6 +250,7 @@ def test_a_fork_has_a_folder_an_environment_and_a_command_of_its_own(
     assert "worker.child:start" in first["message"] and str(tmp_path / "one") in first["message"]
 
 
+@pytest.mark.nightly
 @pytest.mark.real_start
 def test_another_environment_begins_another_server(server: ForkServer, tmp_path: Path) -> None:
     first, second = (
@@ -259,6 +261,7 @@ def test_another_environment_begins_another_server(server: ForkServer, tmp_path:
     assert first["server"] != second["server"] and not running(int(first["server"]))
 
 
+@pytest.mark.nightly
 @pytest.mark.real_start
 def test_an_output_that_cannot_be_written_is_said_of_a_fork_too(
     server: ForkServer, tmp_path: Path
@@ -282,6 +285,7 @@ def test_where_the_server_has_died_a_task_begins_by_itself(tmp_path: Path) -> No
     assert int(second["server"]) == os.getpid()
 
 
+@pytest.mark.nightly
 @pytest.mark.real_start
 def test_where_torch_cannot_be_imported_the_task_begins_by_itself_and_tells(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
@@ -313,6 +317,7 @@ def test_what_is_measured_decides_what_is_forked(
     assert is_forkable(task) is is_to_be_forked
 
 
+@pytest.mark.nightly
 @pytest.mark.real_start
 def test_a_setting_of_inductor_reaches_a_fork(tmp_path: Path) -> None:
     workplace = Workplace(tmp_path)

@@ -118,6 +118,7 @@ def test_what_is_timed_has_room_and_its_page_faults_are_recorded(workplace: Work
         assert with_room[name] < 100 < 500 < without[name], (with_room, without)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("words", [("--no-stack-room",), ()])
 def test_a_backward_pass_in_a_thread_of_autograds_has_room(
     tmp_path: Path, words: tuple[str, ...]

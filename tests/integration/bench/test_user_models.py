@@ -213,6 +213,7 @@ def no_parts(batch_size: int) -> None:
     raise AssertionError(batch_size)
 
 
+@pytest.mark.nightly
 def test_a_wrong_result_is_found_behind_dropout(tmp_path: Path) -> None:
     (tmp_path / "dropping.py").write_text(DROPPING)
     only = f"path:{tmp_path}/dropping.py,class:Off"

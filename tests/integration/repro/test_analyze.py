@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 AOT = Judge("accuracy", "aot")
 
 
-QUICK_ONES = ("bits_and_comparisons", "training_step", "random_numbers")
+QUICK_ONES = ("bits_and_comparisons",)
 
 
 @pytest.fixture

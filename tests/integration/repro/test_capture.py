@@ -111,6 +111,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_what_raises_while_it_runs_is_captured_with_its_arguments(tmp_path: Path) -> None:
     program = write(
         tmp_path, f"{RUNTIME}torch.compile(pick)(x, torch.tensor([1, 20]), torch.randn(4))\n"
@@ -130,6 +131,7 @@ def test_what_raises_while_it_runs_is_captured_with_its_arguments(tmp_path: Path
     )
 
 
+@pytest.mark.nightly
 def test_values_beyond_the_limit_are_said_to_be(tmp_path: Path) -> None:
     program = write(
         tmp_path, f"{RUNTIME}torch.compile(pick)(x, torch.tensor([1, 20]), torch.randn(4))\n"
@@ -170,6 +172,7 @@ torch.compile(lambda x: (copy(x.sin()) * 3).sum(), backend={backend!r})(x).backw
     assert "mine.broken" in repro.program and repro.manifest.preload == ("program.py",)
 
 
+@pytest.mark.nightly
 def test_a_backward_that_a_programs_own_compiler_refuses_is_captured(tmp_path: Path) -> None:
     program = write(
         tmp_path,
@@ -194,6 +197,7 @@ torch.compile(lambda x: (x.sin() * 3).sum(), backend=backend)(x).backward()
     assert "aten.cos" in repro.program and len(manifest.inputs) == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("backend", "train", "level", "phase"),
     [
@@ -241,6 +245,7 @@ torch.compile(lambda x: torch.ops.mine.twice(x).sin(), backend=refuse)(x)
     assert repro.manifest.level == "dynamo" and repro.manifest.preload == ("program.py",)
 
 
+@pytest.mark.nightly
 def test_a_process_captures_a_bounded_number_each_once(tmp_path: Path) -> None:
     spooled = observe(tmp_path, write(tmp_path, REFUSED), str(MOST_REPROS + 2), "again")
     assert spooled.stdout.split() == ["BackendCompilerFailed"] * (MOST_REPROS + 2)

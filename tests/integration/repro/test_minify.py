@@ -51,6 +51,7 @@ SHORT = (
     "wrong_decomposition",
     "dynamic_only",
 )
+QUICK_ONES = ("crash_in_custom_op", "dynamic_only")
 TRIED = tuple(PLANTED) if os.environ.get("ALL_PLANTED") else SHORT
 
 
@@ -80,7 +81,9 @@ def _minify(
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.nightly) if name.startswith("wrong_") else name
+        pytest.param(name, marks=pytest.mark.nightly)
+        if name.startswith(("wrong_", "backend_"))
+        else name
         for name in TRIED
     ],
 )
@@ -130,6 +133,7 @@ def test_another_failure_than_the_recorded_one_is_not_minified(repros: dict[str,
     )
 
 
+@pytest.mark.nightly
 def test_a_graph_that_reaches_the_limit_could_not_be_run(
     repros: dict[str, Repro], tmp_path: Path
 ) -> None:

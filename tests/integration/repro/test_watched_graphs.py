@@ -112,6 +112,7 @@ def test_the_program_gets_what_it_gets_without_us(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.nightly
 def test_a_process_that_dies_leaves_the_graph_that_ran(workplace: Workplace) -> None:
     finished = workplace.run(PLANTED, "crash_in_custom_op", options=("--repro", "crash"))
     assert finished.returncode == -11
@@ -142,6 +143,7 @@ for _ in range(9):
 """
 
 
+@pytest.mark.nightly
 def test_a_backend_that_dies_leaves_dynamos_graph(workplace: Workplace) -> None:
     program = workplace.write(BACKEND)
     assert workplace.run(program, "die", options=("--repro", "crash")).returncode == -6
@@ -149,6 +151,7 @@ def test_a_backend_that_dies_leaves_dynamos_graph(workplace: Workplace) -> None:
     assert tuple(row.values()) == ("crash", "dynamo", "SIGABRT", IN_BACKEND, 1)
 
 
+@pytest.mark.nightly
 def test_a_graph_that_is_wrong_from_its_fifth_call_on_is_found_at_its_eighth(
     tmp_path: Path,
 ) -> None:
@@ -196,6 +199,7 @@ for value in map(float, sys.argv[2:]):
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("end", "values"),
     [
@@ -224,6 +228,7 @@ def test_values_are_written_before_the_first_call(
     assert workplace.spools == []
 
 
+@pytest.mark.nightly
 def test_a_run_says_what_it_compared_and_what_that_took(workplace: Workplace) -> None:
     options = ("--repro", "accuracy", "--repro-inputs=1MiB")
     finished = workplace.run(PLANTED, "wrong_lowering", options=options)

@@ -140,6 +140,7 @@ def test_a_program_whose_interpreter_is_not_there_is_found_out_by_exec_alone(
     assert workplace.only_run()["exit_code"] == 127
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("given", ["../../evil", ".", "a b", "-x", "x" * 65, "a/b", "01\n"])
 def test_an_id_for_a_shared_run_that_is_none_is_said_and_not_used(
     workplace: Workplace, given: str

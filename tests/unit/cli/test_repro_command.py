@@ -147,6 +147,7 @@ def test_run_says_whether_it_fails_here_and_keeps_the_answer(
         ]
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_another_failure_than_the_recorded_one_is_not_reproduced(
     folder: Path, capsys: pytest.CaptureFixture[str]
@@ -157,6 +158,7 @@ def test_another_failure_than_the_recorded_one_is_not_reproduced(
     assert "Fails here in another way: NotImplementedError" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_script_that_never_ends_is_ended_and_counts_as_not_run(
     folder: Path, capsys: pytest.CaptureFixture[str]
@@ -171,6 +173,7 @@ def test_script_that_never_ends_is_ended_and_counts_as_not_run(
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_inputs_are_written_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import torch
@@ -347,6 +350,7 @@ def test_a_function_that_registers_must_be_named() -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_each_repro_of_a_folder_is_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     several = folder / "several"

@@ -108,6 +108,7 @@ def _is_same(answer: Any, other: Any) -> bool:
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "function", CALLS, ids=lambda of: f"{of.__module__.rpartition('.')[2]}.{of.__name__}"
 )
@@ -218,6 +219,7 @@ _SPANS: tuple[dict[str, Any], ...] = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("step", [2, 1])  # every second month is summed up, all
 def test_sums_of_months_change_no_answer(
     spread: tuple[sqlite3.Connection, PublishedBoard], step: int

@@ -36,6 +36,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return statements
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", list_pages)
 def test_page_scans_no_table_of_events(
     recorded_client: FlaskClient, recorded_reader: sqlite3.Connection, ran: list[str], kind: str
@@ -44,6 +45,7 @@ def test_page_scans_no_table_of_events(
         check_plans(recorded_client, recorded_reader, ran, page)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", list_explored)
 def test_page_of_a_trace_log_scans_no_table_of_events(
     explored_client: FlaskClient, explored_reader: sqlite3.Connection, ran: list[str], kind: str
@@ -52,6 +54,7 @@ def test_page_of_a_trace_log_scans_no_table_of_events(
         check_plans(explored_client, explored_reader, ran, page)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", list_benched)
 def test_page_of_results_scans_no_table_of_events(
     client: FlaskClient,

@@ -85,6 +85,7 @@ def find_path(method: FrameMethod, run_id: str = "") -> str:
     return method.operation.path.replace("<run_id>", run_id)
 
 
+@pytest.mark.sampled(3)
 @board_on_both_engines
 @pytest.mark.parametrize("name", [name for name, method in OF_BOARD.items() if not method.of_runs])
 def test_a_frame_over_all_runs_has_the_rows_of_the_api(
@@ -99,6 +100,7 @@ def test_a_frame_over_all_runs_has_the_rows_of_the_api(
     assert_same(method, getattr(board, name)(), rows)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [name for name, method in OF_BOARD.items() if method.of_runs])
 def test_a_frame_of_the_runs_of_a_filter_has_each_run_s_rows(
     board: Board, client: FlaskClient, name: str
@@ -119,6 +121,7 @@ def test_a_frame_of_the_runs_of_a_filter_has_each_run_s_rows(
         ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OF_RUN)
 def test_a_frame_of_one_run_has_the_rows_of_the_api(
     board: Board, client: FlaskClient, name: str

@@ -71,6 +71,7 @@ def test_the_summary_is_the_sum_of_the_list(
     assert drawn == pytest.approx(summary.break_count)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", GRAPH_BREAKS.orders)
 @pytest.mark.parametrize("way", ["", ".asc"])
 def test_pages_visit_every_break_once_in_order(

@@ -57,6 +57,7 @@ def test_the_summary_is_the_sum_of_the_list(
     assert sum(kind.count for kind in cells.kinds) == summary.recompile_count
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("order", RECOMPILES.orders)
 @pytest.mark.parametrize("way", ["", ".asc"])
 def test_pages_visit_every_cause_once_in_order(

@@ -226,6 +226,7 @@ def become_another(store: sqlite3.Connection) -> None:
     store.execute("pragma application_id = 7")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

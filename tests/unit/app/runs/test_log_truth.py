@@ -21,6 +21,7 @@ pytestmark = on_both_engines
 LOGS = [path for folder in ("trace", "explored") for path in sorted((DATA / folder).glob("*.xz"))]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "path", [path for path in LOGS if ".json" not in path.name], ids=lambda path: path.name
 )

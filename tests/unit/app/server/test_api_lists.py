@@ -120,6 +120,7 @@ def list_paths(client: FlaskClient, path: str) -> list[str]:
     return [path.replace("<run_id>", run) for run in runs]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("path", "engine_name"),
     over_engines(
@@ -159,6 +160,7 @@ def test_pages_of_the_matrix_have_every_model_once(client: FlaskClient) -> None:
     assert models[0] == models[1] == models[2] and len(set(models[0])) == len(models[0]) > 7
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("path", "sort", "engine_name"), over_engines(SORTS))
 def test_pages_of_every_order_have_every_row_once(
     client: FlaskClient, path: str, sort: str

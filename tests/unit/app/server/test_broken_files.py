@@ -54,6 +54,7 @@ def store_bytes(database: Path) -> bytes:
     return database.read_bytes()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["header", "schema", "pages", "freelist", "cut", "zeros"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_damaged_file_is_said_in_plain_words(

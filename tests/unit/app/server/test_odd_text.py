@@ -70,6 +70,7 @@ def artifact(store: sqlite3.Connection) -> str:
     return f"/runs/{RUN}/artifacts/{number}"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("address", [*PAGES, *DETAILS, *REPORTS, f"/runs/{RUN}/timeline"])
 def test_an_answer_is_whole_and_utf8(client: FlaskClient, address: str) -> None:
     answer = client.get(address)

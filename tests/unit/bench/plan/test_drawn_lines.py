@@ -63,6 +63,7 @@ def pair_lines() -> list[list[str]]:
     return [[f"--{mode}", "--inference", *words] for mode in MODES for words in values]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("words", [*draw_lines(), *pair_lines()], ids=" ".join)
 def test_a_drawn_line_is_heeded_or_answered(
     words: list[str],
