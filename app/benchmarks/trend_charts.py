@@ -46,7 +46,6 @@ def chart_metric(
     *,
     chart_id: str,
     words: bool = True,
-    small: bool = False,
 ) -> Chart:
     positions = {run.id: number for number, run in enumerate(axis.runs)}
     traces: list[dict[str, Any]] = []
@@ -70,13 +69,11 @@ def chart_metric(
         for value in (point.value, point.low, point.high)
         if value is not None
     ]
-    layout = _lay_out(metric, axis, values, words=words and not small, small=small)
+    layout = _lay_out(metric, axis, values, words=words)
     note = f"{metric.meaning}, {metric.unit}" if metric.unit else metric.meaning
     note = f"{note}; {OUTLIERS}" if has_outliers else note
     figure = finish(traces, **layout)
-    return Chart(
-        chart_id, metric.label, figure, (), (), note, "xs" if small else "s", show_legend=False
-    )
+    return Chart(chart_id, metric.label, figure, (), (), note, "s", show_legend=False)
 
 
 def _build_line(
@@ -174,31 +171,26 @@ def _round(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _lay_out(
-    metric: Metric, axis: Axis, values: Sequence[float], *, words: bool, small: bool
-) -> dict[str, Any]:
-    yaxis: dict[str, Any] = {"nticks": 4 if small else 6, "automargin": False, "fixedrange": True}
+def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool) -> dict[str, Any]:
+    yaxis: dict[str, Any] = {"nticks": 6, "automargin": False, "fixedrange": True}
     if metric.kind == "count":
         yaxis |= count_axis(max(values, default=0))
     elif metric.unit:
         yaxis["ticksuffix"] = "×" if metric.unit == "×" else f" {metric.unit}"
     yaxis |= _widen(values) if metric.kind != "count" else {}
-    # Plotly takes at most so many ticks, and steps over dates may be twice what would do: of 5 at
-    # least 2 are left.
+    # Plotly takes at most so many ticks, and steps over dates may be twice what would do.
     xaxis: dict[str, Any] = {
         "showgrid": False,
         "tickangle": 0,
-        "nticks": 5 if small else 8,
+        "nticks": 8,
         "zeroline": False,
     }
     xaxis |= {"range": _find_range(axis)}
     if axis.name == "date":
         xaxis["type"] = "date"
     else:
-        step = max(len(axis.ticks) // 3, 1) if small else 1
-        ticks = list(axis.ticks)[::step]
-        xaxis |= {"tickmode": "array", "tickvals": [at for at, _label in ticks]}
-        xaxis["ticktext"] = [label.partition("+")[0] for _at, label in ticks]
+        xaxis |= {"tickmode": "array", "tickvals": [at for at, _label in axis.ticks]}
+        xaxis["ticktext"] = [label.partition("+")[0] for _at, label in axis.ticks]
     has_words = words and bool(axis.changes)
     return {
         "margin": {"l": 62, "r": 14, "t": 8 + 13 * _ROWS if has_words else 8, "b": 28},

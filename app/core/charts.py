@@ -25,7 +25,7 @@ class Chart:
     columns: Sequence[tuple[str, bool]]
     rows: Sequence[Sequence[object]]
     note: str | None = None
-    height: Literal["xs", "s", "m", "l"] = "m"
+    height: Literal["s", "m", "l"] = "m"
     show_legend: bool = True
 
     @property
@@ -159,7 +159,7 @@ def _pick(trace: Mapping[str, Any], positions: Sequence[int]) -> dict[str, Any]:
 
 
 _TOKEN = re.compile(r"--([\w-]+): light-dark\((#\w+),")
-_HEIGHTS_PX = {"xs": 220, "s": 320, "m": 420, "l": 600}
+_HEIGHTS_PX = {"s": 320, "m": 420, "l": 600}
 
 
 @cache

@@ -35,7 +35,7 @@ def noise_scale(values: Floats) -> float:
     smaller = np.sort(np.minimum(away[1:], away[:-1]))
     smaller = smaller[: len(smaller) - max(1, len(smaller) // 20)]
     flicker = math.sqrt(float(smaller @ smaller) / len(smaller)) if len(smaller) else 0.0
-    return max(_MEDIAN_TO_SIGMA * _median(away), _SMALLER_TO_SIGMA * flicker)
+    return max(_MEDIAN_TO_SIGMA * float(np.median(away)), _SMALLER_TO_SIGMA * flicker)
 
 
 def find_spikes(values: Floats, sigma: float) -> tuple[NDArray[np.bool_], Floats]:
@@ -66,14 +66,6 @@ def autocorrelation(residuals: Floats, level_count: int) -> float:
     raw += level_count * (1 + 3 * max(raw, 0.0)) / count
     trust = min(1.0, max(0.0, raw * math.sqrt(count) - 1))
     return min(0.9, raw * trust)
-
-
-def _median(values: Floats) -> float:
-    half = len(values) // 2
-    if len(values) % 2:
-        return float(np.partition(values, half)[half])
-    parted = np.partition(values, (half - 1, half))
-    return float(parted[half - 1] + parted[half]) / 2
 
 
 _FEWEST = 3
@@ -107,11 +99,7 @@ class CleanSeries:
 
 
 def prepare(values: Numbers, errors: Numbers | None = None) -> CleanSeries | None:
-    """Return None if fewer than 3 values are finite or all are 0. Raises ValueError for a wrong
-    number of errors.
-    """
-    if errors is not None and len(errors) != len(values):
-        raise ValueError(f"expected an error for each of {len(values)} values, got {len(errors)}")
+    """Return None if fewer than 3 values are finite or all are 0."""
     given = np.asarray(values, dtype=np.float64)
     positions = np.flatnonzero(np.isfinite(given))
     raw = given[positions]
@@ -357,12 +345,7 @@ class _Fit:
         return j - 1 if j >= 2 and self.is_back(j - 1, j) else None
 
 
-def detect_change_points(
-    values: Numbers,
-    errors: Numbers | None = None,
-    *,
-    min_relative: float = MIN_RELATIVE,
-) -> list[ChangePoint]:
+def detect_change_points(values: Numbers, errors: Numbers | None = None) -> list[ChangePoint]:
     """Return the steps of a series in order, up and down, including recovered ones.
 
     Values are oldest first; non-finite ones are missing. Errors are standard errors. A level needs
@@ -380,10 +363,7 @@ def detect_change_points(
     refine_positions(series.series, cuts)
     while len(cuts) > 2:
         fit = _fit(series.series, cuts, series.sigma)
-        doubts = [
-            _drop_insignificant(fit, j, series.centre, min_relative)
-            for j in range(1, len(cuts) - 1)
-        ]
+        doubts = [_doubt_cut(fit, j, series.centre) for j in range(1, len(cuts) - 1)]
         if not any(doubts):  # ranks last: they cost most
             doubts = [
                 0.0 if _ranks_apart(fit, j, series.raw) else 1.0 for j in range(1, len(cuts) - 1)
@@ -397,17 +377,27 @@ def detect_change_points(
 
 
 def _fit(series: WeightedValues, cuts: list[int], sigma: float) -> _Fit:
-    positions = np.array(cuts)
-    weight = np.diff(series.weight_sums[positions])
-    means = np.diff(series.sums[positions]) / weight
-    residuals = (series.values - np.repeat(means, np.diff(positions))) * np.sqrt(series.weights)
+    means, weight, residuals = fit_levels(series, cuts)
     freedom = max(1, len(series) - len(means))
-    own = max(math.sqrt(float(residuals @ residuals) / freedom), _NOISE_FLOOR * sigma)
+    own = noise_about(residuals, freedom, sigma)
     repeats = autocorrelation(residuals, len(means))
     own *= math.sqrt((1 + repeats) / (1 - repeats))
     fit = _Fit(list(cuts), means.tolist(), weight.tolist(), own, freedom)
     fit.tests.extend(_test_cut(series, fit, j) for j in range(1, len(means)))
     return fit
+
+
+def fit_levels(series: WeightedValues, cuts: Sequence[int]) -> tuple[Floats, Floats, Floats]:
+    """Return the mean and the weight of each level between cuts, and the weighted residuals."""
+    positions, part = np.array(cuts), slice(cuts[0], cuts[-1])
+    weight = np.diff(series.weight_sums[positions])
+    means = np.diff(series.sums[positions]) / weight
+    fitted = np.repeat(means, np.diff(positions))
+    return means, weight, (series.values[part] - fitted) * np.sqrt(series.weights[part])
+
+
+def noise_about(residuals: Floats, freedom: int, sigma: float) -> float:
+    return max(math.sqrt(float(residuals @ residuals) / freedom), _NOISE_FLOOR * sigma)
 
 
 def _test_cut(series: WeightedValues, fit: _Fit, j: int) -> _CutTest:
@@ -468,9 +458,9 @@ def t_survival(size: float, freedom: int) -> float:
     return math.erfc(normal / math.sqrt(2))
 
 
-def _drop_insignificant(fit: _Fit, j: int, centre: float, min_relative: float) -> float:
+def _doubt_cut(fit: _Fit, j: int, centre: float) -> float:
     before, after = fit.means[j - 1], fit.means[j]
-    if abs(after - before) < min_relative * abs(before + centre):
+    if abs(after - before) < MIN_RELATIVE * abs(before + centre):
         return 2.0
     test = fit.tests[j - 1]
     if test.p_value > ALPHA:

@@ -24,7 +24,10 @@ from compileboard.app.incidents.change_points import (
     WeightedValues,
     autocorrelation,
     detect_change_points,
+    fit_levels,
+    noise_about,
     prepare,
+    split_gains,
     t_survival,
 )
 
@@ -185,10 +188,11 @@ def _fit_line(series: WeightedValues, low: int, high: int, sigma: float) -> _Tre
     size = float(sums[best] / spread[best])
     level -= size * float(lean[best]) / total
     residuals = (values - level - size * shapes[best]) * np.sqrt(weights)
-    own = _deviation(residuals, _LINE_TERMS, sigma)
+    freedom = max(1, len(values) - _LINE_TERMS)
+    own = noise_about(residuals, freedom, sigma)
     repeats = autocorrelation(residuals, 2)
     sigmas = abs(size) * math.sqrt(float(spread[best]) * (1 - repeats) / (1 + repeats)) / own
-    p_value = min(1.0, len(series) * t_survival(sigmas, len(values) - _LINE_TERMS))
+    p_value = min(1.0, len(series) * t_survival(sigmas, freedom))
     if p_value > ALPHA:
         return None
     criterion = _criterion(residuals, _LINE_TERMS, sigma)
@@ -198,32 +202,13 @@ def _fit_line(series: WeightedValues, low: int, high: int, sigma: float) -> _Tre
 def _fits_better(
     line: _TrendFit, series: WeightedValues, low: int, high: int, inner: Sequence[int], sigma: float
 ) -> bool:
-    values, weights = series.values[low:high], series.weights[low:high]
-    stairs = [_residuals(values, weights, [0, *(cut - low for cut in inner), high - low])]
-    positions = np.arange(2, high - low - 1)
-    sums, totals = np.cumsum(values * weights), np.cumsum(weights)
-    surplus = sums[positions - 1] - sums[-1] * totals[positions - 1] / totals[-1]
-    gains = surplus * surplus / (totals[positions - 1] * (1 - totals[positions - 1] / totals[-1]))
-    stairs.append(_residuals(values, weights, [0, int(positions[np.argmax(gains)]), high - low]))
-    terms = [1 + _STEP_TERMS * len(inner), 1 + _STEP_TERMS]
+    positions, gains = split_gains(series, low, high)
+    stairs = inner, (int(positions[np.argmax(gains)]),)
     return all(
-        line.criterion + _MARGIN < _criterion(stair, count, sigma)
-        for stair, count in zip(stairs, terms)
+        line.criterion + _MARGIN
+        < _criterion(fit_levels(series, [low, *cuts, high])[2], 1 + _STEP_TERMS * len(cuts), sigma)
+        for cuts in stairs
     )
-
-
-def _residuals(values: Floats, weights: Floats, bounds: Sequence[int]) -> Floats:
-    fitted = np.empty_like(values)
-    for low, high in pairwise(bounds):
-        fitted[low:high] = float(values[low:high] @ weights[low:high]) / float(
-            weights[low:high].sum()
-        )
-    residuals: Floats = (values - fitted) * np.sqrt(weights)
-    return residuals
-
-
-def _deviation(residuals: Floats, terms: int, sigma: float) -> float:
-    return max(math.sqrt(float(residuals @ residuals) / max(1, len(residuals) - terms)), sigma / 2)
 
 
 def _criterion(residuals: Floats, terms: int, sigma: float) -> float:

@@ -367,14 +367,6 @@ def describe_incident_range(incident: Incident) -> str:
     return f"{since}, after {before}" if before and before != commit else since
 
 
-def describe_state(change: SeriesChange) -> str:
-    if change.state == "unconfirmed":
-        return "waits for another run to confirm it"
-    if change.state == "withdrawn":
-        return "later runs do not show it"
-    return "recovered" if change.recovered_run_id else "confirmed by a later run"
-
-
 def describe_cause(cause: Mapping[str, Any]) -> str:
     """Format as `graph break, new: call to print in forward (0 → 3)`."""
     kind, word = str(cause["kind"]).replace("_", " "), cause["word"]

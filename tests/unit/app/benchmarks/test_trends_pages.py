@@ -220,7 +220,7 @@ def test_the_axis_of_nearly_equal_values_is_not_of_their_last_digits(
 ) -> None:
     laid = lay_out(make_runs(2), "date")
     line = TrendLine("m", [TrendPoint(run.id, value) for run, value in zip(laid.runs, values)])
-    chart = chart_metric(BY_NAME["speedup"], [line], laid, chart_id="c", small=True)
+    chart = chart_metric(BY_NAME["speedup"], [line], laid, chart_id="c")
     assert go.Figure(chart.figure) and chart.figure["layout"]["yaxis"].get("range") == expected
 
 

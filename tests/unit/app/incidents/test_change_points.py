@@ -166,7 +166,7 @@ def test_a_step_below_the_smallest_size_is_none() -> None:
     values = [100.0] * 20 + [101.0] * 20
 
     assert detect_change_points(values) == []
-    assert len(detect_change_points(values, min_relative=0.005)) == 1
+    assert len(detect_change_points([100.0] * 20 + [103.0] * 20)) == 1
 
 
 def test_a_gap_widens_the_place() -> None:
@@ -182,11 +182,6 @@ def test_points_with_large_errors_count_less() -> None:
 
     assert len(detect_change_points(values, [0.3] * 23)) == 1
     assert detect_change_points(values, [0.3] * 20 + [9.0] * 3) == []
-
-
-def test_errors_are_as_many_as_values() -> None:
-    with pytest.raises(ValueError, match="an error for each of 3 values, got 2"):
-        detect_change_points([1.0, 2.0, 3.0], [0.1, 0.1])
 
 
 def test_order_matters() -> None:
