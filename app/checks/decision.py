@@ -19,11 +19,11 @@ from compileboard.app.checks.model import (
     CannotCompare,
     Rule,
     RuleOptions,
-    RuleVerdict,
     Side,
+    Verdict,
 )
-from compileboard.app.checks.pairing import Ambiguous, pair
-from compileboard.app.checks.rules import DEFAULT, RULES, find_rules
+from compileboard.app.checks.pairing import pair
+from compileboard.app.checks.rules import RULES, find_rules
 from compileboard.app.checks.upstream_csv import is_file, read_table
 from compileboard.app.comparison.model import name_some
 from compileboard.app.comparison.pairs import pair_entries
@@ -33,68 +33,96 @@ from compileboard.app.comparison.table import list_verdicts
 from compileboard.app.core.fields import Count
 from compileboard.app.core.format import format_plural
 from compileboard.app.core.newest import RecorderClock
-from compileboard.app.core.schema import one_of
+from compileboard.app.core.schema import PRIVATE, one_of, published
 from compileboard.app.core.store import Store, open_run_or_board
 from compileboard.app.runs.model import list_run_causes
 from compileboard.exit_codes import DONE, FAILED, REFUSED
 
 
 @dataclass(frozen=True)
-class RuleReport:
-    """`is_due` means that the baseline has what the rule compares: being unable to apply it is then
+class CheckedRule:
+    """The result of one rule.
+
+    `is_due` means that the baseline has what the rule compares: being unable to apply it is then
     no pass.
     """
 
-    rule: Rule
-    verdicts: tuple[RuleVerdict, ...]
-    lacks: str = ""
-    is_due: bool = False
+    rule: Rule = field(metadata=PRIVATE)
+    verdicts: Annotated[Sequence[Verdict], "Verdicts, those that fail first."]
+    not_compared: Annotated[str | None, "Why it could not look."] = None
+    is_due: bool = field(default=False, metadata=PRIVATE)
 
     @property
-    def counts(self) -> dict[str, int]:
-        counts = Counter(verdict.word for verdict in self.verdicts)
+    @published
+    def name(self) -> Annotated[str, one_of(rule.name for rule in RULES), "The rule's name."]:
+        return self.rule.name
+
+    @property
+    @published
+    def about(self) -> Annotated[str, "What it asks for."]:
+        return self.rule.about
+
+    @property
+    @published
+    def counts(self) -> Annotated[dict[str, Count], "Count of each verdict."]:
+        counts = Counter(verdict.verdict for verdict in self.verdicts)
         return {word: counts[word] for word in self.rule.words if counts[word]}
 
 
 @dataclass(frozen=True)
-class Report:
-    run: str
-    baseline: str | None
-    rules: tuple[RuleReport, ...]
-    warnings: tuple[str, ...]
-    allow_improvement: bool
-    # By Compare's verdicts; None where a side is a bare CSV.
-    model_counts: Mapping[str, int] | None = None
-    changes: str = ""  # of the models, as Compare says it
-    subject: str = ""  # what was compared, for people: the program and the commits
+class Check:
+    """The result of a check."""
 
-    def fails(self, verdict: RuleVerdict) -> bool:
-        return verdict.outcome == FAIL or (
-            verdict.outcome == IMPROVED and not self.allow_improvement
-        )
-
-    @property
-    def failures(self) -> list[RuleVerdict]:
-        return [verdict for rule in self.rules for verdict in rule.verdicts if self.fails(verdict)]
+    run: Annotated[str, "The check."]
+    baseline: Annotated[str | None, "What it was compared with."]
+    rules: Annotated[Sequence[CheckedRule], "Rules, in their order."]
+    warnings: Annotated[Sequence[str], "What makes the comparison doubtful."]
+    model_counts: Annotated[
+        Mapping[str, Count] | None,
+        "Models by Compare's verdict on all their metrics: worse, better, both, neither.",
+    ] = None
+    changes: Annotated[str | None, "Changes of the models, as in Compare. null for a bare CSV."] = (
+        None
+    )
+    # What was compared, for people: the program and the commits.
+    subject: str = field(default="", metadata=PRIVATE)
 
     @property
-    def exit_code(self) -> int:
-        """Return 0 for a pass, 1 for a failure, 2 if nothing fails but a due rule could not be
-        applied.
-        """
-        return FAILED if self.failures else REFUSED if self.due else DONE
+    def failures(self) -> list[Verdict]:
+        return [verdict for rule in self.rules for verdict in rule.verdicts if verdict.fails]
 
     @property
-    def due(self) -> list[RuleReport]:
+    def due(self) -> list[CheckedRule]:
         return [rule for rule in self.rules if rule.is_due]
 
     @property
-    def headline(self) -> str:
-        looked = [rule for rule in self.rules if not rule.lacks]
+    @published
+    def exit_code(
+        self,
+    ) -> Annotated[
+        int,
+        (
+            "As `compileboard check` exits: 0 pass, 1 fail, 2 where a rule that the baseline calls "
+            "for could not look."
+        ),
+    ]:
+        return FAILED if self.failures else REFUSED if self.due else DONE
+
+    @property
+    @published
+    def passed(
+        self,
+    ) -> Annotated[bool, "Whether nothing fails and all that the baseline calls for was compared."]:
+        return self.exit_code == DONE
+
+    @property
+    @published
+    def headline(self) -> Annotated[str, "The outcome in a line."]:
+        looked = [rule for rule in self.rules if not rule.not_compared]
         rules = format_plural(len(looked), "rule")
         against = f" against {self.baseline}" if self.baseline else ""
         if not self.failures and self.due:
-            names = ", ".join(report.rule.name for report in self.due)
+            names = ", ".join(rule.name for rule in self.due)
             return (
                 f"NOT COMPARED: {self.run}{against}, {rules} passed; the baseline calls for "
                 f"{names} too"
@@ -111,22 +139,17 @@ class Report:
 def compare(
     actual: Side,
     expected: Side | None,
-    names: Iterable[str],
+    names: Sequence[str],
     options: RuleOptions,
     *,
-    allow_improvement: bool = False,
     allow_environment_change: bool = False,
     notes: Iterable[str] = (),
-) -> Report:
+) -> Check:
     """Apply the named rules to both sides.
 
     Raises CannotCompare if the comparison would mean nothing, or for an unknown rule.
     """
-    rule_names = list(names) or [DEFAULT]
-    try:
-        rules = find_rules(rule_names)
-    except ValueError as error:
-        raise CannotCompare(str(error)) from None
+    rules = find_rules(names)
     if expected is None:
         needy = [rule.name for rule in rules if rule.needs_baseline]
         if needy:
@@ -134,23 +157,20 @@ def compare(
                 f"rule {needy[0]} needs a baseline: a run, a commit, a stored baseline or a CSV"
             )
     models = [row.name for row in actual.rows]
-    try:
-        actual, other = pair(actual, expected if expected is not None else Side("no baseline", ()))
-    except Ambiguous as error:
-        raise CannotCompare(str(error)) from None
+    actual, other = pair(actual, expected if expected is not None else Side("no baseline", ()))
     named = (row.name for row, model in zip(actual.rows, models) if model in options.flaky)
     options = replace(options, flaky=options.flaky | frozenset(named))
     if expected is not None:
         _need_common(actual, other, rules)
-    reports = [_decide(rule, actual, other, options, rule_names) for rule in rules]
-    if all(report.lacks for report in reports):
+    reports = [_decide(rule, actual, other, options, names) for rule in rules]
+    if all(report.not_compared for report in reports):
         raise CannotCompare(
             _describe_lack([actual] if expected is None else [other, actual], reports)
         )
     reports = [
         report
         for report in reports
-        if not report.lacks or report.is_due or not report.rule.is_optional
+        if not report.not_compared or report.is_due or not report.rule.is_optional
     ]
     warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
     warnings += [
@@ -160,18 +180,14 @@ def compare(
     ]
     title = None if expected is None else other.title
     paired = pair_entries(other.results, actual.results, allow_environment_change)
-    counts = list_verdicts(paired.pairs) if paired.pairs else None
-    changes = describe_changes(paired, other.results, actual.results)
-    subject = _describe_subject(actual, other)
-    return Report(
+    return Check(
         actual.title,
         title,
-        tuple(reports),
-        tuple(warnings),
-        allow_improvement,
-        counts,
-        changes,
-        subject,
+        reports,
+        warnings,
+        list_verdicts(paired.pairs) if paired.pairs else None,
+        describe_changes(paired, other.results, actual.results) or None,
+        _describe_subject(actual, other),
     )
 
 
@@ -188,7 +204,7 @@ def _describe_subject(actual: Side, expected: Side) -> str:
     return " · ".join(part for part in (names, commits) if part)
 
 
-def _describe_lack(sides: list[Side], reports: Iterable[RuleReport]) -> str:
+def _describe_lack(sides: list[Side], reports: Iterable[CheckedRule]) -> str:
     for side in sides:
         if side.failure and not side.rows and side.breaks is None and side.causes is None:
             what = "the base, " if side is not sides[-1] else ""
@@ -197,22 +213,22 @@ def _describe_lack(sides: list[Side], reports: Iterable[RuleReport]) -> str:
                 "compiled anything"
             )
     return "nothing can be compared: " + "; ".join(
-        dict.fromkeys(report.lacks for report in reports)
+        dict.fromkeys(str(report.not_compared) for report in reports)
     )
 
 
 def _decide(
-    rule: Rule, actual: Side, expected: Side, options: RuleOptions, rule_names: list[str]
-) -> RuleReport:
+    rule: Rule, actual: Side, expected: Side, options: RuleOptions, names: Sequence[str]
+) -> CheckedRule:
     lacks = rule.applies(actual, expected, options)
-    if lacks and rule.name in rule_names:
+    if lacks and rule.name in names:
         raise CannotCompare(f"rule {rule.name} cannot be decided: {lacks}")
     if lacks:
         is_due = rule.needs_baseline and not rule.applies(expected, expected, options)
-        return RuleReport(rule, (), lacks, is_due)
+        return CheckedRule(rule, (), lacks, is_due)
     verdicts = rule.check(*_narrow(rule, actual, expected), options)
     rank = (FAIL, IMPROVED, NOTE, PASS).index
-    return RuleReport(rule, tuple(sorted(verdicts, key=lambda verdict: rank(verdict.outcome))))
+    return CheckedRule(rule, sorted(verdicts, key=lambda verdict: rank(verdict.outcome)))
 
 
 def _narrow(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]:
@@ -241,7 +257,7 @@ def _need_common(actual: Side, expected: Side, rules: list[Rule]) -> None:
 
 
 def _check_environment(
-    actual: Side, expected: Side, reports: list[RuleReport], is_allowed: bool
+    actual: Side, expected: Side, reports: list[CheckedRule], is_allowed: bool
 ) -> list[str]:
     ours, theirs = (
         {
@@ -258,7 +274,7 @@ def _check_environment(
         if ours[name] and theirs.get(name) and ours[name] != theirs[name]
     ]
     measuring = [
-        report.rule.name for report in reports if report.rule.is_performance and not report.lacks
+        report.name for report in reports if report.rule.is_performance and not report.not_compared
     ]
     unknown = [
         (
@@ -340,13 +356,12 @@ class CheckRequest:
     choices: Mapping[str, Any] = field(default_factory=dict)
     models: Sequence[str] = ()
     options: RuleOptions = field(default_factory=RuleOptions)
-    allow_improvement: bool = False
     allow_environment_change: bool = False
 
 
 @dataclass(frozen=True)
 class CheckScreen:
-    report: Report
+    report: Check
     actual: Side
     expected: Side | None
     options: RuleOptions
@@ -376,7 +391,6 @@ def build_check(
         expected,
         request.rules,
         request.options,
-        allow_improvement=request.allow_improvement,
         allow_environment_change=request.allow_environment_change,
         notes=notes,
     )
@@ -395,83 +409,3 @@ def load_fixes(get_store: Callable[[], Store], clock: RecorderClock, text: str) 
         if titles
         for fingerprint in cause.fingerprints
     }
-
-
-@dataclass(frozen=True)
-class VerdictJson:
-    """The result of a rule for one model."""
-
-    name: Annotated[str, "The model."]
-    verdict: Annotated[str, "The verdict, in upstream's word where the rule is upstream's."]
-    outcome: Annotated[str, one_of((PASS, NOTE, IMPROVED, FAIL)), "What kind of verdict that is."]
-    fails: Annotated[bool, "Whether it fails the check."]
-    detail: Annotated[str, "Expected and actual values."]
-
-
-@dataclass(frozen=True)
-class CheckedRule:
-    """The result of one rule."""
-
-    name: Annotated[str, one_of(rule.name for rule in RULES), "The rule's name."]
-    about: Annotated[str, "What it asks for."]
-    not_compared: Annotated[str | None, "Why it could not look."]
-    counts: Annotated[dict[str, Count], "Count of each verdict."]
-    verdicts: Annotated[Sequence[VerdictJson], "Verdicts, those that fail first."]
-
-
-@dataclass(frozen=True)
-class CheckJson:
-    """The result of a check."""
-
-    passed: Annotated[
-        bool, "Whether nothing fails and all that the baseline calls for was compared."
-    ]
-    exit_code: Annotated[
-        int,
-        (
-            "As `compileboard check` exits: 0 pass, 1 fail, 2 where a rule that the baseline calls "
-            "for could not look."
-        ),
-    ]
-    headline: Annotated[str, "The outcome in a line."]
-    run: Annotated[str, "The check."]
-    baseline: Annotated[str | None, "What it was compared with."]
-    warnings: Annotated[Sequence[str], "What makes the comparison doubtful."]
-    model_counts: Annotated[
-        dict[str, Count] | None,
-        "Models by Compare's verdict on all their metrics: worse, better, both, neither.",
-    ]
-    changes: Annotated[str | None, "Changes of the models, as in Compare. null for a bare CSV."]
-    rules: Annotated[Sequence[CheckedRule], "Rules, in their order."]
-
-
-def report_check(report: Report) -> CheckJson:
-    return CheckJson(
-        passed=report.exit_code == 0,
-        exit_code=report.exit_code,
-        headline=report.headline,
-        run=report.run,
-        baseline=report.baseline,
-        warnings=report.warnings,
-        model_counts=None if report.model_counts is None else dict(report.model_counts),
-        changes=report.changes or None,
-        rules=[
-            CheckedRule(
-                name=checked.rule.name,
-                about=checked.rule.about,
-                not_compared=checked.lacks or None,
-                counts=checked.counts,
-                verdicts=[
-                    VerdictJson(
-                        verdict.name,
-                        verdict.word,
-                        verdict.outcome,
-                        report.fails(verdict),
-                        verdict.detail,
-                    )
-                    for verdict in checked.verdicts
-                ],
-            )
-            for checked in report.rules
-        ],
-    )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from compileboard.app.checks.decision import Report
+from compileboard.app.checks.decision import Check
 from compileboard.app.checks.rules.counts import NEW_BREAKS, describe
 from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.core.format import format_plural
@@ -131,7 +131,7 @@ class Annotation:
 
 
 def list_annotations(
-    report: Report,
+    report: Check,
     changed: ChangedLines,
     workspace: str,
     fixes: Mapping[str, str] = NO_FIXES,
@@ -140,7 +140,7 @@ def list_annotations(
     """List new findings on changed lines, the worst first. `fixes` are titles by fingerprint."""
     by_line: dict[tuple[bool, str, int], list[DistinctItem]] = {}
     for checked in report.rules:
-        is_break = checked.rule.name == NEW_BREAKS.name
+        is_break = checked.name == NEW_BREAKS.name
         for verdict in checked.verdicts:
             new = verdict.new
             file = changed.find(new.file, new.line) if new is not None else None
@@ -333,7 +333,7 @@ class GithubOutputs:
 
 
 def publish(
-    report: Report | None,
+    report: Check | None,
     markdown: str,
     outputs: GithubOutputs,
     environment: Mapping[str, str],
@@ -368,7 +368,7 @@ def publish(
 
 
 def _annotate(
-    report: Report, base: str, environment: Mapping[str, str], folder: str, fixes: Mapping[str, str]
+    report: Check, base: str, environment: Mapping[str, str], folder: str, fixes: Mapping[str, str]
 ) -> str:
     new = [
         verdict.new for rule in report.rules for verdict in rule.verdicts if verdict.new is not None

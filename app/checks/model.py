@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from compileboard.app.comparison.model import ModelResult
 from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.core.page import FilterError
+from compileboard.app.core.schema import PRIVATE, one_of
 from compileboard.app.incidents.model import Incident
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues, is_wrong_answer
@@ -112,16 +113,21 @@ class RuleOptions:
     # Of pr-time, where the baseline has none: what upstream gives most benchmarks.
     noise_margin: float = 0.015
     tolerance: float = THRESHOLD  # of speedup: a smaller change is none
+    allow_improvement: bool = False
 
 
 @dataclass(frozen=True)
-class RuleVerdict:
-    rule: str
-    name: str
-    word: str
-    outcome: str
-    detail: str = ""
-    new: DistinctItem | None = None  # the graph break or cause that the baseline has not
+class Verdict:
+    """The result of a rule for one model."""
+
+    name: Annotated[str, "The model."]
+    verdict: Annotated[str, "The verdict, in upstream's word where the rule is upstream's."]
+    outcome: Annotated[str, one_of((PASS, NOTE, IMPROVED, FAIL)), "What kind of verdict that is."]
+    fails: Annotated[bool, "Whether it fails the check."]
+    detail: Annotated[str, "Expected and actual values."]
+    rule: str = field(metadata=PRIVATE)
+    # The graph break or cause that the baseline has not.
+    new: DistinctItem | None = field(metadata=PRIVATE)
 
 
 # A model's name, a verdict of the rule's words; then, where there are any, the detail and the
@@ -145,16 +151,22 @@ class Rule:
     # A model of our own runs of which neither side says any of these is left out.
     columns: tuple[str, ...] = ()
 
-    def check(self, actual: Side, expected: Side, options: RuleOptions) -> list[RuleVerdict]:
-        return [self._make(*finding) for finding in self.find(actual, expected, options)]
+    def check(self, actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
+        failing = (FAIL,) if options.allow_improvement else (FAIL, IMPROVED)
+        return [self._make(failing, *finding) for finding in self.find(actual, expected, options)]
 
     def _make(
-        self, name: str, word: str, detail: str = "", new: DistinctItem | None = None
-    ) -> RuleVerdict:
+        self,
+        failing: Sequence[str],
+        name: str,
+        word: str,
+        detail: str = "",
+        new: DistinctItem | None = None,
+    ) -> Verdict:
         outcome = self.words[word]
         if outcome in (FAIL, IMPROVED) and self.source.endswith(".py"):
             detail = "; ".join(filter(None, (detail, f"as {self.source} decides")))
-        return RuleVerdict(self.name, name, word, outcome, detail, new)
+        return Verdict(name, word, outcome, outcome in failing, detail, self.name, new)
 
 
 def is_empty(cell: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compileboard.app.checks.model import RuleInput, Side
+from compileboard.app.checks.model import CannotCompare, RuleInput, Side
 from compileboard.app.comparison.model import MACHINE_FIELDS, MODEL_FIELDS
 from compileboard.app.comparison.pairs import match
 from compileboard.app.comparison.queries import DistinctItem
@@ -20,15 +20,12 @@ _TIE_BREAKERS = ("batch_size", *MACHINE_FIELDS)
 _CONFIGURATION = tuple(name for name in MODEL_FIELDS if name not in ("model", "batch_size"))
 
 
-class Ambiguous(ValueError):
-    """Several results of one side have the same name."""
-
-
 def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
     """Name rows of the same configuration alike on both sides, by Compare's key as far as both know
     it.
 
-    Raises Ambiguous if a run has several results of a model that the other side cannot distinguish.
+    Raises CannotCompare if a run has several results of a model that the other side cannot
+    distinguish.
     """
     sides = (actual, expected)
     rows = [row for side in sides for row in side.rows]
@@ -56,7 +53,7 @@ def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
             row for row in side.rows if counts[names[id(row)]] > 1 and row.series
         ]  # of a bare CSV the rules say it
         if same:
-            raise Ambiguous(_describe(side, same))
+            raise CannotCompare(_describe(side, same))
     together, _left, _right = match(
         expected.rows, actual.rows, ("model", *fields, "batch_size"), _read
     )

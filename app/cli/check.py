@@ -17,13 +17,12 @@ from typing import Any
 import click
 
 from compileboard.app.checks.decision import (
+    Check,
     CheckRequest,
     CheckScreen,
-    Report,
     build_check,
     load_fixes,
     load_rules,
-    report_check,
 )
 from compileboard.app.checks.github_annotations import NAME, GithubOutputs, publish
 from compileboard.app.checks.model import IMPROVED, NOTE, PASS, CannotCompare, RuleOptions
@@ -288,7 +287,6 @@ def _build(path: str, arguments: SimpleNamespace) -> CheckScreen:
         choices={name: value for name in names if (value := getattr(arguments, name)) is not None},
         models=arguments.models,
         options=_read_options(arguments),
-        allow_improvement=arguments.allow_improvement,
         allow_environment_change=arguments.allow_environment_change,
     )
     with ExitStack() as stack:
@@ -318,7 +316,7 @@ def _list_targets(arguments: SimpleNamespace) -> dict[str, str | None]:
     return named | {"--github-summary": summary} | commands
 
 
-def _write(db: str, report: Report, arguments: SimpleNamespace, proposed: str) -> None:
+def _write(db: str, report: Check, arguments: SimpleNamespace, proposed: str) -> None:
     is_told = (
         arguments.markdown
         or arguments.github_summary
@@ -331,7 +329,7 @@ def _write(db: str, report: Report, arguments: SimpleNamespace, proposed: str) -
     documents = (
         (arguments.markdown, markdown.encode()),
         (arguments.junit, write_junit(report)),
-        (arguments.json, json.dumps(get_plain(report_check(report)), indent=2).encode() + b"\n"),
+        (arguments.json, json.dumps(get_plain(report), indent=2).encode() + b"\n"),
         (arguments.propose, proposed.encode()),
     )
     write_outputs(
@@ -348,7 +346,7 @@ def _load_fixes(db: str, run: str) -> Mapping[str, str]:
 
 
 def _publish(
-    report: Report | None,
+    report: Check | None,
     markdown: str,
     arguments: SimpleNamespace,
     fixes: Mapping[str, str] = NO_FIXES,

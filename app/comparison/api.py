@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.benchmarks.series import SeriesFields
-from compileboard.app.checks.decision import CheckJson, CheckRequest, build_check, report_check
+from compileboard.app.checks.decision import Check, CheckRequest, build_check
 from compileboard.app.checks.model import CannotCompare, RuleOptions
 from compileboard.app.checks.upstream_csv import is_file, list_flaky
 from compileboard.app.comparison.baselines import BaselineRow, load_baseline
@@ -269,7 +269,7 @@ def _list_distinct(items: Iterable[DistinctItem] | None) -> list[KeptDistinct] |
 
 
 @operation("/check")
-def get_check(query: CheckQuery) -> CheckJson:
+def get_check(query: CheckQuery) -> Check:
     """Check a run against a baseline under rules, as `compileboard check` does. What cannot be
     compared is 400.
     """
@@ -291,7 +291,7 @@ def get_check(query: CheckQuery) -> CheckJson:
         allow_environment_change=query.environment,
     )
     try:
-        return report_check(build_check(get_store, get_clock(), request).report)
+        return build_check(get_store, get_clock(), request).report
     except FilterError as error:
         raise FilterError(f"could not compare: {error}") from None
 

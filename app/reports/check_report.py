@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
-from compileboard.app.checks.decision import Report, RuleReport
-from compileboard.app.checks.model import IMPROVED, PASS, CannotCompare, RuleVerdict
+from compileboard.app.checks.decision import Check, CheckedRule
+from compileboard.app.checks.model import IMPROVED, PASS, CannotCompare, Verdict
 from compileboard.app.checks.rules.counts import WHOLE_RUN
 from compileboard.app.checks.rules.model_results import INCIDENTS
 from compileboard.app.core.format import format_plural
@@ -23,7 +23,7 @@ _MOST_WIDTH = 60
 
 
 def write_table(
-    report: Report, *, every: bool = False, in_pull_request: bool = False
+    report: Check, *, every: bool = False, in_pull_request: bool = False
 ) -> Iterator[str]:
     yield report.headline
     for warning in report.warnings:
@@ -34,12 +34,12 @@ def write_table(
         for verdict in rule.verdicts
         if every or verdict.outcome != PASS
     ]
-    shown.sort(key=lambda rule_verdict: not report.fails(rule_verdict))
+    shown.sort(key=lambda rule_verdict: not rule_verdict.fails)
     if shown:
         yield ""
         yield from _columns([_cells(rule_verdict) for rule_verdict in shown])
     yield ""
-    yield from _columns([(rule.rule.name, _sum_up(rule)) for rule in report.rules])
+    yield from _columns([(rule.name, _sum_up(rule)) for rule in report.rules])
     if report.model_counts is not None:
         yield ""
         yield f"{CHANGES}: {report.changes}"
@@ -48,9 +48,9 @@ def write_table(
         yield textwrap.fill(next_step(report, in_pull_request=in_pull_request), 110)
 
 
-def _cells(rule_verdict: RuleVerdict) -> tuple[str, ...]:
+def _cells(rule_verdict: Verdict) -> tuple[str, ...]:
     return (
-        rule_verdict.word,
+        rule_verdict.verdict,
         rule_verdict.rule,
         one_line(rule_verdict.name),
         one_line(rule_verdict.detail),
@@ -65,21 +65,21 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
         ).rstrip()
 
 
-def _sum_up(report: RuleReport) -> str:
-    if report.lacks:
-        return f"not compared: {report.lacks}"
+def _sum_up(report: CheckedRule) -> str:
+    if report.not_compared:
+        return f"not compared: {report.not_compared}"
     return (
         ", ".join(f"{count} {word}" for word, count in report.counts.items())
         or "nothing to compare"
     )
 
 
-def next_step(report: Report, *, in_pull_request: bool = False) -> str:
+def next_step(report: Check, *, in_pull_request: bool = False) -> str:
     """Return what to do about a check that did not pass. In a pull request the base changes with
     every merge.
     """
     if not report.failures:
-        names = ", ".join(other_report.rule.name for other_report in report.due)
+        names = ", ".join(rule.name for rule in report.due)
         return (
             f"The baseline has what {names} compare{'' if len(report.due) > 1 else 's'} and "
             "the run has not: measure "
@@ -141,7 +141,7 @@ _RESOLVED = {"new-breaks": "graph break", "new-recompiles": "recompile cause"}
 
 
 def write_markdown(
-    report: Report, fixes: Mapping[str, str] = NO_FIXES, *, in_pull_request: bool = False
+    report: Check, fixes: Mapping[str, str] = NO_FIXES, *, in_pull_request: bool = False
 ) -> str:
     sides = " against ".join(title for title in (report.run, report.baseline) if title)
     return render_markdown(
@@ -155,21 +155,21 @@ def write_markdown(
             verdict
             for rule in report.rules
             for verdict in rule.verdicts
-            if verdict.outcome != PASS and not report.fails(verdict)
+            if verdict.outcome != PASS and not verdict.fails
         ],
         rule_counts=_count_rules(report),
         whole_run=WHOLE_RUN,
     )
 
 
-def _write_heading(report: Report) -> str:
+def _write_heading(report: Check) -> str:
     if report.failures:
         counts: dict[tuple[str, str], set[object]] = {}
         for number, verdict in enumerate(report.failures):
             distinct = (
                 verdict.new.fingerprint if verdict.new else number
             )  # models share a graph break
-            counts.setdefault((verdict.rule, verdict.word), set()).add(distinct)
+            counts.setdefault((verdict.rule, verdict.verdict), set()).add(distinct)
         if ("new-breaks", "NEW_BREAK") in counts:
             counts.pop(("graph-breaks", "FAIL"), None)  # counts the same
         ordered = sorted(
@@ -182,19 +182,21 @@ def _write_heading(report: Report) -> str:
             parts.append(f"{count} {prose(singular if count == 1 else plural)}")
         return "❌ " + ", ".join(parts)
     if report.due:
-        return f"⚠️ Not compared: {', '.join(checked.rule.name for checked in report.due)}"
-    compared = sum(not checked.lacks for checked in report.rules)
+        return f"⚠️ Not compared: {', '.join(checked.name for checked in report.due)}"
+    compared = sum(not checked.not_compared for checked in report.rules)
     resolved = [
-        format_plural(len({row.detail for row in checked.verdicts if row.word == "RESOLVED"}), noun)
+        format_plural(
+            len({row.detail for row in checked.verdicts if row.verdict == "RESOLVED"}), noun
+        )
         for checked in report.rules
-        if (noun := _RESOLVED.get(checked.rule.name)) and "RESOLVED" in checked.counts
+        if (noun := _RESOLVED.get(checked.name)) and "RESOLVED" in checked.counts
     ]
     better = f"{', '.join(resolved)} resolved, nothing" if resolved else "Nothing"
     return f"✅ {better} worse by {format_plural(compared, 'rule')}"
 
 
-def _count_rules(report: Report) -> str:
-    lacking = sum(bool(checked.lacks) for checked in report.rules)
+def _count_rules(report: Check) -> str:
+    lacking = sum(bool(checked.not_compared) for checked in report.rules)
     failing = len({verdict.rule for verdict in report.failures})
     passing = len(report.rules) - lacking - failing
     counts = ((failing, "failed"), (passing, "passed"), (lacking, "not compared"))
@@ -205,11 +207,11 @@ def _count_rules(report: Report) -> str:
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write_junit(report: Report) -> bytes:
+def write_junit(report: Check) -> bytes:
     root = ElementTree.Element("testsuites", name="compileboard check")
     for rule in report.rules:
-        suite = ElementTree.SubElement(root, "testsuite", name=rule.rule.name)
-        _list_cases(suite, report, rule)
+        suite = ElementTree.SubElement(root, "testsuite", name=rule.name)
+        _list_cases(suite, rule)
         for name, path in _COUNTED.items():
             suite.set(name, str(len(suite.findall(path))))
         suite.set("time", "0")
@@ -228,23 +230,23 @@ _COUNTED = {
 }
 
 
-def _list_cases(suite: ElementTree.Element, report: Report, rule: RuleReport) -> None:
-    if rule.lacks:
-        case, message = _case(suite, rule.rule.name, "the rule"), _clean(rule.lacks)
+def _list_cases(suite: ElementTree.Element, rule: CheckedRule) -> None:
+    if rule.not_compared:
+        case, message = _case(suite, rule.name, "the rule"), _clean(rule.not_compared)
         if rule.is_due:
             ElementTree.SubElement(case, "error", type="NOT_COMPARED", message=message)
         else:
             ElementTree.SubElement(case, "skipped", message=message)
         return
-    by_name: dict[str, list[RuleVerdict]] = {}
+    by_name: dict[str, list[Verdict]] = {}
     for verdict in rule.verdicts:
         by_name.setdefault(verdict.name, []).append(verdict)
     for name, verdicts in by_name.items():
-        case = _case(suite, rule.rule.name, name)
-        failing = [verdict for verdict in verdicts if report.fails(verdict)]
-        lines = [f"{verdict.word} {verdict.detail}".rstrip() for verdict in failing or verdicts]
+        case = _case(suite, rule.name, name)
+        failing = [verdict for verdict in verdicts if verdict.fails]
+        lines = [f"{verdict.verdict} {verdict.detail}".rstrip() for verdict in failing or verdicts]
         if failing:
-            failure = ElementTree.SubElement(case, "failure", type=failing[0].word)
+            failure = ElementTree.SubElement(case, "failure", type=failing[0].verdict)
             failure.set("message", _clean(lines[0]))
             failure.text = _clean("\n".join(lines))
         else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compileboard.app.checks.model import Rule
+from compileboard.app.checks.model import CannotCompare, Rule
 from compileboard.app.checks.rules import counts, measured, model_results
 
 RULES: tuple[Rule, ...] = (
@@ -29,14 +29,14 @@ DEFAULT = "default"
 
 
 def find_rules(names: Iterable[str]) -> list[Rule]:
-    """Return the named rules; `default` is all default rules. Raises ValueError for an unknown
+    """Return the named rules; `default` is all default rules. Raises CannotCompare for an unknown
     rule.
     """
     known = {rule.name: rule for rule in RULES}
     chosen = list(names) or [DEFAULT]
     for name in chosen:
         if name not in known and name != DEFAULT:
-            raise ValueError(
+            raise CannotCompare(
                 f"there is no rule {name[:80]!r}; the rules are {', '.join([DEFAULT, *known])}"
             )
     return [

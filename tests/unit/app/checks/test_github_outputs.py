@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.checks.decision import Report, RuleReport
+from compileboard.app.checks.decision import Check, CheckedRule
 from compileboard.app.checks.github_annotations import (
     MOST,
     ChangedLines,
@@ -20,7 +20,7 @@ from compileboard.app.checks.github_annotations import (
     list_changed_lines,
     parse_diff,
 )
-from compileboard.app.checks.model import RuleVerdict
+from compileboard.app.checks.model import Verdict
 from compileboard.app.checks.rules.counts import NEW_BREAKS, NEW_RECOMPILES
 from compileboard.app.cli.main import main
 from compileboard.app.comparison.queries import DistinctItem
@@ -33,16 +33,16 @@ NAMES = st.text(
 )
 
 
-def make_report(*items: DistinctItem) -> Report:
+def make_report(*items: DistinctItem) -> Check:
     def judge(rule, new):
-        return RuleReport(
-            rule, tuple(RuleVerdict(rule.name, "m", "NEW", "fail", "", item) for item in new)
+        return CheckedRule(
+            rule, tuple(Verdict("m", "NEW", "fail", True, "", rule.name, item) for item in new)
         )
 
     breaks = [item for item in items if (item.kind or "").startswith("GB")]
     causes = [item for item in items if item not in breaks]
     rules = (judge(NEW_RECOMPILES, causes), judge(NEW_BREAKS, breaks))
-    return Report("run A", "run B", rules, (), allow_improvement=False)
+    return Check("run A", "run B", rules, ())
 
 
 def make_break(
@@ -61,7 +61,7 @@ def test_a_rule_that_could_not_look_hides_no_failure(
     breaks: int, word: str, exit_code: int
 ) -> None:
     report = make_report(*(make_break("a.py", line) for line in range(breaks)))
-    due = RuleReport(NEW_RECOMPILES, (), "no causes were recorded", is_due=True)
+    due = CheckedRule(NEW_RECOMPILES, (), "no causes were recorded", is_due=True)
     report = replace(report, rules=(due, *report.rules))
     assert report.headline.startswith(word) and report.exit_code == exit_code
 

@@ -38,7 +38,7 @@ def _words(rule: str, actual: Side, expected: Side, **options: Any) -> list[tupl
     (found_rule,) = find_rules([rule])
     assert found_rule.applies(actual, expected, RuleOptions(**options)) == ""
     return [
-        (rule_verdict.name, rule_verdict.word)
+        (rule_verdict.name, rule_verdict.verdict)
         for rule_verdict in found_rule.check(actual, expected, RuleOptions(**options))
     ]
 

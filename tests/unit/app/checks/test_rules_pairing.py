@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from compileboard.app.checks.check_sides import choose
 from compileboard.app.checks.decision import compare
 from compileboard.app.checks.model import CannotCompare, RuleInput, RuleOptions, Side
-from compileboard.app.checks.pairing import Ambiguous, pair
+from compileboard.app.checks.pairing import pair
 from compileboard.app.checks.upstream_csv import list_flaky
 from compileboard.app.comparison.baselines import dump_baseline, load_baseline
 from compileboard.app.comparison.model import ModelResult
@@ -113,7 +113,7 @@ def test_a_csv_cannot_tell_configurations_apart() -> None:
     run = Side("run A", (_row("m"), _row("m", mode="training")))
     expected = Side("x.csv", (RuleInput("m", {"accuracy": "pass"}),))
     with pytest.raises(
-        Ambiguous, match=r"run A has 2 results of m \(s, inference.*choose by suite, mode"
+        CannotCompare, match=r"run A has 2 results of m \(s, inference.*choose by suite, mode"
     ):
         pair(run, expected)
     chosen = choose(run, {"mode": "training"}, ())

@@ -46,11 +46,11 @@ def test_rule_says_what_upstreams_checker_said(case: dict[str, Any]) -> None:
         int(any(verdict.outcome in (FAIL, IMPROVED) for verdict in verdicts)) == case["exit_code"]
     )
     reported = [
-        [verdict.name, verdict.word]
+        [verdict.name, verdict.verdict]
         for verdict in verdicts
-        if rule.name != "performance" or verdict.word != "PASS"
+        if rule.name != "performance" or verdict.verdict != "PASS"
     ]
-    if rule.name == "pr-time" and any(verdict.word == "MISSING" for verdict in verdicts):
+    if rule.name == "pr-time" and any(verdict.verdict == "MISSING" for verdict in verdicts):
         assert (
             case["verdicts"] == reported[: len(case["verdicts"])]
         )  # upstream stops at the first that is missing
@@ -106,10 +106,10 @@ def test_rounding_down_keeps_four_digits(number: int) -> None:
 def test_what_upstreams_checkers_end_on_is_said() -> None:
     (rule,) = find_rules(["graph-breaks-exact"])
     side = Side("a", (RuleInput("m", {"graph_breaks": "1", "unique_graphs": "many"}),))
-    assert [rule_verdict.word for rule_verdict in rule.check(side, side, RuleOptions())] == [
+    assert [rule_verdict.verdict for rule_verdict in rule.check(side, side, RuleOptions())] == [
         "INVALID"
     ]
     (rule,) = find_rules(["performance"])
     assert [
-        rule_verdict.word for rule_verdict in rule.check(side, side, RuleOptions(threshold=1.0))
+        rule_verdict.verdict for rule_verdict in rule.check(side, side, RuleOptions(threshold=1.0))
     ] == ["MISSING"]
