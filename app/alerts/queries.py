@@ -153,10 +153,9 @@ def list_deliveries(
     )
 
 
-def list_waiting(
-    connection: sqlite3.Connection, rule: str, channel: str, limit: int = MOST_WAITING
-) -> list[Delivery]:
-    rows = connection.execute(WAITING_SQL, {"rule": rule, "channel": channel, "limit": limit})
+def list_waiting(connection: sqlite3.Connection, rule: str, channel: str) -> list[Delivery]:
+    values = {"rule": rule, "channel": channel, "limit": MOST_WAITING}
+    rows = connection.execute(WAITING_SQL, values)
     return [Delivery(**dict(row)) for row in rows]
 
 
@@ -173,14 +172,13 @@ def list_new_keys(
     channel: str,
     since_us: int,
     noticed_us: int,
-    limit: int = MOST_WAITING,
 ) -> list[AlertKey]:
     values = {
         "rule": rule,
         "channel": channel,
         "since_us": since_us,
         "noticed_us": noticed_us,
-        "limit": limit,
+        "limit": MOST_WAITING,
     }
     opened = [AlertKey(row["id"], OPENED) for row in connection.execute(OPENED_SQL, values)]
     return opened + [

@@ -43,6 +43,10 @@ class Metric(TrendMetric):
         return {"%": 100, "MB": 1e-6}.get(self.unit, 1)
 
     @property
+    def suffix(self) -> str:
+        return self.unit if self.unit in ("×", "%", "") else f" {self.unit}"
+
+    @property
     def columns(self) -> tuple[str, ...]:
         return tuple(name for name in (self.name, self.low, self.high) if name)
 
@@ -142,6 +146,12 @@ recompile_count|Recompiles||down|0|hooks|of a run
 graph_break_count|Graph breaks||down|0|hooks|of a run
 recompile_limit_count|Recompile limits||down|0|hooks|frames given up
 """)
+# A model's metric that a number of a suite sums up, where its name is another.
+MODEL_OF = {
+    "geomean_speedup": "speedup",
+    "graph_breaks_per_model": "graph_breaks",
+    "recompiles_per_model": "recompiles",
+}
 BY_NAME = {metric.name: metric for metric in METRICS}
 SUMMARY_BY_NAME = {metric.name: metric for metric in SUMMARY_METRICS}
 
@@ -164,7 +174,7 @@ def format_value(metric: Metric, value: float | None) -> str:
         text = format_count(number)
     else:
         text = f"{number:,.{metric.decimals}f}".replace("-", "−")
-    return text + (metric.unit if metric.unit in ("×", "%", "") else f" {metric.unit}")
+    return text + metric.suffix
 
 
 def format_short(metric: Metric, value: float) -> str:
@@ -175,6 +185,4 @@ def format_short(metric: Metric, value: float) -> str:
     text = (
         f"{number:,.0f}" if float(number).is_integer() or abs(number) >= 1000 else f"{number:.3g}"
     )
-    return text.replace("-", "−") + (
-        metric.unit if metric.unit in ("×", "%", "") else f" {metric.unit}"
-    )
+    return text.replace("-", "−") + metric.suffix

@@ -227,7 +227,7 @@ def build_model(
                 engine, [measured.row.run_id for measured in selected.points]
             )
         },
-        changes=[change for change in changes if _is_of(change, selected)],
+        changes=[change for change in changes if change.is_of(selected.fields)],
         parts=[(result, part) for result, part in parts if part],
         graph_breaks=list_task_breaks(reader, row.run_id, tasks=tasks),
         causes=list_task_causes(reader, row.run_id, tasks=tasks),
@@ -244,13 +244,6 @@ def _choose_point(series: ModelSeries, run_id: str | None) -> Point:
         if point.row.run_id == run_id:
             return point
     raise UnknownModelError(f"The run {run_id[:80]} has no result of this model, measured so.")
-
-
-def _is_of(change: SeriesChange, series: ModelSeries) -> bool:
-    return all(
-        getattr(change, name) == (value or type(getattr(change, name))())
-        for name, value in series.fields.items()
-    )
 
 
 MOST_RESULTS = 300

@@ -332,6 +332,6 @@ def list_model_choices(engine: Engine) -> ModelChoices:
     )
 
 
-def list_bench_runs(engine: Engine, limit: int = 200) -> list[BenchmarkRun]:
+def list_bench_runs(engine: Engine) -> list[BenchmarkRun]:
     sql = RUNS_SQL.format(has_results=HAS_RESULTS[engine.dialect])
-    return [BenchmarkRun(**dict(row)) for row in engine.rows(sql, {"limit": limit})]
+    return [BenchmarkRun(**dict(row)) for row in engine.rows(sql, {"limit": 200})]

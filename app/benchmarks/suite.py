@@ -42,7 +42,6 @@ from compileboard.app.comparison.verdict import (
     PageVerdict,
     VerdictFacts,
     decide_verdict,
-    describe_incident,
 )
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.format import format_plural, format_time, format_times
@@ -224,19 +223,13 @@ class SuiteScreen:
     @cached_property
     def verdict(self) -> PageVerdict:
         active = [
-            incident for incident in self.incidents if incident.state in ("open", "unconfirmed")
-        ]
-        active = [
             incident
-            for incident in active
-            if incident.direction == "worse" and incident.status != "ignored"
+            for incident in self.incidents
+            if incident.state in ("open", "unconfirmed") and incident.direction == "worse"
         ]
         return decide_verdict(
             VerdictFacts(
-                incidents=[
-                    describe_incident(incident)
-                    for incident in sorted(active, key=lambda incident: incident.severity)
-                ],
+                incidents=sorted(active, key=lambda incident: incident.severity),
                 failing=[failure.row.model for failure in self.failures if failure.new is not None],
                 model_count=self.new.total_count,
                 run_count=self.run_count,
@@ -445,17 +438,10 @@ def _list_incidents(
     changes = [
         change
         for change in list_changes_of(reader, [incident.id for incident in incidents])
-        if change.state != "withdrawn" and (change.subject == "runs" or _is_of(change, chosen))
+        if change.state != "withdrawn" and (change.subject == "runs" or change.is_of(chosen.fields))
     ]
     own = {change.incident_id for change in changes}
     return tuple(incident for incident in incidents if incident.id in own), tuple(changes)
-
-
-def _is_of(change: SeriesChange, chosen: ModelSet) -> bool:
-    # A change has '' and 0 where a set has None.
-    return all(
-        (getattr(change, name) or None) == (value or None) for name, value in chosen.fields.items()
-    )
 
 
 def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) -> Iterable[str]:

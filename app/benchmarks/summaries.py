@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import chain
 
 from compileboard.app.benchmarks.labels import describe_accuracy, describe_status
-from compileboard.app.benchmarks.metrics import SUMMARY_METRICS, Metric, format_value
+from compileboard.app.benchmarks.metrics import MODEL_OF, SUMMARY_METRICS, Metric, format_value
 from compileboard.app.benchmarks.trend_queries import (
     MOST_RUNS,
     ModelSet,
@@ -47,12 +47,6 @@ _KEY = (
 # Of these a share is spoken of in points, and a mean of counts as it is.
 _PLAIN = frozenset({"pass_ratio", "graph_breaks_per_model", "recompiles_per_model"})
 _ABSENT = frozenset({"skipped", "not_run"})
-# The metric of a model that a number sums up, where its name is another.
-_OF_MODELS = {
-    "geomean_speedup": "speedup",
-    "graph_breaks_per_model": "graph_breaks",
-    "recompiles_per_model": "recompiles",
-}
 
 
 @dataclass(frozen=True)
@@ -159,7 +153,7 @@ def compare(
     if verdicts is None:
         return deltas
     return [
-        replace(delta, verdicts=verdicts.get(_OF_MODELS.get(delta.metric.name, delta.metric.name)))
+        replace(delta, verdicts=verdicts.get(MODEL_OF.get(delta.metric.name, delta.metric.name)))
         for delta in deltas
     ]
 

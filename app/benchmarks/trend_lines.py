@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from compileboard.app.benchmarks.commit_order import CommitOrder, Parents, order_commits
 from compileboard.app.benchmarks.labels import describe_status
-from compileboard.app.benchmarks.metrics import BY_NAME, SUMMARY_BY_NAME, Metric, get_value
+from compileboard.app.benchmarks.metrics import (
+    BY_NAME,
+    MODEL_OF,
+    SUMMARY_BY_NAME,
+    Metric,
+    get_value,
+)
 from compileboard.app.benchmarks.trend_queries import StoredSummary, TrendRun
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.schema import PRIVATE
@@ -55,7 +61,6 @@ class TrendPoint:
 class TrendLine:
     label: str
     points: Sequence[TrendPoint]
-    query: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_points(self) -> bool:
@@ -237,13 +242,7 @@ def describe_run(run: TrendRun) -> str:
     return "\n".join(lines)
 
 
-# A model's metric -> what a suite has of it.
-SUMMARY_OF = {
-    "speedup": "geomean_speedup",
-    "graph_breaks": "graph_breaks_per_model",
-    "recompiles": "recompiles_per_model",
-}
-_MODEL_OF = {name: model for model, name in SUMMARY_OF.items()}
+_SUMMARY_OF = {model: name for name, model in MODEL_OF.items()}
 CHOICES = ("pass_ratio", *BY_NAME)
 
 
@@ -253,17 +252,17 @@ def find_metric(name: str, *, of_suite: bool) -> Metric | None:
         known = ", ".join(dict.fromkeys((*BY_NAME, *SUMMARY_BY_NAME)))
         raise FilterError(f"metric: {name[:40]!r} is not one of {known}")
     if of_suite:
-        return SUMMARY_BY_NAME.get(SUMMARY_OF.get(name, name))
-    return BY_NAME.get(_MODEL_OF.get(name, name))
+        return SUMMARY_BY_NAME.get(_SUMMARY_OF.get(name, name))
+    return BY_NAME.get(MODEL_OF.get(name, name))
 
 
 def find_choice(name: str) -> str | None:
-    choice = _MODEL_OF.get(name, name)
+    choice = MODEL_OF.get(name, name)
     return choice if choice in CHOICES else None
 
 
 def read_choices(names: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(_MODEL_OF.get(name, name) for name in names))
+    return list(dict.fromkeys(MODEL_OF.get(name, name) for name in names))
 
 
 def build_suite_line(

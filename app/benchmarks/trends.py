@@ -284,10 +284,7 @@ def list_changes(
         for change in list_series_changes(reader, subject, configuration["suite"], names)
         if change.metric in metrics
         and branch in (None, change.branch)
-        and all(
-            getattr(change, name) == ("" if value is None else value)
-            for name, value in configuration.items()
-        )
+        and change.is_of(configuration)
     ]
 
 

@@ -89,7 +89,7 @@ def _build(given: dict[str, str]) -> ComparisonScreen | None:
         get_clock(),
         given["base"],
         given["new"],
-        anyway=_is_on("anyway"),
+        anyway=_reads_anyway(),
         suite=given["suite"],
     )
 
@@ -167,8 +167,8 @@ def _write_query(run_id: str, *series: Any) -> str:
     return urlencode(values | {"dynamic": "yes" if values["dynamic"] else "no", "run": run_id})
 
 
-def _is_on(key: str) -> bool:
-    given = request.args.get(key, "")
+def _reads_anyway() -> bool:
+    given = request.args.get("anyway", "")
     if given not in ("", "1"):
-        raise FilterError(f"{key}: {given[:40]!r} is not 1, the one value that it has")
+        raise FilterError(f"anyway: {given[:40]!r} is not 1, the one value that it has")
     return given == "1"

@@ -77,11 +77,11 @@ class Versions:
 
 
 def load_repeats(
-    connection: sqlite3.Connection, run_ids: Sequence[str], limit: int = 60_000
+    connection: sqlite3.Connection, run_ids: Sequence[str]
 ) -> dict[int, dict[str, list[float]]]:
     """Units: eager and compiled ms, the others as their names say."""
     repeats_by_result: dict[int, dict[str, list[float]]] = {}
-    for row in connection.execute(REPEATS_SQL, _bind(run_ids, limit)):
+    for row in connection.execute(REPEATS_SQL, _bind(run_ids, 60_000)):
         repeats_by_result.setdefault(row["result_id"], {})[row["name"]] = (
             read_json(list[float], row["body"]) or []
         )
@@ -207,10 +207,10 @@ class DistinctItem(Distinct):
 
 
 def list_task_distinct(
-    connection: sqlite3.Connection, sql: str, run_id: str, limit: int = MOST
+    connection: sqlite3.Connection, sql: str, run_id: str
 ) -> list[tuple[str | None, DistinctItem]]:
     listed = []
-    for task, *values, _time_us in connection.execute(sql, {"run_id": run_id, "limit": limit}):
+    for task, *values, _time_us in connection.execute(sql, {"run_id": run_id, "limit": MOST}):
         item = DistinctItem(*values)
         called_at = (
             find_break_call(connection, run_id, item.fingerprint, item.file)
@@ -222,19 +222,17 @@ def list_task_distinct(
 
 
 def list_instruction_counts(
-    connection: sqlite3.Connection, run_id: str, limit: int = MOST
+    connection: sqlite3.Connection, run_id: str
 ) -> dict[int, dict[str, float]]:
     counts_by_result: dict[int, dict[str, float]] = {}
-    for row in connection.execute(COUNTS_SQL, {"run_id": run_id, "limit": limit}):
+    for row in connection.execute(COUNTS_SQL, {"run_id": run_id, "limit": MOST}):
         counts_by_result.setdefault(row["result_id"], {})[row["name"]] = row["value"]
     return counts_by_result
 
 
-def list_expected(
-    connection: sqlite3.Connection, run_id: str, limit: int = MOST
-) -> dict[int, dict[str, Any]]:
+def list_expected(connection: sqlite3.Connection, run_id: str) -> dict[int, dict[str, Any]]:
     cells_by_result: dict[int, dict[str, Any]] = {}
-    for row in connection.execute(EXPECTED_SQL, {"run_id": run_id, "limit": limit}):
+    for row in connection.execute(EXPECTED_SQL, {"run_id": run_id, "limit": MOST}):
         cells = cells_by_result.setdefault(
             row["id"], {"accuracy": row["accuracy"]} if row["accuracy"] else {}
         )
@@ -280,12 +278,10 @@ class FunctionCost:
     compile_us: Annotated[DurationUs | None, "Compile time."]
 
 
-def list_function_sums(
-    engine: Engine, run_ids: Sequence[str], limit: int = 1000
-) -> list[FunctionCost]:
+def list_function_sums(engine: Engine, run_ids: Sequence[str]) -> list[FunctionCost]:
     return [
         FunctionCost(**dict(row))
-        for row in engine.rows(FUNCTIONS_SQL, {"run_ids": list(run_ids), "limit": limit})
+        for row in engine.rows(FUNCTIONS_SQL, {"run_ids": list(run_ids), "limit": 1000})
     ]
 
 

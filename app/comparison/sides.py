@@ -234,10 +234,8 @@ def find_default(
     return (other, given) if new else (given, other)
 
 
-def list_side_choices(
-    connection: sqlite3.Connection, engine: Engine, limit: int = 200
-) -> list[SideChoice]:
-    rows = engine.rows(CHOICES_SQL, {"limit": limit})
+def list_side_choices(connection: sqlite3.Connection, engine: Engine) -> list[SideChoice]:
+    rows = engine.rows(CHOICES_SQL, {"limit": 200})
     choices: dict[str, SideChoice] = {}
     for kind, column in (
         ("branch", "git_branch"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from compileboard.app.comparison.model import name_some
 from compileboard.app.core.format import format_day, format_plural
@@ -25,8 +25,7 @@ _DAY_US = 86_400_000_000
 _FEW = 3  # models that a sentence names
 
 
-@dataclass(frozen=True)
-class VerdictCount:
+class VerdictCount(NamedTuple):
     """A count beside a verdict."""
 
     label: Annotated[str, "Its label."]
@@ -48,31 +47,13 @@ class PageVerdict:
         return TONES.get(self.state, "quiet")
 
     @property
-    def stats(self) -> list[tuple[str, str]]:
-        return [(count.label, count.value) for count in self.counts]
-
-    @property
     def mark(self) -> str:
         return {"bad": "!", "warn": "!", "good": "✓"}.get(self.tone, "–")
 
 
 @dataclass(frozen=True)
-class VerdictIncident:
-    id: str
-    subject: str
-    what: str
-    since: str
-    models: Sequence[str]
-    is_confirmed: bool = True
-
-    @property
-    def headline(self) -> str:
-        return f"{self.subject} {self.what.partition(', ')[0]}"
-
-
-@dataclass(frozen=True)
 class VerdictFacts:
-    incidents: Sequence[VerdictIncident] = ()
+    incidents: Sequence[Incident] = ()
     failing: Sequence[str] = ()  # models of the newest run, or the program that failed
     failure: str = "fails"  # what became of the only one of them
     failing_since: str = ""
@@ -92,20 +73,9 @@ class VerdictFacts:
     counts: Sequence[VerdictCount] = ()
 
 
-def describe_incident(incident: Incident) -> VerdictIncident:
-    return VerdictIncident(
-        id=incident.id,
-        subject=incident.subject,
-        what=incident.what,
-        since=incident.first_bad.short_commit,
-        models=incident.models,
-        is_confirmed=incident.state != "unconfirmed",
-    )
-
-
 def decide_verdict(facts: VerdictFacts) -> PageVerdict:
-    confirmed = [incident for incident in facts.incidents if incident.is_confirmed]
-    suspected = [incident for incident in facts.incidents if not incident.is_confirmed]
+    suspected = [incident for incident in facts.incidents if incident.state == "unconfirmed"]
+    confirmed = [incident for incident in facts.incidents if incident.state != "unconfirmed"]
     state, sentence, incident_id = _choose(facts, confirmed, suspected)
     return PageVerdict(
         state, sentence, _describe_context(facts, state, confirmed), list(facts.counts), incident_id
@@ -113,25 +83,26 @@ def decide_verdict(facts: VerdictFacts) -> PageVerdict:
 
 
 def _choose(
-    facts: VerdictFacts, confirmed: Sequence[VerdictIncident], suspected: Sequence[VerdictIncident]
+    facts: VerdictFacts, confirmed: Sequence[Incident], suspected: Sequence[Incident]
 ) -> tuple[str, str, str | None]:
     if facts.failing:
         return _describe_failure(facts, confirmed)
     if confirmed:
         models = list(dict.fromkeys(model for incident in confirmed for model in incident.models))
-        since = {incident.since for incident in confirmed}
+        since = {incident.first_bad.short_commit for incident in confirmed}
         worst = confirmed[0]
+        headline = f"{worst.subject} {worst.what.partition(', ')[0]}"
         if len(confirmed) == 1 and len(models) <= 1:
-            return "incidents", worst.headline + _since(worst.since), worst.id
+            return "incidents", headline + _since(*since), worst.id
         if len(since) == 1 and facts.model_count:
             only = worst.id if len(confirmed) == 1 else None
             return (
                 "incidents",
-                f"{len(models)} of {facts.model_count} models worse{_since(worst.since)}",
+                f"{len(models)} of {facts.model_count} models worse{_since(*since)}",
                 only,
             )
         count = format_plural(len(confirmed), "incident")
-        return "incidents", f"{count} open, worst: {worst.headline}", None
+        return "incidents", f"{count} open, worst: {headline}", None
     if suspected:
         names = " and ".join(
             dict.fromkeys(_name_within(incident.subject) for incident in suspected[:_FEW])
@@ -140,7 +111,7 @@ def _choose(
         return "unconfirmed", f"Possible regression in {names}, confirming with the next run", only
     if facts.fixes:
         return "fixes", facts.fixes, None
-    if facts.newest_us and facts.now_us - facts.newest_us > STALE_DAYS * _DAY_US:
+    if _is_stale(facts):
         return "stale", f"No run since {format_day(facts.newest_us, facts.now_us)}", None
     if facts.is_recording and not facts.run_count:
         return (
@@ -162,12 +133,12 @@ def _choose(
 
 
 def _describe_failure(
-    facts: VerdictFacts, confirmed: Sequence[VerdictIncident]
+    facts: VerdictFacts, confirmed: Sequence[Incident]
 ) -> tuple[str, str, str | None]:
     failing = set(facts.failing)
     worse = {model for incident in confirmed for model in incident.models} - failing
     incident = next((incident for incident in confirmed if failing & set(incident.models)), None)
-    since = incident.since if incident else facts.failing_since
+    since = incident.first_bad.short_commit if incident else facts.failing_since
     incident_id = incident.id if incident else None
     if worse and facts.model_count:
         fails = "1 fails" if len(failing) == 1 else f"{len(failing)} fail"
@@ -190,7 +161,7 @@ def _since(commit: str) -> str:
     return f" since {commit}" if commit else ""
 
 
-def _describe_context(facts: VerdictFacts, state: str, confirmed: Sequence[VerdictIncident]) -> str:
+def _describe_context(facts: VerdictFacts, state: str, confirmed: Sequence[Incident]) -> str:
     parts = []
     if state in ("failed", "incidents"):
         parts += [format_plural(len(confirmed), "open incident")] if confirmed else []

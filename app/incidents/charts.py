@@ -20,7 +20,6 @@ _MARKS = {
     "changed": ("diamond", "series-4"),
 }
 _MOST_NAMED = 4  # of one run, in words
-_COLORS = {"worse": "state-bad", "better": "state-good", "changed": "series-4"}
 
 
 def chart_incident(
@@ -94,7 +93,7 @@ def _build_levels(change: SeriesChange, metric: Metric, levels: LevelLines) -> l
             )
         )
     if levels.after is not None and change.after_value is not None:
-        color = _COLORS.get(change.direction, "series-4")
+        _symbol, color = _MARKS[change.direction]
         traces.append(
             _build_level(levels.after, change.after_value * metric.factor, color, "after")
         )

@@ -103,8 +103,7 @@ class EvidenceCollector:
         return [] if compared is None else self._find_causes(change, compared)
 
     def _read_run(self, run_id: str) -> TrendRun | None:
-        runs = list_trend_runs(self._engine, [run_id])
-        return runs[0] if runs else None
+        return next(iter(list_trend_runs(self._engine, [run_id])), None)
 
     def _load_side(self, run_id: str) -> ComparedSide | None:
         try:
@@ -213,8 +212,7 @@ def _filter_subject(other_change: SeriesChange, diff: CompareDistinct) -> list[D
 
 
 def _is_of(change: SeriesChange, key: Sequence[Any]) -> bool:
-    names = ("suite", "model", "mode", "dtype", "backend", "dynamic")
-    return all((ours or "") == (getattr(change, name) or "") for name, ours in zip(names, key))
+    return change.is_of(dict(zip(("suite", "model", "mode", "dtype", "backend", "dynamic"), key)))
 
 
 def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
@@ -434,8 +432,7 @@ class IncidentAssembler:
         }
 
     def _describe(self, run_id: str) -> dict[str, Any] | None:
-        runs = list_trend_runs(self._engine, [run_id])
-        return describe_run(runs[0]) if runs else None
+        return describe_run(next(iter(list_trend_runs(self._engine, [run_id])), None))
 
 
 def _is_unchanged(before: Incident, group: Sequence[SeriesChange], changed_ids: Set[str]) -> bool:

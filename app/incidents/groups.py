@@ -13,17 +13,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from compileboard.app.benchmarks.metrics import MODEL_OF, PASSES
 from compileboard.app.incidents.model import Incident, SeriesChange, find_metric_of
 from compileboard.collectors.store.incident_triage import IncidentMove
 from compileboard.collectors.store.rollups import SET
 
-# A model's metric that moves a suite's.
-_MOVED_BY = {
-    "geomean_speedup": "speedup",
-    "graph_breaks_per_model": "graph_breaks",
-    "recompiles_per_model": "recompiles",
-    "pass_ratio": "passes",
-}
+_MOVED_BY = MODEL_OF | {"pass_ratio": PASSES.name}  # a model's metric moves a suite's
 _SEVERAL = 3  # models whose gradual change is the suite's
 _NEW = ("new", "more often", "changed")
 

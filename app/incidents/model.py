@@ -18,6 +18,7 @@ from compileboard.app.core.fields import EventTime, TimeUs
 from compileboard.app.core.format import format_plural, format_times
 from compileboard.app.core.schema import PRIVATE, one_of, published
 from compileboard.collectors.store.incident_triage import ACTIONS, SERIES
+from compileboard.collectors.store.rollups import HUD_PASSING
 
 STATES = ("unconfirmed", "open", "recovered", "closed", "withdrawn")
 STATUSES = ("open", "acknowledged", "ignored")
@@ -136,6 +137,12 @@ class SeriesChange:
             self.metric,
         )
 
+    def is_of(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether its series has these fields; None is the same as '' and 0."""
+        return all(
+            (getattr(self, name) or None) == (value or None) for name, value in fields.items()
+        )
+
     @property
     def may_be_back(self) -> tuple[str, str] | None:
         """Return between which runs it ended, where it rather seems to be over; else None."""
@@ -250,6 +257,13 @@ class SeriesChange:
         return self.evidence.get("points") or None
 
 
+def judge_pass(status: str, accuracy: str | None) -> float | None:
+    """Return 1 for a model that is measured and right, 0 if it failed or is wrong, else None."""
+    if status not in ("measured", "failed"):
+        return None
+    return float(status == "measured" and (accuracy is None or accuracy in HUD_PASSING))
+
+
 def find_metric_of(change: SeriesChange) -> Metric:
     return _OF[change.subject][change.metric]
 
@@ -295,9 +309,7 @@ def format_level(metric: Metric, value: float | None) -> str:
         return "not recorded"
     number = value * metric.factor
     text = f"{number:,.0f}" if abs(number) >= 100 or float(number).is_integer() else f"{number:.3g}"
-    return text.replace("-", "−") + (
-        metric.unit if metric.unit in ("×", "%") else f" {metric.unit}" if metric.unit else ""
-    )
+    return text.replace("-", "−") + metric.suffix
 
 
 def format_share(share: float) -> str:

@@ -35,6 +35,7 @@ from compileboard.app.incidents.model import (
     SeriesChange,
     Sparkline,
     find_metric_of,
+    judge_pass,
     rank_change,
 )
 from compileboard.app.incidents.queries import (
@@ -49,7 +50,7 @@ from compileboard.app.runs.model import list_run_causes
 from compileboard.app.runs.run_queries import get_run
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.results import ResultRow
-from compileboard.collectors.store.rollups import HUD, HUD_PASSING, SUMMARIZE_PERF
+from compileboard.collectors.store.rollups import HUD, SUMMARIZE_PERF
 
 AROUND = 90  # runs on either side of the change
 
@@ -70,10 +71,10 @@ def make_model_line(change: SeriesChange, rows: Sequence[ResultRow]) -> TrendLin
 
 
 def _judge(row: ResultRow) -> TrendPoint:
-    if row.status not in ("measured", "failed"):
+    passed = judge_pass(row.status, row.accuracy)
+    if passed is None:
         return TrendPoint(row.run_id, None, status="skipped", reason=describe_status(row).word)
-    wrong = row.status == "failed" or (row.accuracy is not None and row.accuracy not in HUD_PASSING)
-    return TrendPoint(row.run_id, 0.0 if wrong else 1.0)
+    return TrendPoint(row.run_id, passed)
 
 
 def choose_runs(change: SeriesChange, runs: Sequence[TrendRun]) -> list[TrendRun]:

@@ -119,13 +119,7 @@ def show(incident_id: str) -> Response:
 def add_comment(incident_id: str) -> Response:
     typed = {key: request.form.get(key, "") for key in ("action", "author", "text")}
     try:
-        author = choose_author(typed["author"])
-        with writing(
-            f"incident.{typed['action'][:20]}", incident_id, describe_author(author[:AUTHOR_LIMIT])
-        ) as writer:
-            saved = save_comment(
-                writer, incident_id, typed["action"], author=author, text=typed["text"]
-            )
+        saved = _save_comment(incident_id, **typed)
     except ValueError as error:
         screen = build_incident(get_store(), incident_id, get_clock())
         if screen is None:
@@ -134,6 +128,13 @@ def add_comment(incident_id: str) -> Response:
     if not saved:
         _refuse(incident_id)
     return redirect(url_for("incidents.show", incident_id=incident_id, _anchor="activity"), 303)
+
+
+def _save_comment(incident_id: str, action: str, author: str, text: str) -> bool:
+    author = choose_author(author)
+    signed = describe_author(author[:AUTHOR_LIMIT])
+    with writing(f"incident.{action[:20]}", incident_id, signed) as writer:
+        return save_comment(writer, incident_id, action, author=author, text=text)
 
 
 def _refuse(incident_id: str) -> NoReturn:
@@ -262,11 +263,7 @@ def reopen(incident_id: str) -> IncidentDetail:
 def _add_comment(incident_id: str, action: str) -> IncidentDetail:
     body = _read_body()
     try:
-        author = choose_author(body.author)
-        with writing(
-            f"incident.{action}", incident_id, describe_author(author[:AUTHOR_LIMIT])
-        ) as connection:
-            save_comment(connection, incident_id, action, author=author, text=body.text or "")
+        _save_comment(incident_id, action, body.author, body.text or "")
     except ValueError as error:
         raise FilterError(str(error)) from None
     return get_incident(incident_id)

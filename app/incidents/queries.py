@@ -386,13 +386,12 @@ def list_series_changes(
     subject: str,
     suite: str,
     models: Sequence[str] = ("",),
-    limit: int = 200,
 ) -> list[SeriesChange]:
     values = {
         "subject": subject,
         "suite": suite,
         "models": json.dumps(list(models)),
-        "limit": limit,
+        "limit": 200,
     }
     return [_read_change(row) for row in connection.execute(SERIES_SQL, values)]
 

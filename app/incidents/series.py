@@ -31,10 +31,11 @@ from compileboard.app.benchmarks.trend_queries import find_usual, is_incomplete
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.run_cache import cached_ancestry
 from compileboard.app.incidents.change_points import Floats
+from compileboard.app.incidents.model import judge_pass
 from compileboard.collectors.contract.verdicts import MEMORIES, SPEEDS, is_wrong_answer
 from compileboard.collectors.store.incident_triage import SERIES
 from compileboard.collectors.store.results import TIMING
-from compileboard.collectors.store.rollups import HUD, HUD_PASSING, SET, SUMMARIZE_PERF
+from compileboard.collectors.store.rollups import HUD, SET, SUMMARIZE_PERF
 
 
 def rank_runs(engine: Engine, runs: Sequence[SeriesRun]) -> Mapping[str, int]:
@@ -162,16 +163,21 @@ def read_model_series(
     run_ids: Sequence[str] | None = None,
 ) -> Iterator[tuple[int, list[Series], list[MeasuredRuns]]]:
     for points in list_model_points(engine, _NUMBERS, series_ids, run_ids):
+        passes = _judge(points)
         yield (
             points.series_id,
-            _make_model_series(points, order),
-            _find_measured_runs(points, order),
+            _make_model_series(points, passes, order),
+            [
+                MeasuredRuns("model", points.key, PASSES, runs)
+                for runs, _ids in order.split(passes, str)
+            ],
         )
 
 
-def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
+def _make_model_series(
+    points: ModelPoints, passes: Mapping[str, float], order: RunOrder
+) -> list[Series]:
     series = []
-    passes = _judge(points)
     wrong = {run_id for run_id, _status, accuracy in points.statuses if is_wrong_answer(accuracy)}
     for runs, rows in order.split(points.rows, itemgetter(1)):
         judged = np.array([passes.get(run.id, np.nan) for run in runs])
@@ -204,19 +210,10 @@ def _make_model_series(points: ModelPoints, order: RunOrder) -> list[Series]:
 def _judge(points: ModelPoints) -> dict[str, float]:
     passes: dict[str, float] = {}
     for run_id, status, accuracy in points.statuses:
-        if status in ("measured", "failed"):
-            wrong = status == "failed" or (accuracy is not None and accuracy not in HUD_PASSING)
-            passes[run_id] = min(passes.get(run_id, 1.0), 0.0 if wrong else 1.0)
+        passed = judge_pass(status, accuracy)
+        if passed is not None:
+            passes[run_id] = min(passes.get(run_id, passed), passed)
     return passes
-
-
-def _find_measured_runs(points: ModelPoints, order: RunOrder) -> list[MeasuredRuns]:
-    there = dict.fromkeys(
-        run_id for run_id, status, _accuracy in points.statuses if status in ("measured", "failed")
-    )
-    return [
-        MeasuredRuns("model", points.key, PASSES, runs) for runs, _ids in order.split(there, str)
-    ]
 
 
 def find_suite_runs(measured_runs: Iterable[MeasuredRuns]) -> dict[SeriesKey, set[str]]:

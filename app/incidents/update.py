@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from compileboard.app.benchmarks.series_queries import (
     list_names_of,
@@ -53,13 +53,6 @@ class UpdateReport:
     removed_count: int
 
 
-@dataclass
-class _Changes:
-    found: list[SeriesChange] = field(default_factory=list)  # new ones, and those that differ
-    removed_ids: list[str] = field(default_factory=list)
-    series_count: int = 0
-
-
 def update_incidents(
     path: str | os.PathLike[str], *, everything: bool = False, now_us: int | None = None
 ) -> UpdateReport:
@@ -75,7 +68,8 @@ def update_incidents(
             return UpdateReport(0, 0, (), 0, 0)
         stored = load_changes(store.board)
         order = RunOrder(pending.runs, rank_runs(store.engine, pending.runs))
-        changes = SeriesScanner(store, pending, order, now_us).scan(stored)
+        changes = SeriesScanner(store, pending, order, now_us)
+        changes.scan(stored)
         known_ids = {incident.id for incident in load_incidents(store.board)}
         detected = _assemble(store, pending, order, stored, changes)
     with closing(open_writer(parse_address(address).board)) as writer:
@@ -95,7 +89,7 @@ def _assemble(
     pending: PendingRuns,
     order: RunOrder,
     stored: Sequence[SeriesChange],
-    changes: _Changes,
+    changes: SeriesScanner,
 ) -> DetectedRows:
     commented_ids, incidents = list_commented_ids(store.board), load_incidents(store.board)
     by_id = {change.id: change for change in stored}
@@ -140,15 +134,17 @@ class SeriesScanner:
         self._order = order
         self._now_us = now_us
         self._evidence = EvidenceCollector(store)
-        self._changes = _Changes()
+        self.found: list[SeriesChange] = []  # new ones, and those that differ
+        self.removed_ids: list[str] = []
+        self.series_count = 0
 
-    def scan(self, stored: Sequence[SeriesChange]) -> _Changes:
+    def scan(self, stored: Sequence[SeriesChange]) -> None:
         stored_by_key: dict[SeriesKey, list[SeriesChange]] = {}
         for change in stored:
             stored_by_key.setdefault(change.key, []).append(change)
         series_list, measured_runs = self._read(stored_by_key)
         for series in series_list:
-            self._changes.series_count += 1
+            self.series_count += 1
             known = stored_by_key.get(series.key, ())
             lost = self._save(
                 detect(series), [change for change in known if change.kind != "vanished"]
@@ -162,7 +158,6 @@ class SeriesScanner:
                 [change for change in known if change.kind == "vanished"],
             )
             self._end_stops(lost, measured, is_stopped=stopped is not None)
-        return self._changes
 
     def _save(
         self, detected: Sequence[SeriesChange], stored: Sequence[SeriesChange]
@@ -195,13 +190,13 @@ class SeriesScanner:
                 ):
                     continue
                 facts = before.evidence if has_same_runs else self._evidence.gather(change)
-            self._changes.found.append(
+            self.found.append(
                 replace(change, changed_us=self._now_us, evidence=facts | change.evidence)
             )
         return lost
 
     def _remove(self, lost: Iterable[SeriesChange]) -> None:
-        self._changes.removed_ids += [change.id for change in lost if change.state != "withdrawn"]
+        self.removed_ids += [change.id for change in lost if change.state != "withdrawn"]
 
     def _end_stops(
         self, lost: Iterable[SeriesChange], measured: MeasuredRuns, *, is_stopped: bool
@@ -216,7 +211,7 @@ class SeriesScanner:
                 if is_stopped or self._pending.needs_full_scan:
                     self._remove([change])
             elif change.recovered_run_id is None:
-                self._changes.found.append(
+                self.found.append(
                     replace(change, recovered_run_id=back[0].id, changed_us=self._now_us)
                 )
 

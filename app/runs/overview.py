@@ -29,7 +29,6 @@ from compileboard.app.comparison.verdict import (
     VerdictCount,
     VerdictFacts,
     decide_verdict,
-    describe_incident,
 )
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.fields import Count, DurationUs, RunId
@@ -634,7 +633,7 @@ def _collect_facts(
     open_incidents = (*incidents.confirmed, *incidents.unconfirmed)
     is_of_suite = suite and all(it.suite == suite.newest.set.suite for it in open_incidents)
     return VerdictFacts(
-        incidents=[describe_incident(incident) for incident in open_incidents],
+        incidents=open_incidents,
         recovered_count=len(incidents.recovered),
         failing=failing,
         failure="was killed" if is_killed else "fails",

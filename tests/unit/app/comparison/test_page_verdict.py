@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from compileboard.app.comparison.verdict import VerdictFacts, VerdictIncident, decide_verdict
+from compileboard.app.comparison.verdict import VerdictFacts, decide_verdict
+from compileboard.app.incidents.model import Incident, IncidentRun
 
 DAY_US = 86_400_000_000
 NOW_US = 1_795_305_600_000_000  # 2026-11-22
-RANKER = VerdictIncident(
-    "a", "ranker", "speedup down 54%, graph split in three", "c7ed8b7", ["ranker"]
-)
-ENCODER = VerdictIncident("b", "encoder", "compile time up 30%", "b7fb8a3", ["encoder"])
+
+
+def make_incident(model: str, title: str, commit: str) -> Incident:
+    unused: dict[str, Any] = dict.fromkeys(Incident.__dataclass_fields__)
+    first = IncidentRun("R", commit, None, None, 0, None)
+    own = {"id": model, "title": title, "state": "open", "models": [model], "first_bad": first}
+    return Incident(**unused | own)
+
+
+RANKER = make_incident("ranker", "ranker: speedup down 54%, graph split in three", "c7ed8b7")
+ENCODER = make_incident("encoder", "encoder: compile time up 30%", "b7fb8a3")
 FACTS = VerdictFacts(model_count=18, run_count=14, newest_us=NOW_US - DAY_US, now_us=NOW_US)
 
 
@@ -35,13 +44,13 @@ FACTS = VerdictFacts(model_count=18, run_count=14, newest_us=NOW_US - DAY_US, no
             "2 incidents open, worst: ranker speedup down 54%",
         ),
         (
-            {"incidents": [RANKER, replace(ENCODER, since="c7ed8b7")]},
+            {"incidents": [RANKER, replace(ENCODER, first_bad=RANKER.first_bad)]},
             "incidents",
             "2 of 18 models worse since c7ed8b7",
         ),
         (
             {
-                "incidents": [replace(RANKER, is_confirmed=False)],
+                "incidents": [replace(RANKER, state="unconfirmed")],
                 "fixes": "4 fixes save up to 3.09 s",
             },
             "unconfirmed",
@@ -56,8 +65,8 @@ FACTS = VerdictFacts(model_count=18, run_count=14, newest_us=NOW_US - DAY_US, no
         (
             {
                 "incidents": [
-                    replace(RANKER, is_confirmed=False),
-                    replace(ENCODER, subject="Suite s", is_confirmed=False),
+                    replace(RANKER, state="unconfirmed"),
+                    replace(ENCODER, title="Suite s: slower", state="unconfirmed"),
                 ]
             },
             "unconfirmed",
