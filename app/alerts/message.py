@@ -62,15 +62,10 @@ class IncidentEvent:
 
 
 @dataclass(frozen=True)
-class MessageLine:
-    text: str
-    url: str = ""
-
-
-@dataclass(frozen=True)
 class MessagePart:
     title: str
-    lines: Sequence[MessageLine]
+    url: str  # of each line
+    lines: Sequence[str]
     facts: Sequence[tuple[str, Sequence[str]]] = ()
 
 
@@ -100,10 +95,8 @@ def make_message(
     )
     parts = [_make_part(event, base_url) for event in events[:MOST_PARTS]]
     if len(events) > MOST_PARTS:
-        line = MessageLine("All incidents", make_address(base_url, "/incidents"))
-        parts.append(
-            MessagePart(f"and {format_plural(len(events) - MOST_PARTS, 'other incident')}", [line])
-        )
+        others = f"and {format_plural(len(events) - MOST_PARTS, 'other incident')}"
+        parts.append(MessagePart(others, make_address(base_url, "/incidents"), ["All incidents"]))
     url = (
         find_address(events[0].incident, base_url)
         if len(events) == 1
@@ -113,15 +106,10 @@ def make_message(
 
 
 def make_test_message(rule: str, base_url: str, now_us: int) -> AlertMessage:
-    line = MessageLine(
-        "Incidents of this rule come here. This is a test.", make_address(base_url, "/alerts")
-    )
-    part = MessagePart(f"Test of rule {rule}", [line])
+    title, url = f"Test of rule {rule}", make_address(base_url, "/alerts")
+    part = MessagePart(title, url, ["Incidents of this rule come here. This is a test."])
     message_id = name_message(rule, "test", [str(now_us)])
-    url = make_address(base_url, "/alerts")
-    return AlertMessage(
-        message_id, rule, f"Test of rule {rule}", url, now_us, (), [part], is_test=True
-    )
+    return AlertMessage(message_id, rule, title, url, now_us, (), [part], is_test=True)
 
 
 def make_title(events: Sequence[IncidentEvent]) -> str:
@@ -170,16 +158,13 @@ def clean(text: str, limit: int = LINE_LIMIT) -> str:
 
 def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
     incident = event.incident
-    url = find_address(incident, base_url)
     changes = event.changes[:MOST_LISTED]
-    lines = [MessageLine(clean(_describe_metric(metric)), url) for metric in incident.headlines]
+    lines = [clean(_describe_metric(metric)) for metric in incident.headlines]
     shown = {metric.change_id for metric in incident.headlines}
-    lines += [
-        MessageLine(clean(change.sentence), url) for change in changes if change.id not in shown
-    ]
+    lines += [clean(change.sentence) for change in changes if change.id not in shown]
     more = len(event.changes) - MOST_LISTED
     if more > 0:
-        lines.append(MessageLine(f"and {format_plural(more, 'other')}", url))
+        lines.append(f"and {format_plural(more, 'other')}")
     facts = [
         ("Configuration", [clean(incident.measured_as)] if incident.measured_as else []),
         ("Environment", [clean(describe_environment(part)) for part in incident.environment]),
@@ -187,7 +172,10 @@ def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
         ("Cause" if incident.has_one_cause else "Likely causes", _list_causes(incident)),
     ]
     return MessagePart(
-        clean(describe_event(event)), lines, [(label, texts) for label, texts in facts if texts]
+        clean(describe_event(event)),
+        find_address(incident, base_url),
+        lines,
+        [(label, texts) for label, texts in facts if texts],
     )
 
 

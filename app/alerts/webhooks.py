@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import math
 from typing import Any
+
+import orjson
 
 from compileboard.app.alerts.message import (
     AlertMessage,
     IncidentEvent,
-    MessageLine,
     MessagePart,
     clean,
     describe_event,
@@ -68,7 +68,7 @@ def _section(text: str) -> dict[str, object]:
 
 def _write_part(part: MessagePart, *, is_titled: bool) -> list[str]:
     title = [f"*{_escape_within(part.title, 500)}*"] if is_titled else []
-    lines = [*title, *(_write_line(line) for line in part.lines)]
+    lines = [*title, *(_write_line(line, part.url) for line in part.lines)]
     for label, facts in part.facts:
         lines += [f"*{label}*", *(f"• {_escape_within(fact, 600)}" for fact in facts)]
     sections, held = [], ""
@@ -80,9 +80,9 @@ def _write_part(part: MessagePart, *, is_titled: bool) -> list[str]:
     return [*sections, held]
 
 
-def _write_line(line: MessageLine) -> str:
-    text = _escape_within(line.text, 1000)
-    return f"• <{_link(line.url)}|{text}>" if line.url and len(line.url) < 1500 else f"• {text}"
+def _write_line(line: str, url: str) -> str:
+    text = _escape_within(line, 1000)
+    return f"• <{_link(url)}|{text}>" if url and len(url) < 1500 else f"• {text}"
 
 
 def _escape_within(text: str, limit: int) -> str:
@@ -111,7 +111,7 @@ def make_json(message: AlertMessage, base_url: str) -> bytes:
         "url": message.url or None,
         "incidents": [_make_incident(event, base_url) for event in message.events],
     }
-    return json.dumps(_finite(document), allow_nan=False, separators=(",", ":")).encode()
+    return orjson.dumps(document)
 
 
 def sign(body: bytes, secret: str, now_us: int) -> str:
@@ -138,11 +138,3 @@ def _make_change(change: SeriesChange) -> dict[str, Any]:
     }
     values = {name: value for name, value in vars(change).items() if name not in _LEFT_OUT}
     return values | texts | {"confidence": change.confidence}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _finite(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(element) for element in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -60,7 +60,7 @@ _SOURCES = {
 }
 
 
-def _read_metrics(text: str) -> tuple[Metric, ...]:
+def read_metrics(text: str) -> tuple[Metric, ...]:
     """Read metrics, one a line: name, label, unit, better, decimals (0 of counts), source, meaning,
     and the columns of an interval. Without a unit it is that of the result's column.
     """
@@ -86,7 +86,7 @@ def _read_metrics(text: str) -> tuple[Metric, ...]:
 # output_error and quantized_eager_error: the rounding of another order of operations, within the
 # tolerance neither more nor less is better. calls_captured: more may be more of the model in
 # graphs, or the same part of it captured again.
-METRICS = _read_metrics("""
+METRICS = read_metrics("""
 speedup|Speedup||up|3|harness|median eager ÷ median compiled latency|speedup_low|speedup_high
 abs_latency_ms|Latency||down||harness|median, compiled
 eager_latency_ms|Eager latency||down||harness|median, eager
@@ -120,7 +120,7 @@ cudagraph_skips|CUDA graph skips||down|0|counters|CUDA graphs not used
 _MEANS = ("load_latency_s", "package_bytes", "scaling_efficiency", "quantized_error")
 # Of a suite; how each counts is its definition's (app.benchmarks.summaries).
 SUMMARY_METRICS = (
-    *_read_metrics("""
+    *read_metrics("""
 pass_ratio|Pass rate|%|up|1|accuracy and speedup|models that pass, of all
 geomean_speedup|Geomean speedup|×|up|3|harness|over the models
 compilation_latency_s|Compile time|s|down||harness|mean of the models, cold
@@ -137,9 +137,9 @@ recompiles_per_model|Recompiles per model||down||hooks|mean of the models that w
     ),
 )
 # Of a model, for incidents: 1 where it was measured and is right, 0 where it failed or is wrong.
-(PASSES,) = _read_metrics("passes|Passes||up|0|the harness|1 is measured and right, 0 is failed")
+(PASSES,) = read_metrics("passes|Passes||up|0|the harness|1 is measured and right, 0 is failed")
 # Of a run that was observed, whatever it ran: columns of app.benchmarks.series_queries.
-RUN_METRICS = _read_metrics("""
+RUN_METRICS = read_metrics("""
 compile_s|Compile time|s|down||hooks|all compiles of a run
 compile_count|Compiles||down|0|hooks|of a run
 recompile_count|Recompiles||down|0|hooks|of a run

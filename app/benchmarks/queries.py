@@ -21,7 +21,7 @@ from compileboard.app.core.parameters import (
     read_query,
 )
 from compileboard.app.core.schema import Keywords
-from compileboard.app.runs.rows import MOST_RESULTS, RESULTS_SQL
+from compileboard.app.runs.rows import MOST_RESULTS
 from compileboard.collectors.store.results import (
     COLUMNS,
     BriefResult,
@@ -107,15 +107,17 @@ LATEST_BRIEF_SQL: Mapping[Dialect, str] = {
     "sqlite": _LATEST.format(columns=_BRIEF),
     "clickhouse": _LATEST_KEPT.format(columns=_BRIEF),
 }
-RUN_BRIEF_SQL = f"""
-select {_BRIEF}
+_OF_RUN = f"""
+select {{columns}}
 from results as x
 join series as s on s.id = x.series_id
 where x.run_id = :run_id
   and {_WANTED}
-order by x.id
+order by {{order}}
 limit :limit
 """  # noqa: S608 - our own names
+RUN_SQL = _OF_RUN.format(columns=COLUMNS, order="x.series_id, x.experiment")
+RUN_BRIEF_SQL = _OF_RUN.format(columns=_BRIEF, order="x.id")
 LISTED_SQL = f"""
 select {COLUMNS}
 from results as x
@@ -218,8 +220,8 @@ def list_models(engine: Engine, selection: ModelFilter) -> list[ResultRow]:
 def list_measured(engine: Engine, selection: ModelFilter) -> list[ExperimentResult]:
     if not selection.run:
         return list_newest(engine, selection)
-    of_run = engine.stream(RESULTS_SQL, {"run_id": selection.run, "limit": MOST_RESULTS})
-    return [result for result in read_measured(of_run) if _fits(result, selection)]
+    of_run = engine.stream(RUN_SQL, _bind(selection) | {"run_id": selection.run})
+    return _filter_experiment(read_measured(of_run), selection)
 
 
 def filter_rows(rows: Iterable[ResultRow], selection: ModelFilter) -> list[ResultRow]:
@@ -248,7 +250,11 @@ def list_newest(engine: Engine, selection: ModelFilter) -> list[ExperimentResult
     newest = filter_newest(
         read_measured(engine.stream(LATEST_SQL[engine.dialect], _bind(selection)))
     )
-    return [result for result in newest if selection.experiment in (None, result.experiment)]
+    return _filter_experiment(newest, selection)
+
+
+def _filter_experiment(results: Iterable[Measured], selection: ModelFilter) -> list[Measured]:
+    return [result for result in results if selection.experiment in (None, result.experiment)]
 
 
 def _bind(selection: ModelFilter) -> dict[str, Any]:
@@ -264,8 +270,7 @@ def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResu
     else:
         rows = engine.stream(LATEST_BRIEF_SQL[engine.dialect], _bind(selection))
     results = list(map(BriefResult._make, rows))
-    if selection.experiment:
-        results = [result for result in results if result.experiment == selection.experiment]
+    results = _filter_experiment(results, selection)
     return results if selection.run else filter_newest(results)
 
 
@@ -301,17 +306,6 @@ def filter_newest(measured: Iterable[Measured]) -> list[Measured]:
         if known is None or (known.time_us, known.id) < (result.time_us, result.id):
             newest[key] = result
     return list(newest.values())
-
-
-def _fits(result: ExperimentResult, selection: ModelFilter) -> bool:
-    text = (selection.q or "").lower()
-    named = text in result.model.lower() or text in result.suite.lower()
-    experiment = selection.experiment in (None, result.experiment)
-    return (
-        named
-        and experiment
-        and all(getattr(selection, key) in (None, getattr(result, key)) for key in SET)
-    )
 
 
 def list_history(

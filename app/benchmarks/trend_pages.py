@@ -122,9 +122,7 @@ def index() -> str:
         )
         changes = [change for change in screen.changes if change.metric == drawing.metric.name]
         charts.append(mark_incidents(chart, changes, axis))
-    columns, table_rows = list_table_rows(
-        [(drawing.metric, drawing.lines) for drawing in screen.drawings], axis
-    )
+    columns, table_rows = list_table_rows(screen.drawings, axis)
     return render_template(
         "trends/index.html",
         screen=screen,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from compileboard.app.benchmarks.commit_order import Parents
 from compileboard.app.benchmarks.metrics import Metric
 from compileboard.app.benchmarks.series_queries import count_recompiles, count_runs
 from compileboard.app.benchmarks.trend_lines import (
@@ -24,6 +25,7 @@ from compileboard.app.benchmarks.trend_queries import (
     ModelSet,
     StoredSummary,
     TrendFilter,
+    TrendRun,
     choose_set,
     list_eligible_summaries,
     list_model_rows,
@@ -64,8 +66,7 @@ class TrendsFilters:
     definition: str | None
 
 
-@dataclass(frozen=True)
-class TrendDrawing:
+class TrendDrawing(NamedTuple):
     metric: Metric
     lines: Sequence[TrendLine]
 
@@ -138,7 +139,8 @@ def build_trends(
     run_ids = {
         point.run_id for drawing in drawings for line in drawing.lines for point in line.points
     }
-    axis = _lay_out(engine, run_ids, filters.sets.branch, filters.axis, clock)
+    runs, parents = _list_runs(engine, run_ids, filters.sets.branch, filters.axis, clock)
+    axis = lay_out(runs, filters.axis, parents=parents)
     return TrendsScreen(
         filters, sets, selected, definition, drawings, axis, changes, [*notes, *axis.notes]
     )
@@ -179,24 +181,14 @@ def build_trend(
         summed, summaries = list_eligible_summaries(engine, selected, definition, MOST_RUNS)
         by = None if model else summed.name
         lines = _measure_sets(engine, selected, drawn, model, summaries, run_count)
-    run_ids = [point.run_id for line, _fields in lines for point in line.points]
-    runs = {
-        run.id: run
-        for run in list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
-        if selected.branch in (None, run.git_branch)
-    }
-    parents = (
-        cached_ancestry(engine, [run.git_commit for run in runs.values()])
-        if axis == "commit"
-        else {}
-    )
+    run_ids = {point.run_id for line, _fields in lines for point in line.points}
+    runs, parents = _list_runs(engine, run_ids, selected.branch, axis, clock)
+    known = {run.id: run for run in runs}
     series = []
     for line, fields in lines:
-        own = [runs[point.run_id] for point in line.points if point.run_id in runs]
+        own = [known[point.run_id] for point in line.points if point.run_id in known]
         series.append(TrendSeries(line, fields, lay_out(own, axis, most=len(own), parents=parents)))
-    return TrendScreen(
-        drawn, by, series, lay_out([*runs.values()], axis, most=len(runs), parents=parents)
-    )
+    return TrendScreen(drawn, by, series, lay_out(runs, axis, most=len(runs), parents=parents))
 
 
 def _measure_sets(
@@ -315,10 +307,10 @@ def make_count_metric(kind: str) -> Metric:
     return Metric(kind, label, "", "down_is_good", 0, "count", "the hooks", meaning)
 
 
-def _lay_out(
+def _list_runs(
     engine: Engine, run_ids: set[str], branch: str | None, axis: str, clock: RecorderClock
-) -> Axis:
+) -> tuple[list[TrendRun], Parents]:
     runs = list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
     runs = [run for run in runs if branch in (None, run.git_branch)]
     parents = cached_ancestry(engine, [run.git_commit for run in runs]) if axis == "commit" else {}
-    return lay_out(runs, axis, parents=parents)
+    return runs, parents

@@ -35,7 +35,7 @@ def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
         if rows and all(row.series.get(name) is not None for row in rows)
     ]
     shown = [name for name in fields if len({str(row.series[name]) for row in rows}) > 1]
-    names = {id(row): _name(row, shown) for row in rows}
+    names = {id(row): _name(row.name, row.series, shown) for row in rows}
     twins = {
         name
         for side in sides
@@ -46,7 +46,10 @@ def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
         differing = {
             name: _list_differing([row for row in rows if names[id(row)] == name]) for name in twins
         }
-        names = {id(row): _name(row, [*shown, *differing.get(names[id(row)], ())]) for row in rows}
+        names = {
+            id(row): _name(row.name, row.series, [*shown, *differing.get(names[id(row)], ())])
+            for row in rows
+        }
     for side in sides:
         counts = Counter(names[id(row)] for row in side.rows)
         same = [
@@ -67,9 +70,9 @@ def _read(row: RuleInput, field: str) -> Any:
     return row.name if field == "model" else row.series.get(field)
 
 
-def _name(row: RuleInput, fields: Iterable[str]) -> str:
-    words = [_word(name, row.series.get(name)) for name in fields]
-    return f"{row.name} ({', '.join(words)})" if words else row.name
+def _name(model: str, series: Mapping[str, Any], fields: Iterable[str]) -> str:
+    words = [_word(name, series.get(name)) for name in fields]
+    return f"{model} ({', '.join(words)})" if words else model
 
 
 def _list_differing(rows: Sequence[RuleInput]) -> list[str]:
@@ -77,12 +80,8 @@ def _list_differing(rows: Sequence[RuleInput]) -> list[str]:
 
 
 def name_configuration(model: str, series: Mapping[str, Any]) -> str:
-    words = [
-        _word(name, series[name])
-        for name in (*FIELDS, *TIE_BREAKERS)
-        if series.get(name) not in (None, "")
-    ]
-    return f"{model} ({', '.join(words)})" if words else model
+    known = (name for name in (*FIELDS, *TIE_BREAKERS) if series.get(name) not in (None, ""))
+    return _name(model, series, known)
 
 
 def _describe(side: Side, twins: list[RuleInput]) -> str:

@@ -243,7 +243,7 @@ def _preview(
         message = make_message("", rule.name, events, rules.base_url, now_us)
         yield f"  {rule.name} → {channel}, {'now' if is_due else 'later'}: {message.title}"
         for part in message.parts:
-            yield from (f"    {line.text}" for line in part.lines)
+            yield from (f"    {line}" for line in part.lines)
 
 
 def _load(rules_path: str) -> Rules:

@@ -88,16 +88,11 @@ def load_baseline(body: Mapping[str, Any], title: str) -> Side:
             "upgrade CompileBoard"
         )
     rows = tuple(RuleInput(**row) for row in body["rows"])
-    environment = dict(body["environment"])
-    if environment.get("hardware") == "CPU" and any(
-        row.series.get("device") != "cpu" for row in rows
-    ):
-        del environment["hardware"]  # an unknown GPU was once written so
     breaks, causes = (
         None if body[name] is None else tuple(DistinctItem(**item) for item in body[name])
         for name in ("breaks", "causes")
     )
-    return Side(title, rows, breaks, causes, environment, tuple(map(_read_result, rows)))
+    return Side(title, rows, breaks, causes, body["environment"], tuple(map(_read_result, rows)))
 
 
 def _read_result(row: RuleInput) -> ModelResult:

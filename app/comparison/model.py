@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Annotated, Any
 
-from compileboard.app.benchmarks.metrics import BY_NAME, Metric
+from compileboard.app.benchmarks.metrics import BY_NAME, Metric, read_metrics
 from compileboard.app.comparison.queries import Distinct, DistinctItem, FunctionCost
 from compileboard.app.core.fields import Count, TimeUs
 from compileboard.app.core.schema import PRIVATE, one_of, published
@@ -270,51 +270,15 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 COMPARED = tuple(BY_NAME[name] for _label, names in GROUPS.values() for name in names)
 # Of whole runs, with and without a benchmark.
-TOTALS = (
-    Metric(
-        "compile_s",
-        "Compile time",
-        "s",
-        "down_is_good",
-        None,
-        "value",
-        "torch",
-        "all compilation records",
-    ),
-    Metric("compile_count", "Compiles", "", "neutral", 0, "count", "torch", "compiled functions"),
-    Metric("graph_break_count", "Graph breaks", "", "down_is_good", 0, "count", "torch", "events"),
-    Metric("recompile_count", "Recompiles", "", "down_is_good", 0, "count", "torch", "events"),
-    Metric(
-        "recompile_limit_count",
-        "Recompile limit reached",
-        "",
-        "down_is_good",
-        0,
-        "count",
-        "torch",
-        "functions that fell back to eager",
-    ),
-    Metric(
-        "failure_count",
-        "Failures",
-        "",
-        "down_is_good",
-        0,
-        "count",
-        "torch",
-        "of compiles, and of compiled code",
-    ),
-    Metric(
-        "cache_miss_count",
-        "Cache misses",
-        "",
-        "down_is_good",
-        0,
-        "count",
-        "torch",
-        "cache lookups without a hit",
-    ),
-)
+TOTALS = read_metrics("""
+compile_s|Compile time|s|down||torch|all compilation records
+compile_count|Compiles|||0|torch|compiled functions
+graph_break_count|Graph breaks||down|0|torch|events
+recompile_count|Recompiles||down|0|torch|events
+recompile_limit_count|Recompile limit reached||down|0|torch|functions that fell back to eager
+failure_count|Failures||down|0|torch|of compiles, and of compiled code
+cache_miss_count|Cache misses||down|0|torch|cache lookups without a hit
+""")
 
 
 def name_some(names: Sequence[str], most: int = 3) -> str:

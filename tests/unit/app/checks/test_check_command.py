@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -16,9 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.checks.model import RuleInput, Side
 from compileboard.app.cli.main import main
-from compileboard.app.comparison.baselines import dump_baseline, load_baseline
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.contract.events import (
     GraphBroke,
@@ -221,17 +218,6 @@ def test_an_unknown_gpu_is_not_called_a_cpu(
     assert "warning: the GPU or processor of run B is not known" in capsys.readouterr().out
     assert _check(database, "--run", "C", *asked) == 2
     assert "hardware: CPU against AMD EPYC 9654" in capsys.readouterr().err
-
-
-def test_a_baseline_that_called_an_unknown_gpu_a_cpu_is_not_believed() -> None:
-    row = RuleInput("mlp", {"speedup": 1.2}, {"device": "cuda", "hardware": None})
-    for device, environment in (("cuda", {}), ("cpu", {"hardware": "CPU"})):
-        side = Side(
-            "kept",
-            (replace(row, series={**row.series, "device": device}),),
-            environment={"hardware": "CPU"},
-        )
-        assert load_baseline(dump_baseline(side), "kept").environment == environment
 
 
 def test_what_the_baseline_calls_for_is_not_passed_over(
