@@ -349,17 +349,6 @@ def _read_value(value: object, parameter: click.Parameter, name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class CheckRequest:
-    run: str = "latest"
-    baseline: str | None = None
-    rules: Sequence[str] = ()
-    choices: Mapping[str, Any] = field(default_factory=dict)
-    models: Sequence[str] = ()
-    options: RuleOptions = field(default_factory=RuleOptions)
-    allow_environment_change: bool = False
-
-
-@dataclass(frozen=True)
 class CheckScreen:
     report: Check
     actual: Side
@@ -368,33 +357,41 @@ class CheckScreen:
 
 
 def build_check(
-    get_store: Callable[[], Store], clock: RecorderClock, request: CheckRequest
+    get_store: Callable[[], Store],
+    clock: RecorderClock,
+    *,
+    run: str,
+    baseline: str | None,
+    rules: Sequence[str],
+    choices: Mapping[str, Any],
+    models: Sequence[str],
+    options: RuleOptions,
+    allow_environment_change: bool,
 ) -> CheckScreen:
-    """Check the sides that a request names; the database is opened only if a side is stored in it.
+    """Check a run against a baseline; the database is opened only if one of both is stored in it.
 
     Raises FilterError if a side does not exist, CannotCompare if the comparison would be
     meaningless.
     """
-    run = None if is_file(request.run) else need_run(get_store(), clock, request.run)
-    actual = read_table(request.run) if run is None else load_run(get_store(), clock, run)
+    recorded = None if is_file(run) else need_run(get_store(), clock, run)
+    actual = read_table(run) if recorded is None else load_run(get_store(), clock, recorded)
     expected = None
-    if request.baseline:
-        is_table = is_file(request.baseline)
+    if baseline:
         expected = (
-            read_table(request.baseline)
-            if is_table
-            else load_expected(get_store(), clock, request.baseline, run)
+            read_table(baseline)
+            if is_file(baseline)
+            else load_expected(get_store(), clock, baseline, recorded)
         )
-    actual, expected, notes = choose_both(actual, expected, request.choices, request.models)
+    actual, expected, notes = choose_both(actual, expected, choices, models)
     report = compare(
         actual,
         expected,
-        request.rules,
-        request.options,
-        allow_environment_change=request.allow_environment_change,
+        rules,
+        options,
+        allow_environment_change=allow_environment_change,
         notes=notes,
     )
-    return CheckScreen(report, actual, expected, request.options)
+    return CheckScreen(report, actual, expected, options)
 
 
 def load_fixes(get_store: Callable[[], Store], clock: RecorderClock, text: str) -> dict[str, str]:

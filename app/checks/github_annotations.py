@@ -19,7 +19,6 @@ from compileboard.app.checks.decision import Check
 from compileboard.app.checks.rules.counts import NEW_BREAKS, describe
 from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.core.format import format_plural
-from compileboard.app.reports.check_report import NO_FIXES
 from compileboard.app.reports.markdown import prose
 from compileboard.collectors.wire.http import Connection, ServerAway
 
@@ -134,8 +133,8 @@ def list_annotations(
     report: Check,
     changed: ChangedLines,
     workspace: str,
-    fixes: Mapping[str, str] = NO_FIXES,
-    subject: str = "this PR",
+    fixes: Mapping[str, str],
+    subject: str,
 ) -> list[Annotation]:
     """List new findings on changed lines, the worst first. `fixes` are titles by fingerprint."""
     by_line: dict[tuple[bool, str, int], list[DistinctItem]] = {}
@@ -325,20 +324,16 @@ def _link(environment: Mapping[str, str]) -> str:
     return f"\n[Job summary]({parts[0]}/{parts[1]}/actions/runs/{parts[2]})\n" if all(parts) else ""
 
 
-@dataclass(frozen=True)
-class GithubOutputs:
-    summary: bool = False
-    changed_since: str | None = None
-    comment: str | None = None
-
-
 def publish(
     report: Check | None,
     markdown: str,
-    outputs: GithubOutputs,
+    fixes: Mapping[str, str],
     environment: Mapping[str, str],
     folder: str,
-    fixes: Mapping[str, str] = NO_FIXES,
+    *,
+    summary: bool,
+    changed_since: str | None,
+    comment: str | None,
 ) -> None:
     """Publish a check's results; `report` is None if nothing was compared.
 
@@ -346,12 +341,12 @@ def publish(
     written.
     """
     note = ""
-    if report is not None and outputs.changed_since:
-        note = _annotate(report, outputs.changed_since, environment, folder, fixes)
+    if report is not None and changed_since:
+        note = _annotate(report, changed_since, environment, folder, fixes)
     text = f"{markdown}\n{prose(note, 400)}\n" if note else markdown
-    if outputs.comment:
+    if comment:
         try:
-            address = save_comment(text, outputs.comment, environment)
+            address = save_comment(text, comment, environment)
             sys.stderr.write(f"compileboard: comment written: {address}\n")
         except NoPullRequest as error:  # a push: as it should be
             sys.stderr.write(f"compileboard: {error}\n")
@@ -362,7 +357,7 @@ def publish(
                     "notice", f"no comment on the pull request: {error}", title="CompileBoard"
                 )
             )
-    if outputs.summary:
+    if summary:
         with open(environment["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as file:
             file.write(text + "\n")
 

@@ -18,13 +18,12 @@ import click
 
 from compileboard.app.checks.decision import (
     Check,
-    CheckRequest,
     CheckScreen,
     build_check,
     load_fixes,
     load_rules,
 )
-from compileboard.app.checks.github_annotations import NAME, GithubOutputs, publish
+from compileboard.app.checks.github_annotations import NAME, publish
 from compileboard.app.checks.model import IMPROVED, NOTE, PASS, CannotCompare, RuleOptions
 from compileboard.app.checks.rules import DEFAULT, RULES, counts
 from compileboard.app.checks.upstream_csv import list_flaky
@@ -280,20 +279,19 @@ def _read_options(arguments: SimpleNamespace) -> RuleOptions:
 
 def _build(path: str, arguments: SimpleNamespace) -> CheckScreen:
     names = (*FIELDS, "dynamic", *NUMBERS)
-    request = CheckRequest(
-        run=arguments.run,
-        baseline=arguments.baseline,
-        rules=arguments.rule_names,
-        choices={name: value for name in names if (value := getattr(arguments, name)) is not None},
-        models=arguments.models,
-        options=_read_options(arguments),
-        allow_environment_change=arguments.allow_environment_change,
-    )
     with ExitStack() as stack:
         return build_check(
             cache(lambda: stack.enter_context(closing(open_store(path)))),
             read_command_clock(),
-            request,
+            run=arguments.run,
+            baseline=arguments.baseline,
+            rules=arguments.rule_names,
+            choices={
+                name: value for name in names if (value := getattr(arguments, name)) is not None
+            },
+            models=arguments.models,
+            options=_read_options(arguments),
+            allow_environment_change=arguments.allow_environment_change,
         )
 
 
@@ -351,10 +349,16 @@ def _publish(
     arguments: SimpleNamespace,
     fixes: Mapping[str, str] = NO_FIXES,
 ) -> None:
-    outputs = GithubOutputs(
-        arguments.github_summary, arguments.changed_since, arguments.github_comment
+    publish(
+        report,
+        markdown,
+        fixes,
+        os.environ,
+        os.getcwd(),
+        summary=arguments.github_summary,
+        changed_since=arguments.changed_since,
+        comment=arguments.github_comment,
     )
-    publish(report, markdown, outputs, os.environ, os.getcwd(), fixes)
 
 
 def _propose(screen: CheckScreen) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from compileboard.app.benchmarks.series import SeriesFields
-from compileboard.app.checks.decision import Check, CheckRequest, build_check
+from compileboard.app.checks.decision import Check, build_check
 from compileboard.app.checks.model import CannotCompare, RuleOptions
 from compileboard.app.checks.upstream_csv import is_file, list_flaky
 from compileboard.app.comparison.baselines import BaselineRow, load_baseline
@@ -281,17 +281,18 @@ def get_check(query: CheckQuery) -> Check:
             )
     names = [word for word in (query.rule or "").split(",") if word]
     series = {name: value for name in _SERIES if (value := getattr(query, name)) is not None}
-    request = CheckRequest(
-        run=asked,
-        baseline=query.baseline or None,
-        rules=names,
-        choices=series,
-        models=[query.model] if query.model else [],
-        options=RuleOptions(flaky=list_flaky()),
-        allow_environment_change=query.environment,
-    )
     try:
-        return build_check(get_store, get_clock(), request).report
+        return build_check(
+            get_store,
+            get_clock(),
+            run=asked,
+            baseline=query.baseline or None,
+            rules=names,
+            choices=series,
+            models=[query.model] if query.model else [],
+            options=RuleOptions(flaky=list_flaky()),
+            allow_environment_change=query.environment,
+        ).report
     except FilterError as error:
         raise FilterError(f"could not compare: {error}") from None
 

@@ -74,7 +74,8 @@ def test_the_worst_come_first_and_what_github_hides_is_counted(tmp_path: Path) -
         make_break("nets/b.py", 3, 99),
     ]  # of lines that nobody changed
     cause = make_break("nets/a.py", 20, 500, kind="tensor_size")
-    rows = list_annotations(make_report(*other, cause, *items), changed, str(tmp_path / "nets"))
+    report = make_report(*other, cause, *items)
+    rows = list_annotations(report, changed, str(tmp_path / "nets"), {}, "this PR")
     assert [(row.file, row.line) for row in rows] == [
         *(("a.py", line) for line in range(12, 0, -1)),
         ("a.py", 20),
@@ -93,7 +94,7 @@ def test_a_run_in_a_folder_names_its_files_from_there(tmp_path: Path) -> None:
     ranges = {"sub/a.py": [range(3, 4)], "a.py": [range(1, 9)]}
     changed = ChangedLines(tmp_path, ranges, "sub")
     items = [make_break("a.py", 3), make_break("a.py", 5), make_break("sub/a.py", 3)]
-    [row] = list_annotations(make_report(*items), changed, str(tmp_path))
+    [row] = list_annotations(make_report(*items), changed, str(tmp_path), {}, "this PR")
     assert (row.file, row.line) == ("sub/a.py", 3) and "at sub/a.py:3" in row.message
     assert ChangedLines(tmp_path, ranges).find("a.py", 5) == "a.py"
 
@@ -104,6 +105,8 @@ def test_models_that_share_a_line_have_one_annotation(tmp_path: Path) -> None:
         make_report(make_break("a.py", 7, 2, "cnn"), make_break("a.py", 7, 3, "mlp")),
         changed,
         str(tmp_path),
+        {},
+        "this PR",
     )
     assert row.message.splitlines() == [
         "this PR adds 1 graph break at a.py:7",
