@@ -20,7 +20,6 @@ from compileboard.app.benchmarks.trend_queries import (
 )
 from compileboard.app.comparison.pairs import match
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.format import format_plural
 from compileboard.app.core.newest import RecorderClock, list_running_ids
 from compileboard.collectors.contract.verdicts import Verdict, decide_overall, find_noise
 from compileboard.collectors.store.results import ResultRow
@@ -78,34 +77,8 @@ class SummaryDelta:
         return _sign(f"{100 * change / self.base:.1f}%")
 
     @property
-    def aside(self) -> str:
-        return (
-            ""
-            if self.latency is None
-            else f"compiled latency {_sign(f'{100 * (self.latency - 1):.1f}%')}"
-        )
-
-    @property
     def word(self) -> str:
-        verdict = self.verdict
-        if verdict is None:
-            return "not comparable"
-        return verdict.label
-
-    @property
-    def label(self) -> str:
-        verdict = self.verdict
-        if verdict is None or verdict.word in ("same", "changed", "negligible"):
-            return ""
-        if verdict.word in ("better", "worse"):
-            counts = self.verdicts or {}
-            count, total = counts.get(verdict.word, 0), sum(counts.values())
-            return (
-                f"{verdict.word} ({count} of {format_plural(total, 'model')})"
-                if count
-                else verdict.word
-            )
-        return verdict.label + (": not judged" if verdict.word == "single" else "")
+        return self.verdict.label if self.verdict else "not comparable"
 
     @cached_property
     def verdict(self) -> Verdict[Metric] | None:

@@ -105,9 +105,6 @@ class ComparisonSummary:
     sentence: Annotated[str, "What changed, the worst first."]
     models: Annotated[tuple[ModelChange, ...], "Models that changed, the worst first."]
 
-    def count(self, kind: str) -> int:
-        return sum(change.kind == kind for change in self.models)
-
 
 def describe_changes(
     paired: Paired, base: Sequence[ModelResult], new: Sequence[ModelResult]

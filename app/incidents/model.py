@@ -479,14 +479,6 @@ class HeadlineMetric:
     size: Annotated[str, "How large the change is; empty where it has no size."]
     direction: Annotated[str, one_of(DIRECTIONS), "Which way."]
 
-    @property
-    def before(self) -> str:
-        return self.values.partition(" → ")[0]
-
-    @property
-    def after(self) -> str:
-        return self.values.partition(" → ")[2]
-
 
 @dataclass(frozen=True)
 class Incident:

@@ -99,7 +99,6 @@ select
   coalesce(sum(state = 'open' and status <> 'ignored'), 0) as open_count,
   coalesce(sum(state = 'unconfirmed' and direction = 'worse' and status <> 'ignored'),
     0) as unconfirmed_count,
-  coalesce(sum(state = 'open' and status = 'acknowledged'), 0) as acknowledged_count,
   coalesce(sum(state = 'recovered'), 0) as recovered_count,
   coalesce(sum(direction = 'better' and state <> 'withdrawn'), 0) as improvement_count
 from incidents
@@ -239,7 +238,6 @@ class IncidentCounts:
     incident_count: int
     open_count: int
     unconfirmed_count: int
-    acknowledged_count: int
     recovered_count: int
     improvement_count: int
 
