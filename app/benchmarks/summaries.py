@@ -18,6 +18,7 @@ from compileboard.app.benchmarks.trend_queries import (
     list_eligible_summaries,
     list_timed_runs,
 )
+from compileboard.app.comparison.model import MODEL_FIELDS
 from compileboard.app.comparison.pairs import match
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.newest import RecorderClock, list_running_ids
@@ -32,17 +33,7 @@ from compileboard.collectors.store.rollups import (
 )
 
 # What makes two results comparable; the hardware is the environment's, which is said beside.
-_KEY = (
-    "suite",
-    "model",
-    "mode",
-    "dtype",
-    "device",
-    "backend",
-    "dynamic",
-    "batch_size",
-    "world_size",
-)
+_KEY = (*MODEL_FIELDS, "device")
 # Of these a share is spoken of in points, and a mean of counts as it is.
 _PLAIN = frozenset({"pass_ratio", "graph_breaks_per_model", "recompiles_per_model"})
 _ABSENT = frozenset({"skipped", "not_run"})
