@@ -93,4 +93,4 @@ def test_the_first_rule_that_fits_decides(
 def test_an_old_regression_says_how_old_it_is() -> None:
     verdict = decide_verdict(replace(FACTS, incidents=[RANKER], newest_us=NOW_US - 8 * DAY_US))
     assert verdict.context == "1 open incident. 17 models healthy. Newest run 14 Nov."
-    assert (verdict.tone, verdict.incident_id) == ("bad", "a")
+    assert (verdict.tone, verdict.incident_id) == ("bad", "ranker")
