@@ -78,7 +78,11 @@ def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str])
             server.ehlo()
         if channel.username_env:
             server.login(environ[channel.username_env], environ[channel.password_env])
-        _expect(server.mail(parseaddr(channel.sender)[1]), "the sender")
+        code, reply = server.mail(parseaddr(channel.sender)[1])
+        if code != 250:
+            raise smtplib.SMTPResponseException(
+                code, f"the sender: {reply.decode(errors='replace')}"
+            )
         for address in (parseaddr(recipient)[1] for recipient in channel.to):
             code, reply = server.rcpt(address)
             if code not in (250, 251):
@@ -94,12 +98,6 @@ def _prepare(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str])
             f"{channel.host}: the user's name or password has letters that SMTP cannot send"
         ) from None
     return refused
-
-
-def _expect(answer: tuple[int, bytes], what: str) -> None:
-    code, reply = answer
-    if code != 250:
-        raise smtplib.SMTPResponseException(code, f"{what}: {reply.decode(errors='replace')}")
 
 
 def _hand_over(server: smtplib.SMTP, body: bytes, host: str) -> None:

@@ -272,8 +272,8 @@ def parse_days(value: Any) -> frozenset[int] | None:
     return frozenset(map(DAYS.index, texts)) if texts and good else None
 
 
-def parse_whole(low: int, high: int) -> Accept:
-    return lambda value: value if type(value) is int and low <= value <= high else None
+def parse_whole(most: int) -> Accept:
+    return lambda value: value if type(value) is int and 1 <= value <= most else None
 
 
 def parse_percent(value: Any) -> float | None:
@@ -437,7 +437,7 @@ TOP_KEYS = {
     "rules": Key(parse_filled(list), "tables, as [[rules]]", [], is_required=True),
 }
 KIND = Key(one_of(tuple(KINDS)), format_one_of(tuple(KINDS)), is_required=True)
-TIMEOUT = Key(parse_whole(1, 60), "whole seconds from 1 to 60", 10)
+TIMEOUT = Key(parse_whole(60), "whole seconds from 1 to 60", 10)
 WEBHOOK = _name_variable("TEAM_WEBHOOK", is_required=True)
 CHANNEL_KEYS = {
     "webhook": {
@@ -452,7 +452,7 @@ CHANNEL_KEYS = {
         "host": Key(
             parse_matching(HOST), "a host's name, as smtp.example.org", "", is_required=True
         ),
-        "port": Key(parse_whole(1, 65535), "a port from 1 to 65535"),
+        "port": Key(parse_whole(65535), "a port from 1 to 65535"),
         "security": Key(one_of(SECURITIES), format_one_of(SECURITIES), "starttls"),
         "username_env": _name_variable("SMTP_PASSWORD"),
         "password_env": _name_variable("SMTP_PASSWORD"),

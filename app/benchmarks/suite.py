@@ -174,10 +174,7 @@ class SuiteHeadline:
 
 @dataclass(frozen=True)
 class SuiteCommit:
-    hash: str
-    subject: str | None
-    branch: str | None
-    run: TrendRun
+    run: TrendRun  # its first
     run_count: int
 
 
@@ -417,8 +414,8 @@ def _list_commits(runs: Iterable[TrendRun], period: Period) -> list[SuiteCommit]
         if run.git_commit:
             runs_by_commit.setdefault(run.git_commit, []).append(run)
     return [
-        SuiteCommit(name, of[0].git_subject, of[0].git_branch, of[0], len(of))
-        for name, of in runs_by_commit.items()
+        SuiteCommit(of[0], len(of))
+        for of in runs_by_commit.values()
         if of[0].started_us >= period.since_us
     ]
 
@@ -565,12 +562,14 @@ def _list_environment(suite: SuiteScreen) -> Iterator[Row]:
 
 def _list_commit_rows(suite: SuiteScreen) -> Iterator[Row]:
     for commit in suite.commits:
-        first = {
+        yield {
+            "hash": commit.run.git_commit,
+            "subject": commit.run.git_subject,
+            "branch": commit.run.git_branch,
             "first_run_id": commit.run.id,
             "first_us": commit.run.started_us,
             "run_count": commit.run_count,
         }
-        yield {"hash": commit.hash, "subject": commit.subject, "branch": commit.branch} | first
 
 
 def _list_incident_rows(suite: SuiteScreen) -> Iterator[Row]:

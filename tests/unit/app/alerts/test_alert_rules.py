@@ -6,7 +6,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compileboard.app.alerts.rules import EXAMPLE, Digest, Quiet, RulesError, load_rules, read_rules
@@ -189,6 +189,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from(["base_url", "timezone", "channels", "rules", "x"]), VALUES))
 def test_no_document_is_read_wrongly(document: dict[str, object]) -> None:
     with pytest.raises(RulesError):
