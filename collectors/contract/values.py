@@ -105,7 +105,7 @@ def clean_text(text: str) -> str:
 LARGEST_WHOLE = 2**53
 LARGEST_SUMMED = 2**43  # 101 days in microseconds: a million of them fit 64 bits
 _SUMMED_NAMES = re.compile(
-    r"(?!(time|start|end|started|at|compiled)_us$).*_(us|bytes|count)|losses"
+    r"(?!(time|start|end|started|ended|at|compiled)_us$).*_(us|bytes|count)|losses"
 )
 LARGEST_NUMBER = 1e150
 _SHOWN = 60  # characters of a value in a note
@@ -241,6 +241,9 @@ def _fit_of(hint: Any, whole: Fit | None = None) -> Fit:
         return inner
     if origin is list:
         return _list_of(_fit_of(arguments[0]))
+    if origin is tuple and arguments[-1] is ...:
+        entries = _list_of(_fit_of(arguments[0]))
+        return lambda value, notes: tuple(entries(value, notes))
     if origin is tuple:
         return _row_of(
             [_fit_of(argument) for argument in arguments],

@@ -23,6 +23,7 @@ from compileboard.collectors.contract.secrets import (
     scrub_text,
     scrub_values,
 )
+from compileboard.collectors.contract.shapes import Git, Host
 from compileboard.collectors.record.spool import RUN_ID, Manifest, new_run_id, spool_root
 from compileboard.collectors.store.connection import StoreError, describe_error
 
@@ -47,7 +48,7 @@ def ask(command: list[str], cwd: str | None = None) -> str | None:
     )
 
 
-def git_facts(folder: str) -> dict[str, Any]:
+def git_facts(folder: str) -> Git:
     root = ask(["git", "rev-parse", "--show-toplevel"], cwd=folder)
     if not root:
         return {}
@@ -73,12 +74,12 @@ def program_folder(command: list[str], cwd: str) -> str:
     return cwd
 
 
-def host_facts() -> dict[str, Any]:
+def host_facts() -> Host:
     return {
         "name": platform.node(),
         "os": platform.platform(),
         "kernel": platform.release(),
-        "machine": platform.machine(),
+        "machine": platform.machine(),  # type: ignore[typeddict-unknown-key]
         "cpu_count": os.cpu_count(),
         "cpu": _cpu_model(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -97,7 +98,7 @@ def _cpu_model() -> str | None:
     return platform.processor() or None
 
 
-def gpu_facts(environment: Mapping[str, str]) -> list[dict[str, Any]]:
+def gpu_facts(environment: Mapping[str, str]) -> list[Any]:
     fields = "index,uuid,name,memory.total,compute_cap,driver_version"
     output = ask(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
     gpus = []
@@ -119,7 +120,7 @@ def gpu_facts(environment: Mapping[str, str]) -> list[dict[str, Any]]:
     return visible_gpus(gpus, environment.get("CUDA_VISIBLE_DEVICES"))
 
 
-def visible_gpus(gpus: list[dict[str, Any]], chosen: str | None) -> list[dict[str, Any]]:
+def visible_gpus(gpus: list[Any], chosen: str | None) -> list[Any]:
     if chosen is None:
         return gpus
     visible = []
@@ -180,7 +181,7 @@ def describe_run(
     code_folder: str | Callable[[], str],
     run_id: str | None = None,
     source: str = "live",
-    troubles: Iterable[list[str]] = (),
+    troubles: Iterable[tuple[str, str]] = (),
 ) -> Manifest:
     """Return a run's manifest: settings, command, repository, machine and environment, no secrets.
 
@@ -194,7 +195,7 @@ def describe_run(
         except (
             Exception
         ) as error:  # git, a driver, a file system: nothing of it is the program's matter
-            troubles.append(["not_asked", f"{what} cannot be asked for: {describe_error(error)}"])
+            troubles.append(("not_asked", f"{what} cannot be asked for: {describe_error(error)}"))
             return instead
 
     settings = {field.name: getattr(config, field.name) for field in fields(RunConfig)}
@@ -215,9 +216,9 @@ def describe_run(
         git=ask(
             "the repository",
             lambda: git_facts(code_folder() if callable(code_folder) else code_folder),
-            {},
+            Git(),
         ),
-        host=ask("the machine", host_facts, {}),
+        host=ask("the machine", host_facts, Host()),
         gpus=ask("the GPUs", lambda: gpu_facts(environment), []),
         environment=ask(
             "the environment", lambda: scrub_environment(environment, config.capture_env), {}

@@ -215,7 +215,7 @@ def prepare(
     try:
         joined = joined_run_id(environment)
     except ValueError as error:
-        troubles.append(["bad_fact", f"{error}; the run has an id of its own"])
+        troubles.append(("bad_fact", f"{error}; the run has an id of its own"))
     manifest = describe_run(
         replace(
             config,

@@ -186,7 +186,10 @@ class OutboxSink:
         if excerpts:
             self._write_mark(
                 SourceRead(
-                    [(excerpt.file, excerpt.first_line, excerpt.lines) for excerpt in excerpts]
+                    [
+                        (excerpt.file, excerpt.first_line, list(excerpt.lines))
+                        for excerpt in excerpts
+                    ]
                 )
             )
 

@@ -13,7 +13,7 @@ import secrets
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -22,6 +22,7 @@ from compileboard.collectors.contract.events import Event, dump_event, load_even
 from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.contract.shapes import Git, Gpu, Host
 from compileboard.collectors.contract.spool_format import (
     CONTEXT_KEYS,
     JOURNAL_NAME,
@@ -30,7 +31,7 @@ from compileboard.collectors.contract.spool_format import (
     MANIFEST_NAME,
     RECORDS_SUFFIX,
 )
-from compileboard.collectors.contract.values import clean_text, fit_event
+from compileboard.collectors.contract.values import clean_text, fit_event, fit_json
 from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.store.leases import try_lock
 
@@ -185,26 +186,21 @@ def _has_room(folder: Path, path: Path) -> bool:
 def _reported_losses(path: Path) -> dict[str, int]:
     try:
         text = path.read_bytes().partition(b"\n")[0].strip(b"\0")
-        reported = json.loads(text) if text else {}
+        return fit_json(dict[str, int], json.loads(text)) or {}
     except (OSError, ValueError, RecursionError):
         return {}
-    return (
-        {clean_text(reason): count for reason, count in reported.items() if is_count(count)}
-        if _is_dict(reported)
-        else {}
-    )
+
+
+def _is_integer(value: Any) -> bool:
+    return type(value) is int and abs(value) <= LARGEST_INTEGER
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value <= LARGEST_INTEGER
-
-
-def _is_dict(value: Any) -> bool:
-    return isinstance(value, dict)
+    return _is_integer(value) and value >= 0
 
 
 def _captured(process_id: str, record: Any) -> Captured:
-    if not _is_dict(record):
+    if not isinstance(record, dict):
         raise BadLine("stray_line")
     sequence, time_us, name, extra = (
         record.get("s"),
@@ -215,7 +211,7 @@ def _captured(process_id: str, record: Any) -> Captured:
     context = record.get("c")
     if not is_count(sequence) or sequence > LARGEST_INTEGER - MOST_CONFIGS or not is_count(time_us):
         raise BadLine("bad_envelope")
-    if not isinstance(name, str) or not name or not (extra is None or _is_dict(extra)):
+    if not isinstance(name, str) or not name or not (extra is None or isinstance(extra, dict)):
         raise BadLine("bad_envelope")
     if context is None:
         context = [None] * len(CONTEXT_KEYS)
@@ -265,16 +261,16 @@ RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 @dataclass(frozen=True, kw_only=True)
 class Manifest(RunConfig):
     run_id: str
-    started_us: int
+    started_us: int = 0
     source: str = "live"  # live | bench | trial
     argv: list[str] = field(default_factory=list)
     cwd: str | None = None
     recorder_process_id: str = ""
     # Where torch writes its own logs: with --level full, or by the user's TORCH_TRACE.
     trace_folder: str | None = None
-    git: dict[str, Any] = field(default_factory=dict)
-    host: dict[str, Any] = field(default_factory=dict)
-    gpus: list[dict[str, Any]] = field(default_factory=list)
+    git: Git = field(default_factory=Git)
+    host: Host = field(default_factory=Host)
+    gpus: list[Gpu] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     ended_us: int | None = None
     state: str | None = None
@@ -282,7 +278,7 @@ class Manifest(RunConfig):
     signal: str | None = None
     # Made by a process that outlived its spool: its run is described and ended elsewhere.
     late: bool = False
-    troubles: list[list[str]] = field(
+    troubles: list[tuple[str, str]] = field(
         default_factory=list
     )  # [kind of collectors.contract.rejects, what went wrong]
 
@@ -300,78 +296,35 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises ValueError if it is missing, damaged, or names no run or target.
     """
-    if not is_file(folder / MANIFEST_NAME):
-        raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: it is no plain file")
+    path = folder / MANIFEST_NAME
+    if not is_file(path):
+        raise ValueError(f"{path} does not describe a run: it is no plain file")
     try:
-        body = json.loads((folder / MANIFEST_NAME).read_text(encoding="utf-8"))
+        body = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{folder / MANIFEST_NAME} does not describe a run: {error}") from None
+        raise ValueError(f"{path} does not describe a run: {error}") from None
     if not isinstance(body, dict):
         raise ValueError(
-            f"{folder / MANIFEST_NAME} does not describe a run: expected an object, got "
-            f"{str(body)[:80]}"
+            f"{path} does not describe a run: expected an object, got {str(body)[:80]}"
         )
-    values = {name: value for name, value in body.items() if name in CHECKS and CHECKS[name](value)}
-    for name in ("run_id", "database"):
-        if not values.get(name) and not (name == "database" and values.get("server")):
-            got = repr(body.get(name))[:80]
-            raise ValueError(
-                f"{folder / MANIFEST_NAME} does not describe a run: its {name} is {got}"
-            )
-    odd = [
-        ["bad_fact", f"{name}: {value!r}"[:200]]
-        for name, value in body.items()
-        if name not in values
-    ]
-    values["troubles"] = [*values.get("troubles", []), *odd]
-    known = dict.fromkeys(("name", "recorder_process_id"), values["run_id"])
-    lists = {
-        name: tuple(value) for name, value in values.items() if TYPES[name].startswith("tuple")
-    }
-    changed_us = (folder / MANIFEST_NAME).stat().st_mtime_ns // 1000
-    return Manifest(**{**known, "started_us": changed_us, **values, **lists})
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_integer(value: Any) -> bool:
-    return type(value) is int and abs(value) <= LARGEST_INTEGER
-
-
-def _is_scalar(value: Any) -> bool:
-    return value is None or isinstance(value, (str, bool, float)) or _is_integer(value)
-
-
-def _maps(is_value: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, dict) and all(map(is_value, value.values()))
-
-
-def _lists(is_entry: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(map(is_entry, value))
-
-
-_BY_TYPE: dict[str, Callable[[Any], bool]] = {
-    "str": _is_text,
-    "str | None": lambda value: value is None or _is_text(value),
-    "int": _is_integer,
-    "int | None": lambda value: value is None or _is_integer(value),
-    "bool": lambda value: isinstance(value, bool),
-    "bool | None": lambda value: value is None or isinstance(value, bool),
-    "dict[str, str]": _maps(_is_text),
-    "dict[str, Any]": _maps(_is_scalar),
-    "list[str]": _lists(_is_text),
-    "tuple[str, ...]": _lists(_is_text),
-    "list[dict[str, Any]]": _lists(_maps(_is_scalar)),
-    "list[list[str]]": _lists(lambda entry: _lists(_is_text)(entry) and len(entry) == 2),
-}
-TYPES = {field.name: str(field.type) for field in fields(Manifest)}
-CHECKS = {name: _BY_TYPE[type_name] for name, type_name in TYPES.items()}
-CHECKS["run_id"] = lambda value: _is_text(value) and RUN_ID.fullmatch(value) is not None
-CHECKS["git"] = lambda value: (
-    _maps(_is_scalar)(value) and isinstance(value.get("dirty"), bool | None)
-)
+    values: dict[str, Any] = dict.fromkeys(
+        ("run_id", "name", "recorder_process_id"), body.get("run_id")
+    )
+    values |= {field.name: body[field.name] for field in fields(Manifest) if field.name in body}
+    manifest, notes = fit_event(Manifest(**values))
+    if manifest is None or not RUN_ID.fullmatch(manifest.run_id):
+        raise ValueError(
+            f"{path} does not describe a run: its run_id is {body.get('run_id')!r:.80}"
+        )
+    if not manifest.database and not manifest.server:
+        raise ValueError(
+            f"{path} does not describe a run: its database is {body.get('database')!r:.80}"
+        )
+    return replace(
+        manifest,
+        started_us=manifest.started_us or path.stat().st_mtime_ns // 1000,
+        troubles=[*manifest.troubles, *(("bad_fact", note) for note in notes)],
+    )
 
 
 def home(environment: Mapping[str, str]) -> Path:
