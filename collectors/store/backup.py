@@ -32,6 +32,7 @@ from compileboard.collectors.store.connection import (
     explain,
     open_immutable,
     open_reader,
+    read_value,
 )
 from compileboard.collectors.store.leases import SERVE, copy_owner, take_lease, try_lock
 from compileboard.collectors.store.sealed_files import (
@@ -123,7 +124,7 @@ def write_backup(
             check_pages(
                 copy, database
             )  # the copy: its pages were written just now, so they are in memory
-            version = int(copy.execute("pragma user_version").fetchone()[0])
+            version = int(read_value(copy, "pragma user_version"))
             counts = {
                 name: count for name in COUNTED if (count := _count_rows(copy, name)) is not None
             }
@@ -294,7 +295,7 @@ def _copy_pages(
 
 def _count_rows(copy: sqlite3.Connection, table: str) -> int | None:
     try:
-        return int(copy.execute(f"select count(*) from {table}").fetchone()[0])  # noqa: S608 - our own names
+        return int(read_value(copy, f"select count(*) from {table}"))  # noqa: S608 - our own names
     except sqlite3.OperationalError:
         return None  # of a later version than the backup
 
@@ -473,7 +474,7 @@ def _close_down(target: Path) -> int:
             old.execute("pragma locking_mode = exclusive")
             old.execute("begin exclusive")
             with suppress(sqlite3.OperationalError):
-                return int(old.execute("select count(*) from runs").fetchone()[0])
+                return int(read_value(old, "select count(*) from runs"))
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
                 return 0

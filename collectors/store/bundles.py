@@ -34,8 +34,10 @@ from compileboard.collectors.store.connection import (
     checkpoint,
     describe_foreign,
     explain,
+    has_row,
     open_immutable,
     open_writer,
+    read_value,
     write_transaction,
 )
 from compileboard.collectors.store.ingest.rows import SERIES
@@ -142,7 +144,7 @@ def find_growth(
         for statement in RECORDED:
             here, there = _compare(detail.execute(statement, key), bundle.execute(statement, key))
             has_more_here, has_more_there = has_more_here or here, has_more_there or there
-        (event_count,) = detail.execute(f"select count(*) from events where {_RUN}", key).fetchone()  # noqa: S608 - our own names
+        event_count = read_value(detail, f"select count(*) from events where {_RUN}", key)  # noqa: S608 - our own names
     trials = {row[0] for row in bundle.execute(f"select id from trials where {_RUN}", key)}  # noqa: S608 - our own names
     has_more_there |= not trials <= {row[0] for row in connection.execute("select id from trials")}
     if not has_more_there:
@@ -371,7 +373,7 @@ def merge_bundle(
                     publish_run(connection, run_id)
                     _copy_commits(bundle, connection)
                     connection.execute("delete from removed_runs where run_id = ?", (run_id,))
-                    count = int(bundle.execute(count_events, (run_id,)).fetchone()[0]) - known_count
+                    count = int(read_value(bundle, count_events, (run_id,))) - known_count
             yield MergedRun(run_id, run_name, state, count)
     checkpoint(connection)
 
@@ -477,10 +479,10 @@ def _open_foreign(path: str) -> sqlite3.Connection:
 
 
 def _check_kind(bundle: sqlite3.Connection, name: str) -> int:
-    application_id = bundle.execute("pragma application_id").fetchone()[0]
+    application_id = read_value(bundle, "pragma application_id")
     if application_id != APPLICATION_ID:
         raise NotAStore(describe_foreign(name, application_id))
-    version = int(bundle.execute("pragma user_version").fetchone()[0])
+    version = int(read_value(bundle, "pragma user_version"))
     if version > DATABASE_VERSION:
         raise StoreTooNew(
             f"{name} has database version {version}; this CompileBoard knows versions up to "
@@ -513,8 +515,8 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
             f"{name} has runs whose detail is in other files; it is refused. Export a bundle "
             "of them."
         )
-    state = bundle.execute("pragma quick_check(1)").fetchone()[0]
-    if state != "ok" or bundle.execute("pragma foreign_key_check").fetchone() is not None:
+    state = read_value(bundle, "pragma quick_check(1)")
+    if state != "ok" or has_row(bundle, "pragma foreign_key_check"):
         raise NotAStore(_damaged(name))
     _check_ids(bundle, name)
     total_bytes = 0

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 FILES_OF_A_DATABASE = 5  # with its log, index and journal, and the folder while it is written
@@ -439,9 +440,9 @@ def _has_log(name: str) -> bool:
 def _check_version(
     connection: sqlite3.Connection, name: str, *, allow_older: bool, allow_empty: bool = False
 ) -> None:
-    application_id = connection.execute("pragma application_id").fetchone()[0]
-    version = connection.execute("pragma user_version").fetchone()[0]
-    empty = connection.execute("select count(*) from sqlite_schema").fetchone()[0] == 0
+    application_id = read_value(connection, "pragma application_id")
+    version = read_value(connection, "pragma user_version")
+    empty = read_value(connection, "select count(*) from sqlite_schema") == 0
     if application_id != APPLICATION_ID and not empty:
         raise NotAStore(describe_foreign(name, application_id))
     if empty and not allow_empty:
@@ -468,11 +469,21 @@ def check_pages(connection: sqlite3.Connection, name: str) -> None:
     Raises: StoreNotReadable if one is damaged.
     """
     try:
-        is_whole = connection.execute("pragma quick_check(1)").fetchone()[0] == "ok"
+        is_whole = read_value(connection, "pragma quick_check(1)") == "ok"
     except sqlite3.Error as error:
         raise explain(error, name) from error
     if not is_whole:
         raise describe_damage(name)
+
+
+def read_value(connection: sqlite3.Connection, query: str, values: Any = ()) -> Any:
+    """Return the first column of a query's first row, None if there is no row."""
+    row = connection.execute(query, values).fetchone()
+    return None if row is None else row[0]
+
+
+def has_row(connection: sqlite3.Connection, query: str, values: Any = ()) -> bool:
+    return connection.execute(query, values).fetchone() is not None
 
 
 class PartFailed(Exception):
@@ -497,7 +508,7 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
         return
     connection.execute("begin immediate")
     try:
-        version = connection.execute("pragma user_version").fetchone()[0]
+        version = read_value(connection, "pragma user_version")
         if version > DATABASE_VERSION:
             name = connection.execute("pragma database_list").fetchone()[2]
             raise StoreTooNew(
@@ -517,7 +528,7 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:
-    before_ms = connection.execute("pragma busy_timeout").fetchone()[0]
+    before_ms = read_value(connection, "pragma busy_timeout")
     connection.execute(f"pragma busy_timeout = {min(before_ms, CHECKPOINT_BUSY_TIMEOUT_MS)}")
     try:
         connection.execute(

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.codec import pack
-from compileboard.collectors.store.connection import write_transaction
+from compileboard.collectors.store.connection import has_row, write_transaction
 from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.runs import publish_run
 
@@ -39,10 +39,7 @@ def annotate(
         raise ValueError(f"a note has at most {NOTE_LIMIT} characters; this one has {len(note)}")
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     with write_transaction(connection):
-        if (
-            connection.execute("select 1 from runs where id = :id", {"id": run_id}).fetchone()
-            is None
-        ):
+        if not has_row(connection, "select 1 from runs where id = :id", {"id": run_id}):
             return False
         connection.execute(
             """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from compileboard.collectors.contract.records import RECORDS
-from compileboard.collectors.store.connection import write_transaction
+from compileboard.collectors.store.connection import has_row, write_transaction
 
 ACTIONS = ("acknowledge", "ignore", "comment", "reopen")
 # What an action makes of an incident's status; a comment leaves it.
@@ -85,10 +85,7 @@ def save_comment(
     _check(action, author, text)
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     with write_transaction(connection):
-        if (
-            connection.execute("select 1 from incidents where id = ?", (incident_id,)).fetchone()
-            is None
-        ):
+        if not has_row(connection, "select 1 from incidents where id = ?", (incident_id,)):
             return False
         comment = {
             "id": incident_id,

@@ -23,6 +23,7 @@ from compileboard.collectors.store.connection import (
     StoreBusy,
     StoreError,
     checkpoint,
+    has_row,
     open_reader,
     open_writer,
     write_transaction,
@@ -134,7 +135,7 @@ def _restore(connection: sqlite3.Connection, sealed: SealedRun, database: str) -
     key = {"run_id": sealed.run_id, "file_name": sealed.file.name}
 
     def check() -> None:
-        if connection.execute(_IS_MARKED, key).fetchone() is None:
+        if not has_row(connection, _IS_MARKED, key):
             raise _RunChanged
 
     with open_run_file(database, sealed.file) as file:

@@ -20,6 +20,7 @@ from compileboard.collectors.store.connection import (
     checkpoint,
     explain,
     open_writer,
+    read_value,
     write_transaction,
 )
 
@@ -101,7 +102,7 @@ def without_data_frames() -> Iterator[None]:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("pragma user_version").fetchone()[0])
+    return int(read_value(connection, "pragma user_version"))
 
 
 def _migrations() -> Any:

@@ -15,7 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from compileboard.collectors.store.connection import checkpoint, open_writer, write_transaction
+from compileboard.collectors.store.connection import (
+    checkpoint,
+    has_row,
+    open_writer,
+    read_value,
+    write_transaction,
+)
 from compileboard.collectors.store.reopening import unpack_current
 from compileboard.collectors.store.run_rows import (
     DETAIL,
@@ -153,15 +159,13 @@ def prune_runs(
 
 def measure_used(connection: sqlite3.Connection) -> int:
     """Return the bytes in used pages and in the files of sealed runs."""
-    (file_bytes,) = connection.execute(
-        "select coalesce(sum(size_bytes), 0) from sealed_runs"
-    ).fetchone()
+    file_bytes = read_value(connection, "select coalesce(sum(size_bytes), 0) from sealed_runs")
     page_count = _read_pragma(connection, "page_count") - _count_free(connection)
     return page_count * _read_pragma(connection, "page_size") + int(file_bytes)
 
 
 def _measure_detail(connection: sqlite3.Connection, run_id: str) -> int:
-    return int(connection.execute(_SIZE, {"run_id": run_id}).fetchone()[0])
+    return int(read_value(connection, _SIZE, {"run_id": run_id}))
 
 
 def measure_free(connection: sqlite3.Connection) -> int:
@@ -174,7 +178,7 @@ def _count_free(connection: sqlite3.Connection) -> int:
 
 
 def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(connection.execute(f"pragma {name}").fetchone()[0])
+    return int(read_value(connection, f"pragma {name}"))
 
 
 def vacuum(connection: sqlite3.Connection) -> None:
@@ -269,7 +273,7 @@ def _prune_file(connection: sqlite3.Connection, run_id: str, now_us: int) -> int
             file.execute("pragma journal_mode = delete")
             file.execute("vacuum")
         with write_transaction(connection):
-            (pub,) = connection.execute(NEXT).fetchone()  # a name that no file of the run had
+            pub = read_value(connection, NEXT)  # a name that no file of the run had
         new = pack_run_file(database, path, name_run_file(run_id, pub))
     deleted_bytes = max(sealed.file.size_bytes - new.size_bytes, 0)
     with write_transaction(connection):
@@ -326,12 +330,7 @@ def _prune_run(
 
 def delete_detail(connection: sqlite3.Connection, steps: WriteSteps, run_id: str) -> None:
     key: dict[str, object] = {"run_id": run_id}
-    if (
-        connection.execute(
-            "select 1 from trace_files where run_id = :run_id limit 1", key
-        ).fetchone()
-        is not None
-    ):
+    if has_row(connection, "select 1 from trace_files where run_id = :run_id limit 1", key):
         while steps.run(lambda: connection.execute(_DELETE_PIECES, key).rowcount) >= PIECES_AT_ONCE:
             pass
         steps.run(
@@ -339,9 +338,7 @@ def delete_detail(connection: sqlite3.Connection, steps: WriteSteps, run_id: str
                 connection.execute("delete from trace_files where run_id = :run_id", key).rowcount
             )
         )
-    (depth,) = connection.execute(
-        "select max(depth) from stack_nodes where run_id = :run_id", key
-    ).fetchone()
+    depth = read_value(connection, "select max(depth) from stack_nodes where run_id = :run_id", key)
     levels = range(
         -1 if depth is None else depth, -1, -1
     )  # the innermost first: none has children then

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from compileboard.collectors.store.connection import write_transaction
+from compileboard.collectors.store.connection import read_value, write_transaction
 
 _STATE_SQL = "select board_id, version, pub from engine_publications"
 _ATTEMPT_SQL = """
@@ -62,9 +62,7 @@ def get_numbers(connection: sqlite3.Connection) -> EngineNumbers:
 
 
 def get_newest_version(connection: sqlite3.Connection) -> int:
-    return int(
-        connection.execute("select coalesce(max(version), 0) from published_runs").fetchone()[0]
-    )
+    return int(read_value(connection, "select coalesce(max(version), 0) from published_runs"))
 
 
 def begin_attempt(
@@ -74,15 +72,16 @@ def begin_attempt(
         connection.executemany(
             _ATTEMPT_SQL, [{"run_id": run_id, "now_us": now_us} for run_id in run_ids]
         )
-        (version,) = connection.execute(
+        version = read_value(
+            connection,
             "update engine_publications set version = version + ? returning version",
             (len(run_ids),),
-        ).fetchone()
-        (pub,) = connection.execute("select pub from publications").fetchone()
+        )
+        pub = read_value(connection, "select pub from publications")
         if rollup_count:
-            (pub,) = connection.execute(
-                "update publications set pub = pub + ? returning pub", (rollup_count,)
-            ).fetchone()
+            pub = read_value(
+                connection, "update publications set pub = pub + ? returning pub", (rollup_count,)
+            )
             connection.execute("update engine_publications set pub = ?", (pub,))
     return range(version - len(run_ids) + 1, version + 1), range(pub - rollup_count + 1, pub + 1)
 

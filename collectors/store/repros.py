@@ -12,7 +12,7 @@ from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES, ReproManifest, load_manifest
 from compileboard.collectors.store.codec import unpack
-from compileboard.collectors.store.connection import write_transaction
+from compileboard.collectors.store.connection import read_value, write_transaction
 from compileboard.collectors.store.ingest.payload_writer import PayloadRows
 from compileboard.collectors.store.large_runs import reopen_large_run
 from compileboard.collectors.store.reading import read_json, read_text
@@ -186,9 +186,7 @@ def list_repros(
 
 def save_result(connection: sqlite3.Connection, repro: str, result: ReproResult) -> None:
     key = find_repro(connection, repro)
-    (run_id,) = connection.execute(
-        "select run_id from repros where id = :id", {"id": key}
-    ).fetchone()
+    run_id = read_value(connection, "select run_id from repros where id = :id", {"id": key})
     reopen_large_run(connection, run_id)
     with write_transaction(connection):
         key = find_repro(connection, repro)

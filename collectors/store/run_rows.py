@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.store.connection import read_value
 from compileboard.collectors.store.runs import get_last_result_id
 
 ROWS_AT_ONCE = 500
@@ -232,7 +233,7 @@ class RowCopy:
         )
         if low > given and not any(any(self.read(name, "id", row_id)) for (row_id,) in taken):
             return 0
-        (most_id,) = self._target.execute(f"select max(id) from {name}").fetchone()  # noqa: S608 - our own names
+        most_id = read_value(self._target, f"select max(id) from {name}")  # noqa: S608 - our own names
         return max(most_id or 0, given) + 1 - int(low)
 
     def read(

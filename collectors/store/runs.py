@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compileboard.collectors.contract.compile_labels import ProcessIdentity, name_processes
-from compileboard.collectors.store.connection import StoreError
+from compileboard.collectors.store.connection import StoreError, has_row, read_value
 from compileboard.collectors.store.tokens import ActionOrigin, record_action
 
 
@@ -89,16 +89,16 @@ _FIND_OTHER_RUN = " union all ".join(
 def is_of_other_run(connection: sqlite3.Connection, run_id: str, process_id: str) -> bool:
     key = {"run_id": run_id, "process_id": process_id}
     own = "select 1 from processes where id = :process_id and run_id = :run_id"
-    if connection.execute(own, key).fetchone() is not None:
+    if has_row(connection, own, key):
         return False
-    return connection.execute(f"{_FIND_OTHER_RUN} limit 1", key).fetchone() is not None
+    return has_row(connection, f"{_FIND_OTHER_RUN} limit 1", key)
 
 
 NEXT = "update publications set pub = pub + 1 returning pub"
 
 
 def publish_run(connection: sqlite3.Connection, run_id: str) -> None:
-    (pub,) = connection.execute(NEXT).fetchone()
+    pub = read_value(connection, NEXT)
     connection.execute("update runs set pub = :pub where id = :id", {"id": run_id, "pub": pub})
 
 
@@ -108,7 +108,7 @@ def publish_removal(connection: sqlite3.Connection) -> None:
 
 def get_last_result_id(connection: sqlite3.Connection) -> int:
     """Return the largest result id of any sealed run."""
-    (last_id,) = connection.execute("select last_result_id from publications").fetchone()
+    last_id = read_value(connection, "select last_result_id from publications")
     return int(last_id)
 
 

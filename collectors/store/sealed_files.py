@@ -29,6 +29,7 @@ from compileboard.collectors.store.connection import (
     StoreFull,
     StoreMissing,
     StoreNotReadable,
+    has_row,
 )
 from compileboard.collectors.store.leases import copy_owner
 
@@ -293,7 +294,7 @@ def get_sealed_run(connection: sqlite3.Connection, run_id: str) -> SealedRun | N
 
 
 def has_sealed_runs(connection: sqlite3.Connection) -> bool:
-    return connection.execute("select 1 from sealed_runs limit 1").fetchone() is not None
+    return has_row(connection, "select 1 from sealed_runs limit 1")
 
 
 def list_sealed_runs(connection: sqlite3.Connection) -> list[SealedRun]:

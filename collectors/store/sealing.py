@@ -15,7 +15,12 @@ import sqlite3
 import time
 
 from compileboard.collectors.store.bundles import write_bundle
-from compileboard.collectors.store.connection import StoreError, checkpoint, write_transaction
+from compileboard.collectors.store.connection import (
+    StoreError,
+    checkpoint,
+    has_row,
+    write_transaction,
+)
 from compileboard.collectors.store.leases import REOPEN, take_lease
 from compileboard.collectors.store.pruning import (
     WriteSteps,
@@ -195,7 +200,7 @@ def _empty(
     )
 
     def check() -> None:
-        if connection.execute(query, key).fetchone() is None:
+        if not has_row(connection, query, key):
             raise _Reopened
 
     steps, trashed = WriteSteps(connection, check), list_trashed_texts(database_path(connection))

@@ -12,7 +12,13 @@ from typing import Any
 from compileboard.collectors.decode.caches import parse_components
 from compileboard.collectors.store import reading
 from compileboard.collectors.store.codec import pack, unpack
-from compileboard.collectors.store.connection import checkpoint, explain, write_transaction
+from compileboard.collectors.store.connection import (
+    checkpoint,
+    explain,
+    has_row,
+    read_value,
+    write_transaction,
+)
 from compileboard.collectors.store.reading import read_json
 
 # Long and the same in every compile; the pages of caches and of the environment show them.
@@ -91,7 +97,7 @@ def _read_repro(connection: sqlite3.Connection, row: Row) -> str:
 def _read_artifact(connection: sqlite3.Connection, row: Row) -> str | None:
     if row["name"] in LEFT_OUT:
         return None
-    (body,) = connection.execute("select body from payloads where id = :payload_id", row).fetchone()
+    body = read_value(connection, "select body from payloads where id = :payload_id", row)
     text = reading.read_text(body)
     if text is None:  # damaged on disk; its page says so
         return None
@@ -342,7 +348,7 @@ class _Indexing:
     def _write(self, batch: list[Document], indexed_us: int | None = None) -> bool:
         connection, before = self._connection, self.indexed.text_bytes
         with write_transaction(connection):
-            if connection.execute(_IS_HERE, self._key).fetchone() is None:
+            if not has_row(connection, _IS_HERE, self._key):
                 return False
             for document in batch:
                 self._add(document)
@@ -435,7 +441,7 @@ def remove_run_words(connection: sqlite3.Connection, run_id: str) -> int:
         )
     connection.execute("delete from search_documents where run_id = :run_id", {"run_id": run_id})
     connection.execute("delete from search_runs where run_id = :run_id", {"run_id": run_id})
-    if rows and connection.execute("select 1 from search_documents limit 1").fetchone() is None:
+    if rows and not has_row(connection, "select 1 from search_documents limit 1"):
         connection.execute("insert into search_words (search_words) values ('delete-all')")
     return len(rows)
 

@@ -7,7 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compileboard.collectors.store.connection import StoreError, write_transaction
+from compileboard.collectors.store.connection import (
+    StoreError,
+    has_row,
+    read_value,
+    write_transaction,
+)
 
 
 @dataclass(frozen=True)
@@ -131,14 +136,12 @@ def find_texts(connection: sqlite3.Connection, digests: Iterable[str]) -> dict[s
 def list_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[str]) -> set[str]:
     query = "select 1 from dropped_texts where run_id = ? and digest = ?"
     return {
-        digest
-        for digest in digests
-        if connection.execute(query, (run_id, bytes.fromhex(digest))).fetchone() is not None
+        digest for digest in digests if has_row(connection, query, (run_id, bytes.fromhex(digest)))
     }
 
 
 def read_text(connection: sqlite3.Connection, text: TextRow) -> bytes:
-    (body,) = connection.execute("select body from payloads where id = ?", (text.id,)).fetchone()
+    body = read_value(connection, "select body from payloads where id = ?", (text.id,))
     return bytes(body)
 
 
@@ -190,7 +193,7 @@ def save_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[
 def has_texts(connection: sqlite3.Connection, ids: Mapping[str, int]) -> bool:
     query = "select 1 from payloads where id = ? and digest = ?"
     return all(
-        connection.execute(query, (text_id, bytes.fromhex(digest))).fetchone() is not None
+        has_row(connection, query, (text_id, bytes.fromhex(digest)))
         for digest, text_id in ids.items()
     )
 

@@ -23,6 +23,8 @@ from compileboard.collectors.store.connection import (
     StoreError,
     checkpoint,
     explain,
+    has_row,
+    read_value,
     write_transaction,
 )
 from compileboard.collectors.store.run_rows import (
@@ -166,12 +168,9 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
     path = trash_path(database_path(connection), run_id)
     with write_transaction(connection):
         key = {"id": run_id}
-        if (
-            connection.execute("select 1 from removed_runs where run_id = :id", key).fetchone()
-            is None
-        ):
+        if not has_row(connection, "select 1 from removed_runs where run_id = :id", key):
             return False
-        if connection.execute("select 1 from runs where id = :id", key).fetchone() is not None:
+        if has_row(connection, "select 1 from runs where id = :id", key):
             raise CannotRestore(
                 f"run {run_id[:80]} was recorded or imported again since; delete that one first"
             )
@@ -186,7 +185,7 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
                 raise CannotRestore(
                     f"{path} is damaged; put it back from a backup, and restore the run then"
                 )
-            (version,) = trash.execute("pragma user_version").fetchone()
+            version = read_value(trash, "pragma user_version")
             if version > DATABASE_VERSION:
                 raise CannotRestore(
                     f"run {run_id[:80]} was deleted by a newer CompileBoard; restore it with "
@@ -295,11 +294,8 @@ def _open_trash(path: Path) -> sqlite3.Connection:
 
 def _is_whole(trash: sqlite3.Connection, run_id: str) -> bool:
     try:
-        (state,) = trash.execute("pragma quick_check(1)").fetchone()
-        return (
-            state == "ok"
-            and trash.execute("select 1 from runs where id = ?", (run_id,)).fetchone() is not None
-        )
+        state = read_value(trash, "pragma quick_check(1)")
+        return state == "ok" and has_row(trash, "select 1 from runs where id = ?", (run_id,))
     except sqlite3.DatabaseError:
         return False
 

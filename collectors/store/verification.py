@@ -25,6 +25,7 @@ from compileboard.collectors.store.connection import (
     explain,
     open_immutable,
     open_reader,
+    read_value,
     set_cache,
 )
 from compileboard.collectors.store.reopening import unpack_current
@@ -256,7 +257,7 @@ def _verify_database(
 ) -> Iterator[StoreCheck]:
     with closing(open_reader(path, allow_older=True)) as reader:
         set_cache(reader, CACHE_KIB)
-        version = int(reader.execute("pragma user_version").fetchone()[0])
+        version = int(read_value(reader, "pragma user_version"))
         older, unread = None, None if texts else "--texts reads each against its digest"
         if version < DATABASE_VERSION:
             older = f"version {version}; `compileboard migrate` a copy to check them"
@@ -304,7 +305,7 @@ def _list_lost_trash(reader: sqlite3.Connection, path: str, folder: Path) -> Ite
             continue
         try:
             with closing(open_immutable(file)) as deleted:
-                state = deleted.execute("pragma quick_check(1)").fetchone()[0]
+                state = read_value(deleted, "pragma quick_check(1)")
                 sealed = find_sealed_run(deleted)
                 problem = sealed and describe_problem(path, sealed.file)
                 if problem:

@@ -14,10 +14,10 @@ from compileboard.collectors.contract.events import (
     SymbolSeen,
 )
 from compileboard.collectors.contract.records import RECORDS
-from compileboard.collectors.contract.shapes import GuardSummary
 from compileboard.collectors.contract.values import LARGEST_SUMMED
 from compileboard.collectors.store.codec import dumps, pack
-from compileboard.collectors.store.ingest.insert import Insert, pick
+from compileboard.collectors.store.connection import has_row, read_value
+from compileboard.collectors.store.ingest.insert import Insert, take
 from compileboard.collectors.store.ingest.payload_writer import PayloadRows, Pending
 from compileboard.collectors.store.reading import read_json
 
@@ -191,13 +191,9 @@ class SpanRows:
     def _name(self, name: str) -> int:
         known = self._names.get(name)
         if known is None:
-            self.connection.execute(
-                "insert or ignore into span_names (name) values (:name)", {"name": name}
-            )
-            row = self.connection.execute(
-                "select id from span_names where name = :name", {"name": name}
-            ).fetchone()
-            known = self._names[name] = int(row["id"])
+            self.connection.execute("insert or ignore into span_names (name) values (?)", (name,))
+            query = "select id from span_names where name = ?"
+            known = self._names[name] = int(read_value(self.connection, query, (name,)))
         return known
 
     def _lane(self, run_id: str, process_id: str, thread: int) -> _Lane:
@@ -215,15 +211,13 @@ class SpanRows:
             ),
             key,
         )
-        row = self.connection.execute(
-            "select id from lanes where process_id = :process_id and thread = :thread", key
-        ).fetchone()
-        lane = _Lane(int(row["id"]))
+        query = "select id from lanes where process_id = :process_id and thread = :thread"
+        lane = _Lane(int(read_value(self.connection, query, key)))
         rows = self.connection.execute(
             """
             select
-              s.id, s.name_id, s.compile_key, s.compile_id, s.begin_us, s.depth, s.args,
-              s.payload_id,
+              s.id as row_id, s.name_id, s.compile_key, s.compile_id, s.begin_us, s.depth, s.args,
+              s.payload_id as payload,
               (
                 select coalesce(sum(i.duration_us), 0)
                 from spans as i
@@ -239,19 +233,8 @@ class SpanRows:
             {"lane_id": lane.id},
         )
         for row in rows:
-            lane.open.append(
-                _Span(
-                    row["name_id"],
-                    row["compile_key"],
-                    row["compile_id"],
-                    row["begin_us"],
-                    row["depth"],
-                    read_json(dict[str, Any], row["args"]) or {},
-                    row["payload_id"],
-                    row["id"],
-                    inner_us=row["inner_us"],
-                )
-            )
+            args = read_json(dict[str, Any], row["args"]) or {}
+            lane.open.append(_Span(**{**dict(row), "args": args}))
         return lane
 
 
@@ -285,8 +268,9 @@ def _take_open(spans: list[_Span], name_id: int, compile_id: str | None) -> _Spa
     return None
 
 
-_GUARD_SET = Insert("guard_sets", ignore=True)
-_SYMBOL = Insert("symbols", ignore=True)
+_GUARD_SET = Insert("guard_sets", once=True)
+_AOT_GRAPH = Insert("aot_graphs", once=True)
+_SYMBOL = Insert("symbols", once=True)
 
 
 class TraceRows:
@@ -317,18 +301,7 @@ class TraceRows:
         envelope = _strip_stack(event, stack_id)
         self._artifacts.append(
             {
-                **pick(
-                    event,
-                    "process_id",
-                    "sequence",
-                    "compile_id",
-                    "attempt",
-                    "name",
-                    "title",
-                    "encoding",
-                    "time_us",
-                ),
-                **pick(event, "state", "size_bytes", "md5"),
+                **take("artifacts", event),
                 "run_id": run_id,
                 "compile_key": compile_key,
                 "metadata": dumps(event.metadata) if event.metadata else None,
@@ -352,38 +325,29 @@ class TraceRows:
             else ()
         )
         clashing = [
-            event
-            for event, values in pairs
-            if not self.connection.execute(_IS_SAME, values).fetchone()
+            event for event, values in pairs if not has_row(self.connection, _IS_SAME, values)
         ]
         for event, values in self._summed_up:
-            row = self.connection.execute(
-                "select id from artifacts where process_id = :process_id and sequence = :sequence",
-                values,
-            ).fetchone()
             context = {
-                "artifact_id": row["id"],
+                "artifact_id": read_value(self.connection, _FIND_ARTIFACT, values),
                 **{key: values[key] for key in ("run_id", "compile_key", "compile_id")},
             }
             if event.guards is not None:
-                self._write_guards(context, event.guards)
+                _GUARD_SET.add(
+                    self.connection,
+                    {
+                        **context,
+                        "guard_count": event.guards["guard_count"],
+                        "latency_us": event.guards["latency_us"],
+                        "summary": dumps(event.guards),
+                    },
+                )
             if event.aot is not None:
-                self.connection.execute(_INSERT_AOT, {**context, "summary": dumps(event.aot)})
+                _AOT_GRAPH.add(self.connection, {**context, "summary": dumps(event.aot)})
         self._artifacts.clear()
         self._events.clear()
         self._summed_up.clear()
         return clashing
-
-    def _write_guards(self, context: dict[str, Any], summary: GuardSummary) -> None:
-        _GUARD_SET.add(
-            self.connection,
-            {
-                **context,
-                "guard_count": summary["guard_count"],
-                "latency_us": summary["latency_us"],
-                "summary": dumps(summary),
-            },
-        )
 
     def write_symbol(
         self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None
@@ -392,17 +356,7 @@ class TraceRows:
         _SYMBOL.add(
             self.connection,
             {
-                **pick(
-                    event,
-                    "process_id",
-                    "sequence",
-                    "compile_id",
-                    "time_us",
-                    "symbol",
-                    "expression",
-                    "value",
-                ),
-                **pick(event, "value_range", "source", "file", "line", "source_line"),
+                **take("symbols", event),
                 "run_id": run_id,
                 "compile_key": compile_key,
                 "kind": event.symbol_kind,
@@ -421,6 +375,11 @@ def _strip_stack(event: FrameContext, stack_id: int | None) -> dict[str, Any]:
 
 
 _INSERT_ARTIFACT = f"insert or ignore {RECORDS['artifacts'].insert_sql('id')}"
+_FIND_ARTIFACT = """
+select id
+from artifacts
+where process_id = :process_id and sequence = :sequence
+"""
 # A text may have come for one of them alone.
 _IS_SAME = """
 select 1
@@ -429,4 +388,3 @@ where process_id = :process_id and sequence = :sequence and name is :name and ti
   and time_us = :time_us
   and coalesce(payload_id, :payload_id) is coalesce(:payload_id, payload_id)
 """
-_INSERT_AOT = f"insert or ignore {RECORDS['aot_graphs'].insert_sql('id')}"

@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from compileboard.collectors.store.connection import read_value
+
 # A shallow clone does not know its oldest commit's parent; a deeper one that comes later does.
 SAVE = """
 insert into commits (hash, parent_hash, time_us, author, subject)
@@ -33,5 +35,4 @@ def save_commits(connection: sqlite3.Connection, commits: Iterable[StoredCommit]
 
 
 def count_commits(connection: sqlite3.Connection) -> int:
-    (count,) = connection.execute(COUNT).fetchone()
-    return int(count)
+    return int(read_value(connection, COUNT))

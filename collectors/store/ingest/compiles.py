@@ -18,11 +18,11 @@ from compileboard.collectors.fixes.fix import RecordedGuard
 from compileboard.collectors.fixes.recompiles import Guards, choose_guards, to_recorded
 from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.frames import Compile
-from compileboard.collectors.store.ingest.insert import Insert, InsertForId, InsertOnce, pick
+from compileboard.collectors.store.ingest.insert import Insert, InsertOnce, pick, take
 from compileboard.collectors.store.reading import read_event
 from compileboard.collectors.store.rollups import BREAKS, CAUSES, FUNCTIONS, BatchTotals
 
-_RECOMPILE = InsertForId("recompiles")
+_RECOMPILE = Insert("recompiles")
 _GUARD_FAILURE = Insert("guard_failures")
 _RECOMPILE_CAUSE = InsertOnce("recompile_causes", "fingerprint")
 
@@ -39,20 +39,12 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
             "line": compile_.line if compile_ else None,
             "is_partial": int(not event.failed or bool(event.unread)),
             **dict.fromkeys(_OF_CAUSE),
-            **pick(event, "process_id", "sequence", "compile_id", "recompiled_from", "time_us"),
+            **take("recompiles", event),
         },
     )
     for position, guard in enumerate(event.guards):
-        own = pick(guard, "category", "source", "cache_entry", "reason", "expected", "actual")
-        _GUARD_FAILURE.add(
-            batch.connection,
-            {
-                "recompile_id": recompile_id,
-                "position": position,
-                **own,
-                **pick(guard, "source_line", "line"),
-            },
-        )
+        row = {"recompile_id": recompile_id, "position": position, **take("guard_failures", guard)}
+        _GUARD_FAILURE.add(batch.connection, row)
     if compile_:
         compile_.recompiled = True
         compile_.has_unnamed_recompiles |= function_id is None
@@ -299,12 +291,12 @@ def _write_record(
     _COMPILATION.add(
         batch.connection,
         {
+            **take("compilations", event),
             "run_id": batch.run_id,
             "compile_key": compile_key,
             "kind": event.record_kind,
             "function_id": function_id,
             "outcome": outcome,
-            **pick(event, "process_id", "sequence", "compile_id", "start_us", "duration_us"),
             **{f"{phase}_us": event.phases_us.get(phase) for phase in PHASES},
             **{name: event.metrics.get(name) for name in PROMOTED},
             "restart_count": restarts,
@@ -410,7 +402,7 @@ def write_break(batch: Batch, event: GraphBroke) -> None:
             "compile_key": compile_.key if compile_ else None,
             "distinct_id": distinct_id,
             "function_id": function_id,
-            **pick(event, "process_id", "sequence", "compile_id", "line", "outcome", "time_us"),
+            **take("graph_breaks", event),
         },
     )
     if compile_:
@@ -430,9 +422,9 @@ def _find_distinct_break(batch: Batch, event: GraphBroke, function_id: int | Non
         ("break", event.fingerprint),
         pick(event, "fingerprint"),
         lambda: {
+            **take("distinct_breaks", event),
             "hints": json.dumps(event.hints),
             "function_id": function_id,
-            **pick(event, "gb_id", "gb_type", "reason", "explanation", "source_line", "line"),
         },
     )
     batch.connection.execute(

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.contract.events import FrameContext
-from compileboard.collectors.store.ingest.insert import InsertForId, pick
+from compileboard.collectors.store.connection import read_value
+from compileboard.collectors.store.ingest.insert import Insert, pick
 
-_COMPILE = InsertForId("compiles")
+_COMPILE = Insert("compiles")
 _ANNOUNCED: Mapping[str, Any] = {
     "outcome": "announced",
     "resumed_at": None,
@@ -203,29 +204,34 @@ class LoggedFrames(FrameIndex):
             return super().key_of(event)
         position = (event.process_id, generation, event.compile_id)
         if position not in self._keys:
-            row = self.connection.execute(
+            key = read_value(
+                self.connection,
                 """
                 select id
                 from compiles
-                where process_id = :process_id and generation = :generation
-                  and compile_id = :compile_id
+                where process_id = ? and generation = ? and compile_id = ?
                 """,
-                {
-                    "process_id": event.process_id,
-                    "generation": generation,
-                    "compile_id": event.compile_id,
-                },
-            ).fetchone()
-            if row is None:
+                position,
+            )
+            if key is None:
                 return None
-            self._keys[position] = int(row["id"])
+            self._keys[position] = key
         return self._keys[position]
 
 
 _DEEPEST = 500  # a program that recurses without end has no more to tell below
 
 
-_STACK_NODE = InsertForId("stack_nodes")
+_STACK_NODE = Insert("stack_nodes")
+_FIND_NODE = """
+select id
+from stack_nodes
+where run_id = :run_id
+  and coalesce(parent_id, 0) = coalesce(:parent_id, 0)
+  and file = :file
+  and coalesce(line, -1) = coalesce(:line, -1)
+  and name = :name
+"""
 
 
 class StackIndex:
@@ -245,6 +251,7 @@ class StackIndex:
             key = (run_id, node, file, line, name)
             node_id = self._known.get(key)
             if node_id is None:
+                code = frame.get("code")
                 values = {
                     "run_id": run_id,
                     "parent_id": node,
@@ -252,37 +259,16 @@ class StackIndex:
                     "file": file,
                     "line": line,
                     "name": name,
+                    "code": code if isinstance(code, str) else None,
                 }
-                known_id = (
-                    None if is_new else self._find_node(values)
-                )  # a node that is new has none below it
-                is_new = known_id is None
-                node_id = (
-                    self._add_node(values, frame.get("code")) if known_id is None else known_id
-                )
+                if not is_new:  # a node that is new has none below it
+                    node_id = read_value(self.connection, _FIND_NODE, values)
+                    is_new = node_id is None
+                if node_id is None:
+                    node_id = _STACK_NODE.add_for_id(self.connection, values)
                 self._known[key] = node_id
             node = node_id
         return node
-
-    def _add_node(self, values: dict[str, Any], code: Any) -> int:
-        return _STACK_NODE.add_for_id(
-            self.connection, {**values, "code": code if isinstance(code, str) else None}
-        )
-
-    def _find_node(self, values: dict[str, Any]) -> int | None:
-        row = self.connection.execute(
-            """
-            select id
-            from stack_nodes
-            where run_id = :run_id
-              and coalesce(parent_id, 0) = coalesce(:parent_id, 0)
-              and file = :file
-              and coalesce(line, -1) = coalesce(:line, -1)
-              and name = :name
-            """,
-            values,
-        ).fetchone()
-        return None if row is None else int(row["id"])
 
 
 def _text(value: Any) -> str:

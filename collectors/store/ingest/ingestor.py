@@ -30,12 +30,17 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent
 from compileboard.collectors.store.codec import pack, unpack
-from compileboard.collectors.store.connection import StoreError, explain, write_transaction
+from compileboard.collectors.store.connection import (
+    StoreError,
+    explain,
+    read_value,
+    write_transaction,
+)
 from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.batch import Batch
 from compileboard.collectors.store.ingest.compiles import settle_recompiles
 from compileboard.collectors.store.ingest.frames import FrameIndex, StackIndex
-from compileboard.collectors.store.ingest.insert import Insert, pick
+from compileboard.collectors.store.ingest.insert import Insert, pick, take
 from compileboard.collectors.store.ingest.rows import WRITERS
 from compileboard.collectors.store.large_runs import reopen_large_run
 from compileboard.collectors.store.reading import read_event
@@ -78,7 +83,7 @@ _NOT_OF_AN_EVENT = (
 )
 
 
-_EVENT = Insert("events", ignore=True)
+_EVENT = Insert("events", once=True)
 
 
 class _OddEventError(Exception):
@@ -264,21 +269,20 @@ class Ingestor:
         cursor = _EVENT.add(
             self.connection,
             {
-                "process_id": event.process_id,
-                "sequence": event.sequence,
+                **pick(event, "process_id", "sequence", "time_us"),
                 "run_id": run_id,
                 "kind": event.KIND,
-                "time_us": event.time_us,
                 "body": self.packed.get(id(event)) or pack(dump_event(event)),
             },
         )
         return cursor.rowcount == 1
 
     def _is_clashing(self, event: Event) -> bool:
-        (body,) = self.connection.execute(
+        body = read_value(
+            self.connection,
             "select body from events where process_id = :process_id and sequence = :sequence",
-            {"process_id": event.process_id, "sequence": event.sequence},
-        ).fetchone()
+            pick(event, "process_id", "sequence"),
+        )
         packed = self.packed.get(id(event)) or pack(dump_event(event))
         return bool(body != packed) and json.loads(unpack(body)) != json.loads(unpack(packed))
 
@@ -318,8 +322,7 @@ class Ingestor:
             """,
             {
                 "id": run_id,
-                **pick(event, "name", "suite", "source", "level", "cwd"),
-                "keep_source": int(event.keep_source),
+                **take("runs", event),
                 "command": " ".join(event.argv),
                 "started_us": event.time_us,
                 "host": event.host.get("name"),
@@ -330,20 +333,20 @@ class Ingestor:
                 "git_subject": event.git.get("subject"),
                 "git_dirty": event.git.get("dirty"),
                 "facts": json.dumps(facts, separators=(",", ":")),
-                "stack_room": event.stack_room,
             },
         )
 
     def _settle_state(self, run_id: str) -> None:
         key = {"id": run_id}
-        (open_count,) = self.connection.execute(
+        open_count = read_value(
+            self.connection,
             """
             select sum(kind = 'run_started') - sum(kind = 'run_ended')
             from events
             where run_id = :id and kind in ('run_started', 'run_ended')
             """,
             key,
-        ).fetchone()
+        )
         rows = self.connection.execute(
             "select body from events where run_id = :id and kind = 'run_ended'", key
         )
@@ -363,9 +366,8 @@ class Ingestor:
                     end.time_us,
                 ),
             )
-            if (
-                self._source(run_id) == "bench"
-            ):  # its ends follow one another: each but the last was resumed
+            source = read_value(self.connection, "select source from runs where id = :id", key)
+            if source == "bench":  # its ends follow one another: each but the last was resumed
                 worst = max(ends, key=lambda end: end.time_us)
             state = {
                 "state": worst.state,
@@ -381,12 +383,6 @@ class Ingestor:
             """,
             {**key, **state},
         )
-
-    def _source(self, run_id: str) -> str:
-        (source,) = self.connection.execute(
-            "select source from runs where id = :id", {"id": run_id}
-        ).fetchone()
-        return str(source)
 
     def _describe_run(self, run_id: str, event: ProcessStarted) -> None:
         self.connection.execute(

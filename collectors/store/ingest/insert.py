@@ -1,19 +1,25 @@
-"""Insert rows whose columns are the keys of their values, so that each column is named once."""
+"""Insert rows of the tables that contract/records.py declares."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.store.connection import read_value
 
 
 class Insert:
-    def __init__(self, table: str, *, ignore: bool = False, tail: str = "") -> None:
-        self._head = f"insert {'or ignore ' * ignore}into {table}"
-        self._tail = tail
+    """Inserts rows of a table, all with the same columns; with `once`, none that is there."""
+
+    def __init__(self, table: str, *, once: bool = False) -> None:
+        self._head = f"insert into {table}"
+        self._tail = "on conflict do nothing" if once else ""
         self._statement: str | None = None  # asking each row for its columns costs 1.5 µs of 30
         # Sqlite3 takes 0.1 µs for each bound name.
         self._order: Callable[[Mapping[str, Any]], tuple[Any, ...]] = tuple
@@ -25,12 +31,17 @@ class Insert:
             self._statement = f"{self._head} ({', '.join(values)}) values ({bound}) {self._tail}"
         return connection.execute(self._statement, self._order(values))
 
+    def add_for_id(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> int:
+        return self.add(connection, values).lastrowid or 0
+
 
 class IdClashError(ValueError):
     pass
 
 
 class InsertOnce(Insert):
+    """Inserts rows that runs share, under the id of their content."""
+
     def __init__(self, table: str, *identity: str) -> None:
         super().__init__(table)
         same = " and ".join(f"{column} = :{column}" for column in identity)
@@ -43,23 +54,24 @@ class InsertOnce(Insert):
         values: Mapping[str, Any],
         describe: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
-        known = connection.execute(self._find, values).fetchone()
-        if known is None:
+        is_same = read_value(connection, self._find, values)
+        if is_same is None:
             self.add(connection, {**values, **describe()})
-        elif not known[0]:
+        elif not is_same:
             content = {name: values[name] for name in self._identity}
             raise IdClashError(
                 f"id {format_id(values['id'])} is of another thing than {content}: report it"
             )
 
 
-class InsertForId(Insert):
-    def __init__(self, table: str) -> None:
-        super().__init__(table, tail="returning id")
+def take(table: str, event: object) -> dict[str, Any]:
+    """Return an event's fields that a table has columns for."""
+    return {name: getattr(event, name) for name in _list_shared(table, cast("Any", type(event)))}
 
-    def add_for_id(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> int:
-        (row_id,) = self.add(connection, values).fetchone()
-        return int(row_id)
+
+@cache
+def _list_shared(table: str, kind: Any) -> list[str]:
+    return [field.name for field in fields(kind) if field.name in RECORDS[table].columns]
 
 
 def pick(event: object, *names: str) -> dict[str, Any]:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from compileboard.collectors.store.codec import pack_large
+from compileboard.collectors.store.connection import read_value
+from compileboard.collectors.store.ingest.insert import Insert
 
+_PAYLOAD = Insert("payloads")
 _REMEMBERED = 20_000  # texts whose row is known by heart
 _REMEMBERED_BYTES = 16 << 20  # of packed texts
 _AT_ONCE_BYTES = 4 << 10  # a shorter text is packed before a thread would have begun
@@ -132,17 +135,9 @@ class PayloadRows:
         return _Packed(digest, len(body), None if digest in self._known else pack_large(body))
 
     def _write(self, packed: _Packed) -> int:
-        key = {"digest": packed.digest}
-        row = self.connection.execute(
-            "select id from payloads where digest = :digest", key
-        ).fetchone()
-        if row is None:
+        query = "select id from payloads where digest = ?"
+        row_id: int | None = read_value(self.connection, query, (packed.digest,))
+        if row_id is None:
             assert packed.body is not None
-            row = self.connection.execute(
-                (
-                    "insert into payloads (digest, size_bytes, body) values (:digest, :size_bytes, "
-                    ":body) returning id"
-                ),
-                {**key, "size_bytes": packed.size_bytes, "body": packed.body},
-            ).fetchone()
-        return int(row["id"])
+            row_id = _PAYLOAD.add_for_id(self.connection, vars(packed))
+        return row_id

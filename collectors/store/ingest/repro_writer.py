@@ -23,15 +23,16 @@ from compileboard.collectors.contract.repros import (
     load_manifest,
 )
 from compileboard.collectors.store.codec import pack, unpack
+from compileboard.collectors.store.connection import has_row, read_value
 from compileboard.collectors.store.ingest.batch import Batch, find_function
-from compileboard.collectors.store.ingest.insert import Insert, pick
+from compileboard.collectors.store.ingest.insert import Insert, pick, take
 from compileboard.collectors.store.repros import ReproResult, add_result
 
 CAPTURED = "captured"
 MESSAGE_CHARS = 300  # of the list; the manifest has all of it
 _STEP_BYTES = 1 << 20
 _REPRO = Insert("repros")
-_STORAGE = Insert("repro_storages", ignore=True)
+_STORAGE = Insert("repro_storages", once=True)
 _COMPLETE = """
 update repros set
   {columns},
@@ -66,14 +67,13 @@ def repro_id(process_id: str, position: int) -> int:
 def write_repro(batch: Batch, event: ReproCaptured) -> None:
     """Insert or complete a repro. Raises ValueError without a valid manifest or program."""
     key = repro_id(event.process_id, event.position)
-    known = batch.connection.execute(
-        "select manifest from repros where id = :id", {"id": key}
-    ).fetchone()
+    known = read_value(batch.connection, "select manifest from repros where id = ?", (key,))
     if known is None and not event.program:
         raise ValueError(f"repro {event.position} has no program")
-    manifest = {**(json.loads(unpack(known["manifest"])) if known else {}), **event.manifest}
+    manifest = {**(json.loads(unpack(known)) if known else {}), **event.manifest}
     add_text = batch.traces.payloads.add_now
     row = {
+        **take("repros", event),
         **_describe(batch, load_manifest(manifest)),
         "state": CAPTURED,
         "manifest": pack(
@@ -85,11 +85,10 @@ def write_repro(batch: Batch, event: ReproCaptured) -> None:
         "dynamo_program_id": None
         if event.dynamo_program is None
         else add_text(event.dynamo_program),
-        **pick(event, "compile_id", "failure_position"),
+        "run_id": batch.run_id,
     }
     if known is None:
-        values = {**row, "run_id": batch.run_id, **pick(event, "process_id", "position", "time_us")}
-        _REPRO.add(batch.connection, values)
+        _REPRO.add(batch.connection, row)
     else:
         columns = ", ".join(f"{column} = :{column}" for column in _CHANGED)
         batch.connection.execute(_COMPLETE.format(columns=columns), row)
@@ -97,7 +96,7 @@ def write_repro(batch: Batch, event: ReproCaptured) -> None:
 
 def _describe(batch: Batch, manifest: ReproManifest) -> dict[str, Any]:
     return {
-        **pick(manifest, "kind", "level", "phase", "operation", "line", "node_count", "device"),
+        **take("repros", manifest),
         "fingerprint": failure_fingerprint(manifest),
         "error_type": manifest.error_type or manifest.signal,
         "message": (manifest.message or "")[:MESSAGE_CHARS] or None,
@@ -115,7 +114,8 @@ def _find_compile(batch: Batch, event: FrameContext) -> int | None:
     key = batch.frames.key_of(event)
     if key is not None or event.compile_id is None:
         return key
-    row = batch.connection.execute(
+    newest: int | None = read_value(
+        batch.connection,
         """
         select id from compiles
         where process_id = :process_id and compile_id = :compile_id
@@ -123,8 +123,8 @@ def _find_compile(batch: Batch, event: FrameContext) -> int | None:
         limit 1
         """,
         pick(event, "process_id", "compile_id"),
-    ).fetchone()
-    return int(row["id"]) if row else None
+    )
+    return newest
 
 
 def write_repro_values(batch: Batch, event: ReproValues) -> None:
@@ -140,20 +140,14 @@ def write_repro_answer(batch: Batch, event: ReproAnswered) -> None:
     """Write a command's answer. Raises ValueError for an unknown repro or command."""
     key = parse_id(event.repro)
     query = "select 1 from repros where id = ? and run_id = ?"
-    if batch.connection.execute(query, (key, batch.run_id)).fetchone() is None:
+    if not has_row(batch.connection, query, (key, batch.run_id)):
         raise ValueError(f"the run has no repro {event.repro[:40]!r}")
-    names = (
-        "command",
-        "status",
-        "seconds",
-        "operation",
-        "node_count",
-        "torch_version",
-        "device",
-        "detail",
-        "program",
+    result = ReproResult(
+        started_us=event.sequence,
+        ended_us=event.time_us,
+        program=event.program,
+        **take("repro_results", event),
     )
-    result = ReproResult(started_us=event.sequence, ended_us=event.time_us, **pick(event, *names))
     add_result(batch.connection, batch.traces.payloads, key, result)
 
 

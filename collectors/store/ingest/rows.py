@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +34,7 @@ from compileboard.collectors.contract.events import (
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.codec import dumps, pack
+from compileboard.collectors.store.connection import has_row, read_value
 from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits
 from compileboard.collectors.store.ingest.compiles import (
@@ -43,7 +43,7 @@ from compileboard.collectors.store.ingest.compiles import (
     write_recompile,
     write_start,
 )
-from compileboard.collectors.store.ingest.insert import Insert, InsertOnce, pick
+from compileboard.collectors.store.ingest.insert import Insert, InsertOnce, pick, take
 from compileboard.collectors.store.ingest.repro_writer import (
     write_repro,
     write_repro_answer,
@@ -89,19 +89,17 @@ def write_result(batch: Batch, event: BenchMeasured) -> None:
     row = {
         "run_id": batch.run_id,
         "series_id": _find_series(batch, event),
-        **pick(event, "experiment", "process_id", "sequence", "status", "time_us", *_LATER),
+        **take("results", event),
         **numbers,
         "traceback": pack(event.traceback, primed=False) if event.traceback else None,
         "facts": json.dumps(event.facts, separators=(",", ":")),
     }
-    known = batch.connection.execute(FIND_RESULT, {name: row[name] for name in _KEY}).fetchone()
-    if known is None:
-        (result_id,) = batch.connection.execute(ADD_RESULT, row).fetchone()
+    result_id = read_value(batch.connection, FIND_RESULT, row)
+    if result_id is None:
+        result_id = read_value(batch.connection, ADD_RESULT, row)
         batch.totals.add(result_count=1, failed_result_count=int(event.status == "failed"))
     else:
-        result_id = known["id"]
-        completed = {name: row[name] for name in (*NUMBERS, *_LATER, "traceback")}
-        batch.connection.execute(COMPLETE_RESULT, {**completed, "id": result_id})
+        batch.connection.execute(COMPLETE_RESULT, {**row, "id": result_id})
     _write_parts(batch, result_id, event, others)
 
 
@@ -146,10 +144,8 @@ def _write_parts(
 
 
 _RUNTIME_FAILURE = Insert("failures")
-_PROCESS = Insert("processes", tail="on conflict (id) do nothing")
-_COMPILE_FAILURE = Insert("failures")
-_CACHE_LOOKUP = Insert("cache_lookups")
-_CUDAGRAPH_SKIP = Insert("cudagraph_skips")
+_PROCESS = Insert("processes", once=True)
+_OF_COMPILE = {name: Insert(name) for name in ("failures", "cache_lookups", "cudagraph_skips")}
 
 
 def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
@@ -165,21 +161,7 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
             pick(event, "process_id", "compile_id"),
         )
         return
-    values = pick(
-        event,
-        *(
-            "process_id",
-            "position",
-            "occurrence_count",
-            "sequence",
-            "compile_id",
-            "phase",
-            "error_type",
-            "message",
-        ),
-        *("line", "time_us"),
-    )
-    values["ended_program"] = int(event.ended_program)
+    values = take("failures", event)
     known = batch.connection.execute(
         """
         update failures set
@@ -204,7 +186,8 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
 
 
 def _find_compile(batch: Batch, event: RuntimeFailed) -> int | None:
-    row = batch.connection.execute(
+    key: int | None = read_value(
+        batch.connection,
         """
         select id from compiles
         where process_id = :process_id and compile_id = :compile_id and started_us <= :compiled_us
@@ -212,17 +195,15 @@ def _find_compile(batch: Batch, event: RuntimeFailed) -> int | None:
         limit 1
         """,
         pick(event, "process_id", "compile_id", "compiled_us"),
-    ).fetchone()
-    return int(row["id"]) if row else None
-
-
-Connection = sqlite3.Connection
+    )
+    return key
 
 
 def write_process(batch: Batch, event: ProcessStarted) -> None:
     cursor = _PROCESS.add(
         batch.connection,
         {
+            **take("processes", event),
             "id": event.process_id,
             "run_id": batch.run_id,
             "parent_id": event.parent_process_id,
@@ -233,9 +214,6 @@ def write_process(batch: Batch, event: ProcessStarted) -> None:
             "last_sequence": event.sequence,
             "capabilities": json.dumps(event.capabilities),
             "environment": json.dumps(event.environment),
-            **pick(event, "rank", "local_rank", "world_size", "task", "level"),
-            **pick(event, "python_version", "torch_version", "torch_git"),
-            **pick(event, "cuda_version", "cudnn_version", "triton_version"),
         },
     )
     batch.totals.add(
@@ -250,7 +228,7 @@ def write_config(batch: Batch, event: ConfigSeen) -> None:
     key = {"process_id": event.process_id, "kind": event.config_kind, "hash": event.config_hash}
     if (event.config_kind, event.config_hash) in process.configs:
         return
-    if batch.connection.execute("select 1 from configs where hash = :hash", key).fetchone() is None:
+    if not has_row(batch.connection, "select 1 from configs where hash = :hash", key):
         batch.connection.execute(
             "insert into configs (hash, kind, body) values (:hash, :kind, :body)",
             {**key, "body": pack(event.body, primed=False)},
@@ -267,35 +245,29 @@ def write_config(batch: Batch, event: ConfigSeen) -> None:
         "select 1 from process_configs where process_id = :process_id and kind = :kind and "
         "config_hash = :hash"
     )
-    if batch.connection.execute(query, key).fetchone():
+    if has_row(batch.connection, query, key):
         process.configs.add((event.config_kind, event.config_hash))
 
 
 def write_failure(batch: Batch, event: CompileFailed) -> None:
-    _add_of_compile(batch, event, _COMPILE_FAILURE, "error_type", "message")
+    _add_of_compile(batch, event, "failures")
 
 
 def write_cache(batch: Batch, event: CacheLookedUp) -> None:
-    columns = ("cache", "result", "key", "reason", "time_taken_us", "time_saved_us")
-    _add_of_compile(batch, event, _CACHE_LOOKUP, *columns)
+    _add_of_compile(batch, event, "cache_lookups")
     batch.totals.add(**{f"cache_{event.result}_count": 1})
 
 
 def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
-    _add_of_compile(batch, event, _CUDAGRAPH_SKIP, "reason")
+    _add_of_compile(batch, event, "cudagraph_skips")
     batch.totals.add(cudagraph_skip_count=1)
 
 
-def _add_of_compile(batch: Batch, event: FrameContext, insert: Insert, *columns: str) -> None:
+def _add_of_compile(batch: Batch, event: FrameContext, table: str) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
-    insert.add(
-        batch.connection,
-        {
-            "run_id": batch.run_id,
-            "compile_key": compile_.key if compile_ else None,
-            **pick(event, "process_id", "sequence", "compile_id", "time_us", *columns),
-        },
-    )
+    compile_key = compile_.key if compile_ else None
+    row = {"run_id": batch.run_id, "compile_key": compile_key, **take(table, event)}
+    _OF_COMPILE[table].add(batch.connection, row)
     batch.totals.add(compile_count=int(new))
 
 
