@@ -8,9 +8,11 @@ tests/data/trace/record_shapes.py.
 
 from __future__ import annotations
 
+import atexit
 import shutil
+from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.logs.log_loader import LoadOptions
@@ -36,6 +38,22 @@ def import_ranks(database: Path) -> None:
 
 def explore(database: Path, *, payloads: bool = True) -> None:
     """Import each log as a run that has its name, and a run of two ranks."""
+    if payloads and not database.exists():
+        shutil.copyfile(_explored(), database)
+    else:
+        _import_all(database, payloads=payloads)
+
+
+@cache
+def _explored() -> Path:
+    """Return one that all tests of a process copy: to import it takes seconds."""
+    folder = mkdtemp(prefix="explored-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _import_all(Path(folder, "explored.db"))
+    return Path(folder, "explored.db")
+
+
+def _import_all(database: Path, *, payloads: bool = True) -> None:
     import_ranks(database)
     for name, log in LOGS.items():
         options = LoadOptions(payloads=payloads, name=name, suite="captures")
