@@ -105,7 +105,7 @@ def clean_text(text: str) -> str:
 LARGEST_WHOLE = 2**53
 LARGEST_SUMMED = 2**43  # 101 days in microseconds: a million of them fit 64 bits
 _SUMMED_NAMES = re.compile(
-    r"(?!(time|start|end|started|ended|at|compiled)_us$).*_(us|bytes|count)|losses"
+    r"(?!(time|start|end|started|ended|last|at|compiled)_us$).*_(us|bytes|count)|losses"
 )
 LARGEST_NUMBER = 1e150
 _SHOWN = 60  # characters of a value in a note

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import PurePath
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.events import (
     BenchMeasured,
     Event,
@@ -244,7 +244,7 @@ def load_results(
 
     Raises NoSuchLog if no file has a result; LimitExceeded, StoreError or OSError.
     """
-    now_us, read_bytes = time.time_ns() // 1000, 0
+    now_us, read_bytes = read_clock_us(), 0
     taken: set[str] = set()
     for part, folder in part_folders(group.results):
         read: list[ReadFile] = []

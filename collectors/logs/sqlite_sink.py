@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.events import Event
 from compileboard.collectors.contract.rejects import IngestResult, Rejects
 from compileboard.collectors.fixes.fix import SourceLines
@@ -18,7 +17,7 @@ from compileboard.collectors.store.connection import (
     BUSY_TIMEOUT_MS,
     StoreMoved,
     checkpoint,
-    explain,
+    explained,
     open_reader,
     open_writer,
     set_patience,
@@ -122,7 +121,7 @@ class SqliteSink:
             "line_count": position.line_count,
             "record_count": batch.record_count,
             "last_us": batch.last_us,
-            "read_us": time.time_ns() // 1000,
+            "read_us": read_clock_us(),
         }
         advance_log(self.connection, position.begin_bytes, row)
         rejects = batch.rejects.copy()
@@ -215,14 +214,6 @@ class SqliteSink:
             pass  # a later checkpoint does it; what is committed is safe
         finally:
             self.connection.close()
-
-
-@contextmanager
-def explained(database: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise explain(error, database) from error
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 import uuid
 import zlib
 from collections import Counter
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.push.client import (
     OF_CONTENT,
@@ -140,8 +140,8 @@ class TextDelivery:
 
         def read_small() -> Iterator[SentText]:
             for digest in digests:
-                text = _read_small(self._folder, digest)
-                if text is not None:
+                text = _read_text(self._folder, digest)
+                if text is not None and _is_small(text):
                     yield text
                 else:
                     single.append(digest)
@@ -181,17 +181,16 @@ class TextDelivery:
         return [digest for digest in find_value(answer, "missing", list) or [] if digest in asked]
 
     def _send_one(self, client: Client, digest: str) -> bool:
-        path = find_text(self._folder, digest)
-        body = _read(path)
-        if path is None or body is None:
+        text = _read_text(self._folder, digest)
+        if text is None:
             return False
-        headers = {"Content_Encoding": "gzip"} if path.suffix == ".gz" else {}
+        headers = {"Content_Encoding": "gzip"} if text.is_packed else {}
         answer = client.ask(
-            "PUT", f"texts/{digest}", body, **headers, Content_Type="application/octet-stream"
+            "PUT", f"texts/{digest}", text.body, **headers, Content_Type="application/octet-stream"
         )
         if answer.status in STORED:
             return True
-        if answer.status == 460 and not _is_whole(path, body, digest):
+        if answer.status == 460 and not _is_whole(text):
             return False
         if answer.status not in OF_CONTENT:
             raise refuse(answer)
@@ -206,14 +205,16 @@ class TextDelivery:
         return False
 
 
-def _read_small(folder: Path, digest: str) -> SentText | None:
+def _read_text(folder: Path, digest: str) -> SentText | None:
     path = find_text(folder, digest)
-    body = _read(path)
-    if path is None or body is None:
-        return None
-    text = SentText(digest, body, path.suffix == ".gz")
-    is_small = len(body) <= TOGETHER_BYTES and _measure_plain(text) <= TOGETHER_PLAIN_BYTES
-    return text if is_small else None
+    with suppress(OSError):
+        if path is not None:
+            return SentText(digest, path.read_bytes(), path.suffix == ".gz")
+    return None
+
+
+def _is_small(text: SentText) -> bool:
+    return len(text.body) <= TOGETHER_BYTES and _measure_plain(text) <= TOGETHER_PLAIN_BYTES
 
 
 def _measure_plain(text: SentText) -> int:
@@ -238,15 +239,10 @@ def _group(texts: Iterable[SentText]) -> Iterator[list[SentText]]:
         yield group
 
 
-def _read(path: Path | None) -> bytes | None:
-    with suppress(OSError):
-        return None if path is None else path.read_bytes()
-    return None
-
-
-def _is_whole(path: Path, body: bytes, digest: str) -> bool:
+def _is_whole(text: SentText) -> bool:
     with suppress(OSError, EOFError, zlib.error):
-        return digest_of(gzip.decompress(body) if path.suffix == ".gz" else body) == digest
+        body = gzip.decompress(text.body) if text.is_packed else text.body
+        return digest_of(body) == text.digest
     return False
 
 
@@ -508,9 +504,7 @@ class BundleDelivery:
 
     def _count_refusal(self, state: SentState, refused: Refused) -> Refused:
         counted = replace(state, import_id=None, refused_count=state.refused_count + 1)
-        self.waiting.write_sent(
-            replace(counted, refused_us=time.time_ns() // 1000, refusal=str(refused))
-        )
+        self.waiting.write_sent(replace(counted, refused_us=read_clock_us(), refusal=str(refused)))
         return refused
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.push.outbox import (
     TEXTS,
     WAKE_NAME,
@@ -76,7 +77,7 @@ def await_delivery(
     root: Path, run_id: str, target: Target, most_s: float = MOST_WAIT_S, since_us: int = 0
 ) -> bool:
     """Wait while the server answers until a run is delivered; return whether it was."""
-    began_s, began_us = time.monotonic(), time.time_ns() // 1000
+    began_s, began_us = time.monotonic(), read_clock_us()
     while (root / run_id).exists():
         elapsed_s = time.monotonic() - began_s
         status = read_status(root, target, run_id)
@@ -122,7 +123,7 @@ def deliver(
 ) -> bool:
     root = outbox_root(environment)
     targets = {run.run_id: run.target for run in list_waiting_runs(root)}
-    began_us = time.time_ns() // 1000
+    began_us = read_clock_us()
     wake_sender(environment)
     left = []
     for run_id in dict.fromkeys(run_ids):

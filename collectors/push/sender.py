@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.push.client import Client, Refused
 from compileboard.collectors.push.delivery import BundleDelivery, StreamDelivery, open_delivery
 from compileboard.collectors.push.outbox import Waiting, list_waiting, read_wake
 from compileboard.collectors.push.target import Target, TargetError
 from compileboard.collectors.record.program import start_detached
 from compileboard.collectors.record.spool import replace_file
-from compileboard.collectors.store.leases import try_lock
+from compileboard.collectors.store.leases import is_locked, try_lock
 from compileboard.collectors.wire.http import ServerAway
 
 IDLE_S, LINGER_S = 0.25, 1.0
@@ -140,7 +141,7 @@ class Sender:
         return has_sent
 
     def _send(self, waiting: Waiting, shipment: Shipment, line: Line) -> bool:
-        status, now_us = line.status, time.time_ns() // 1000
+        status, now_us = line.status, read_clock_us()
         try:
             client = line.open(self._environment)
             before_count = client.answer_count
@@ -229,11 +230,7 @@ def _read_status_file(root: Path) -> dict[str, Any]:
 
 
 def is_sending(root: Path) -> bool:
-    lock = try_lock(root / LOCK_NAME)
-    if lock is None:
-        return True
-    os.close(lock)
-    return False
+    return is_locked(root / LOCK_NAME)
 
 
 def spawn_sender(root: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import platform
 import re
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
@@ -14,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.fingerprints import normalize_run_id
 from compileboard.collectors.contract.redaction import redact_code
 from compileboard.collectors.contract.run_config import RunConfig
@@ -209,7 +209,7 @@ def describe_run(
         **{**settings, **stored},
         run_id=run_id or new_run_id(),
         source=source,
-        started_us=time.time_ns() // 1000,
+        started_us=read_clock_us(),
         argv=ask("the command", lambda: stored_command(argv, keep_source=config.keep_source), []),
         cwd=cwd,
         recorder_process_id=uuid.uuid4().hex,

@@ -6,11 +6,11 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.events import CommitsSeen
 from compileboard.collectors.contract.secrets import scrub_text
 from compileboard.collectors.store.ingest.commit_history import StoredCommit
@@ -116,7 +116,7 @@ def pack_commits(commits: Sequence[StoredCommit], process_id: str) -> CommitsSee
             break
         rows.append(row)
     last = commits[len(rows) - 1]
-    return CommitsSeen(process_id, SEQUENCE, time.time_ns() // 1000, rows, last.parent_hash)
+    return CommitsSeen(process_id, SEQUENCE, read_clock_us(), rows, last.parent_hash)
 
 
 _NO_COMMIT = "0" * 40  # before the first push of a branch

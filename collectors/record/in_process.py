@@ -70,32 +70,24 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[B
         if other is None
         else Path(other.spool.folder)
     )
-    source, lost_before = (
-        SpoolSource(folder, decoder),
-        Counter({} if other is None else other.spool.losses),
-    )
-
-    def take(seen: BlockRecord) -> None:
-        installed = other or hooks.current()
-        if installed is not None:
-            seen.losses = dict(Counter(installed.spool.losses) - lost_before)
-        pump(source, _BlockSink(seen, None if other is None else other.spool.process_id))
-
-    seen = BlockRecord(_take=take)
+    source = SpoolSource(folder, decoder)
     try:
-        if other is None:
-            hooks.install_hooks("watch", str(folder), RunConfig())
-        else:
+        installed = other or hooks.install_hooks("watch", str(folder), RunConfig())
+        lost_before = Counter({} if other is None else other.spool.losses)
+        if other is not None:
             pump(source, _BlockSink(BlockRecord(), None))  # what came before the block
+
+        def take(seen: BlockRecord) -> None:
+            seen.losses = dict(Counter(installed.spool.losses) - lost_before)
+            pump(source, _BlockSink(seen, None if other is None else other.spool.process_id))
+
+        seen = BlockRecord(_take=take)
         try:
             yield seen
         finally:
-            installed = other or hooks.current()
             if other is None:
                 hooks.uninstall_hooks()
             take(seen)
-            if installed is not None:  # its last record may have been lost as it was taken out
-                seen.losses = dict(Counter(installed.spool.losses) - lost_before)
             seen._take = None
     finally:
         if other is None:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.record.facts import (
     current_folder,
@@ -84,25 +84,15 @@ class Recording:
             self._note_trouble(error)
 
     def open(self) -> None:
-        """Open the database before anything is started.
+        """Open the database; a passing error leaves the run in its spool.
 
-        Raises StoreError if it can never store this run; the spool is then removed.
+        Raises DatabaseUnusable if it can never store this run; the spool is then removed.
         """
         try:
             self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
-        except StoreError:
+        except StoreError as error:
             self._release()
             shutil.rmtree(self.folder)
-            raise
-
-    def try_open(self) -> None:
-        """Open the database as `open` does; any other error leaves the run in its spool.
-
-        Raises DatabaseUnusable.
-        """
-        try:
-            self.open()
-        except StoreError as error:
             raise DatabaseUnusable(str(error)) from error
         except Exception as error:
             self._note_trouble(error)
@@ -150,7 +140,7 @@ class Recording:
 
     def end(self, state: str, *, exit_code: int | None = None, signal: str | None = None) -> None:
         """Record how the run ended and report what is still unrecorded. Never raises."""
-        self.manifest = self.manifest.end(state, time.time_ns() // 1000, exit_code, signal)
+        self.manifest = self.manifest.end(state, read_clock_us(), exit_code, signal)
         if self.recorder is not None:
             self.recorder.manifest = self.manifest
         try:
@@ -278,7 +268,7 @@ class Launch:
         for _, trouble in self.manifest.troubles:
             print_line(trouble)
         self.recording = Recording(folder, self.manifest, print_line)
-        self.recording.try_open()
+        self.recording.open()
         self.environment = child_environment(
             self.manifest, environment, self.manifest.run_id, folder
         )

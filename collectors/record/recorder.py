@@ -29,7 +29,7 @@ from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import PathNamer, qualify
 from compileboard.collectors.logs.read_source import SourceReader
 from compileboard.collectors.logs.source import EventBatch, RunSink, pump
-from compileboard.collectors.logs.sqlite_sink import SqliteSink, explained
+from compileboard.collectors.logs.sqlite_sink import SqliteSink
 from compileboard.collectors.logs.trace_source import read_hooked_log
 from compileboard.collectors.push.outbox import outbox_root
 from compileboard.collectors.push.target import Target
@@ -39,7 +39,12 @@ from compileboard.collectors.record.own_repros import note_own_repro
 from compileboard.collectors.record.page_faults import FaultWatch
 from compileboard.collectors.record.spool import Manifest, writers_alive
 from compileboard.collectors.record.spool_source import SpoolSource
-from compileboard.collectors.store.connection import BUSY_TIMEOUT_MS, StoreError, describe_error
+from compileboard.collectors.store.connection import (
+    BUSY_TIMEOUT_MS,
+    StoreError,
+    describe_error,
+    explained,
+)
 
 HEARTBEAT_S = 5.0
 # The program runs and its signals are to be passed on; at its end git gets more time, if it needed

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.record.program import start_detached
 from compileboard.collectors.record.recorder import Recorder
 from compileboard.collectors.record.spool import lock_spool, read_manifest, writers_alive
@@ -61,7 +62,7 @@ def _follow(recorder: Recorder) -> bool:
             recorder.manifest = manifest = read_manifest(recorder.folder)
             if not alive:
                 if manifest.ended_us is None:
-                    recorder.manifest = manifest.end("interrupted", time.time_ns() // 1000)
+                    recorder.manifest = manifest.end("interrupted", read_clock_us())
                     recorder.manifest.write(recorder.folder)
                 recorder.end()
                 if recorder.discard_spool():

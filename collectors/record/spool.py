@@ -14,6 +14,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -83,14 +84,10 @@ class SpoolReader:
                     yield captured
 
     def mark(self) -> SpoolMark:
-        positions = {name: replace(position) for name, position in self.positions.items()}
-        return SpoolMark(
-            positions, {name: rejects.copy() for name, rejects in self.rejects.items()}
-        )
+        return deepcopy(SpoolMark(self.positions, self.rejects))
 
     def rewind(self, mark: SpoolMark) -> None:
-        self.positions = {name: replace(position) for name, position in mark.positions.items()}
-        self.rejects = {name: rejects.copy() for name, rejects in mark.rejects.items()}
+        self.positions, self.rejects = deepcopy((mark.positions, mark.rejects))
 
     def reject(
         self, file_name: str, kind: str, line: int | None = None, example: bytes | str | None = None

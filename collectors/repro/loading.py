@@ -9,13 +9,13 @@ import hashlib
 import os
 import re
 import sqlite3
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, TypeVar
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.events import (
     RunStarted,
 )
@@ -303,7 +303,7 @@ def import_scripts(
     started = RunStarted(
         imported.run_id,
         0,
-        time.time_ns() // 1000,
+        read_clock_us(),
         imported.run_id,
         imported.name,
         source="import",

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -15,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.events import (
     Event,
     ProcessStarted,
@@ -288,7 +288,7 @@ def work_folder(repro: Repro, environment: Mapping[str, str]) -> Path:
 
 
 def now_us() -> int:
-    return time.time_ns() // 1000
+    return read_clock_us()
 
 
 def _write(path: Path, text: str) -> None:

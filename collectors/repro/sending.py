@@ -7,12 +7,12 @@ import io
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.events import (
     Event,
     ReproAnswered,
@@ -97,7 +97,7 @@ def import_repro(repro: Repro, database: str, name: str | None = None) -> tuple[
     body = json.dumps(dump_manifest(repro.manifest), sort_keys=True)
     text = "\x1e".join((body, repro.program, repro.dynamo_program or "", *sorted(repro.values)))
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    now_us = time.time_ns() // 1000
+    now_us = read_clock_us()
     # The same repro is the same run, whenever it comes: the time of a ULID is left at its
     # beginning.
     run_id, process_id = new_run_id(0, int(digest[:20], 16)), digest[:32]

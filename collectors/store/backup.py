@@ -12,7 +12,6 @@ atomically.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.store.connection import (
     BOARD,
     DATABASE_VERSION,
@@ -99,8 +99,8 @@ def write_backup(
     target: str,
     *,
     program_version: str,
+    problems: list[str],
     progress: Progress = lambda step, done, total: None,
-    problems: list[str] | None = None,
 ) -> BackupManifest:
     """Back a database up into a new folder.
 
@@ -117,7 +117,7 @@ def write_backup(
     if not folder.parent.is_dir():
         raise BackupError(f"there is no folder {folder.parent}; make it first.")
     with _partial_folder(folder) as partial:
-        created_us = time.time_ns() // 1000
+        created_us = read_clock_us()
         missing, missing_run_files, run_files = _copy_snapshot(database, partial, progress)
         progress("check", 0, 1)
         with closing(open_immutable(partial / DATABASE)) as copy:
@@ -132,14 +132,15 @@ def write_backup(
         total_bytes, done_bytes = sum(path.stat().st_size for path in paths), 0
         files: dict[str, BackupFile] = {}
         for path in paths:
-            described = _describe_file(
-                path, functools.partial(_show_checksums, progress, done_bytes, total_bytes)
-            )
+
+            def show(file_bytes: int, before_bytes: int = done_bytes) -> None:
+                progress("checksums", before_bytes + file_bytes, total_bytes)
+
+            described = _describe_file(path, show)
             files[str(path.relative_to(partial))] = described
             done_bytes += described.size_bytes
         missing_run_files += _remove_damaged(files, run_files, database, partial)
-        if problems is not None:
-            problems += [*missing, *missing_run_files]
+        problems += [*missing, *missing_run_files]
         manifest = BackupManifest(
             *(FORMAT, program_version, version, created_us, counts, files, len(missing)),
             missing_run_files=len(missing_run_files),
@@ -179,13 +180,12 @@ def _partial_folder(folder: Path) -> Iterator[Path]:
                 shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
             (partial / TRASH).mkdir(mode=0o700)
             yield partial
-        except OSError as error:
+        except BaseException as error:
             shutil.rmtree(partial, ignore_errors=True)
-            raise BackupError(
-                f"{partial} cannot be written ({error.strerror}); nothing was backed up."
-            ) from error
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise BackupError(
+                    f"{partial} cannot be written ({error.strerror}); nothing was backed up."
+                ) from error
             raise
     finally:
         os.close(descriptor)
@@ -271,9 +271,7 @@ def _link(source: Path, target: Path) -> None:
     """Hard-link a file that never changes, or copy it."""
     try:
         os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:  # another disk, or one without links
+    except OSError:  # another disk, or one without links; or it is missing, as copyfile tells
         shutil.copyfile(source, target)
 
 
@@ -302,12 +300,6 @@ def _count_rows(copy: sqlite3.Connection, table: str) -> int | None:
 
 def _list_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
-
-
-def _show_checksums(
-    progress: Progress, before_bytes: int, total_bytes: int, done_bytes: int
-) -> None:
-    progress("checksums", before_bytes + done_bytes, total_bytes)
 
 
 def _describe_file(path: Path, progress: Callable[[int], None] = lambda done: None) -> BackupFile:
@@ -420,27 +412,28 @@ def restore_backup(folder: str, database: str) -> RestoredBackup:
 
 
 def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBackup:
-    new, new_trash = target.with_name(f"{target.name}.restoring"), Path(f"{target}-trash.restoring")
-    new_runs, runs = Path(f"{target}-runs.restoring"), run_folder(str(target))
-    has_runs = (folder / RUN_FILES).is_dir() or target.name == BOARD
-    trash = trash_path(str(target), "").parent
-    shutil.rmtree(new_runs, ignore_errors=True)
-    new.unlink(missing_ok=True)
-    shutil.rmtree(new_trash, ignore_errors=True)
+    trash, runs = trash_path(str(target), "").parent, run_folder(str(target))
+    new_trash, new_runs = Path(f"{trash}.restoring"), Path(f"{target}-runs.restoring")
+    new = Path(f"{target}.restoring")
+    moves = [(new_trash, trash, "-trash"), (new, target, "")]
+    if (folder / RUN_FILES).is_dir() or target.name == BOARD:
+        moves.insert(0, (new_runs, runs, "-runs"))
+    _remove_left(new, new_trash, new_runs)
     try:
         shutil.copyfile(folder / DATABASE, new)
         shutil.copytree(folder / TRASH, new_trash)
-        new_trash.chmod(0o700)
-        if has_runs:
-            new_runs.mkdir(mode=0o700)
-            shutil.copytree(folder / RUN_FILES, new_runs, dirs_exist_ok=True)
+        if (folder / RUN_FILES).is_dir():
+            shutil.copytree(folder / RUN_FILES, new_runs)
         model = target if target.exists() else target.parent
         if model == target:
             shutil.copymode(target, new)
-        run_files = [*new_runs.rglob("*"), new_runs] if has_runs else []
-        for path in (new, *_list_files(new_trash), new_trash, *run_files):
-            copy_owner(path, model)
-            sync(path)
+        for made, _, _ in moves:
+            if made != new:
+                made.mkdir(exist_ok=True)
+                made.chmod(0o700)
+            for path in (*made.rglob("*"), made):
+                copy_owner(path, model)
+                sync(path)
         run_count = _close_down(target) if target.exists() else None
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         aside = target.with_name(f"{target.name}.replaced-{stamp}")
@@ -448,21 +441,21 @@ def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBa
         for suffix in ("", "-wal", "-journal"):  # a damaged one's would be read into the new one
             if os.path.exists(f"{target}{suffix}"):
                 os.rename(f"{target}{suffix}", f"{aside}{suffix}")
-        if trash.exists():
-            os.rename(trash, f"{aside}-trash")
-        os.rename(new_trash, trash)
-        if has_runs:
-            if runs.exists():
-                os.rename(runs, f"{aside}-runs")
-            os.rename(new_runs, runs)
-        os.rename(new, target)
+        for made, place, suffix in moves:
+            if place.exists():
+                os.rename(place, f"{aside}{suffix}")
+            os.rename(made, place)
         sync(target.parent)
     except BaseException:
-        new.unlink(missing_ok=True)
-        shutil.rmtree(new_trash, ignore_errors=True)
-        shutil.rmtree(new_runs, ignore_errors=True)
+        _remove_left(new, new_trash, new_runs)
         raise
     return RestoredBackup(manifest, None if run_count is None else str(aside), run_count)
+
+
+def _remove_left(new: Path, *folders: Path) -> None:
+    new.unlink(missing_ok=True)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _close_down(target: Path) -> int:

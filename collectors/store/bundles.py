@@ -149,7 +149,8 @@ def find_growth(
     has_more_there |= not trials <= {row[0] for row in connection.execute("select id from trials")}
     if not has_more_there:
         return RunGrowth("known", event_count)
-    is_fixed = connection.execute(
+    is_fixed = has_row(
+        connection,
         """
         select 1
         from runs
@@ -157,7 +158,7 @@ def find_growth(
           and (state = 'running' or exists (select 1 from pruned_runs where run_id = :run_id))
         """,
         key,
-    ).fetchone()
+    )
     return RunGrowth("apart" if has_more_here or is_fixed else "grown", event_count)
 
 
@@ -390,11 +391,9 @@ def _find_state(
         connection, bundle, run_id
     ):
         return RunGrowth("foreign", 0)
-    if connection.execute("select 1 from runs where id = ?", (run_id,)).fetchone():
+    if has_row(connection, "select 1 from runs where id = ?", (run_id,)):
         return find_growth(connection, bundle, run_id)
-    is_deleted = connection.execute(
-        "select 1 from removed_runs where run_id = ?", (run_id,)
-    ).fetchone()
+    is_deleted = has_row(connection, "select 1 from removed_runs where run_id = ?", (run_id,))
     return RunGrowth("deleted" if is_deleted and not again else "new", 0)
 
 
@@ -500,7 +499,6 @@ def _check_kind(bundle: sqlite3.Connection, name: str) -> int:
 
 
 def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None) -> None:
-    _check_kind(bundle, name)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         fresh.row_factory = sqlite3.Row
         migrate_connection(fresh)

@@ -82,7 +82,11 @@ def unpack(blob: bytes) -> str:
 
     Raises ValueError if it is damaged or of a later version.
     """
-    return _text(unpack_bytes(blob))
+    body = unpack_bytes(blob)
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return body.decode("utf-8", "surrogatepass").encode("utf-8", "replace").decode()
 
 
 def unpack_bytes(blob: bytes) -> bytes:
@@ -108,10 +112,3 @@ def measure_unpacked(blob: bytes, most: int) -> int:
     except ZstdError:
         return 0
     return min(size, most) if size >= 0 else most  # -1: it does not tell, as ours do
-
-
-def _text(body: bytes) -> str:
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return body.decode("utf-8", "surrogatepass").encode("utf-8", "replace").decode()

@@ -127,6 +127,15 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
     )
 
 
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Raise errors of sqlite3 in the block as StoreError."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise explain(error, path) from error
+
+
 def _has_descriptors() -> bool:
     try:
         open_count = len(os.listdir("/proc/self/fd"))
@@ -278,16 +287,12 @@ def open_writer(
             f"{name} is SQLite's name for a database without a file, which keeps nothing; give "
             "--db FILE."
         )
-    try:
-        uri = name
-        if not create:
-            # So that SQLite makes none where it went away since.
-            uri = f"{Path(name).absolute().as_uri()}?mode=rw"
+    # With a mode, so that SQLite makes none where it went away since.
+    uri = name if create else f"{Path(name).absolute().as_uri()}?mode=rw"
+    with explained(name):
         connection = sqlite3.connect(
             uri, uri=not create, timeout=busy_timeout_ms / 1000, isolation_level=None
         )
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise explain(error, name) from error
     with _closed_on_error(connection, name):
         connection.execute("pragma foreign_keys = on")
         _check_version(connection, name, allow_older=True, allow_empty=True)
@@ -303,10 +308,8 @@ def open_writer(
 def _closed_on_error(connection: sqlite3.Connection, name: str) -> Iterator[None]:
     try:
         connection.row_factory = sqlite3.Row
-        yield
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        connection.close()
-        raise explain(error, name) from error
+        with explained(name):
+            yield
     except BaseException:
         connection.close()
         raise
@@ -347,10 +350,8 @@ def open_reader(path: str | os.PathLike[str], *, allow_older: bool = False) -> s
     if not os.path.exists(name):
         raise StoreMissing(describe_missing(name))
     _check_file(name)
-    try:
+    with explained(name):
         connection = _open_read_only(name)
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise explain(error, name) from error
     with _closed_on_error(connection, name):
         connection.execute("pragma query_only = on")
         connection.execute("pragma mmap_size = 268435456")
@@ -468,10 +469,8 @@ def check_pages(connection: sqlite3.Connection, name: str) -> None:
 
     Raises: StoreNotReadable if one is damaged.
     """
-    try:
+    with explained(name):
         is_whole = read_value(connection, "pragma quick_check(1)") == "ok"
-    except sqlite3.Error as error:
-        raise explain(error, name) from error
     if not is_whole:
         raise describe_damage(name)
 
@@ -525,6 +524,12 @@ def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connec
         ):  # SQLite rolls back by itself where a full disk stops a statement
             connection.execute("rollback")
         raise
+
+
+def write(connection: sqlite3.Connection, statement: str, values: Any = ()) -> int:
+    """Execute a statement in a write transaction; return how many rows it changed."""
+    with write_transaction(connection):
+        return connection.execute(statement, values).rowcount
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.codec import pack
-from compileboard.collectors.store.connection import has_row, write_transaction
+from compileboard.collectors.store.connection import has_row, write, write_transaction
 from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.runs import publish_run
 
@@ -37,9 +37,9 @@ def annotate(
         raise ValueError(f"a title has at most {TITLE_LIMIT} characters; this one has {len(title)}")
     if note is not None and len(note) > NOTE_LIMIT:
         raise ValueError(f"a note has at most {NOTE_LIMIT} characters; this one has {len(note)}")
-    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    now_us = now_us or read_clock_us()
     with write_transaction(connection):
-        if not has_row(connection, "select 1 from runs where id = :id", {"id": run_id}):
+        if not has_row(connection, "select 1 from runs where id = ?", (run_id,)):
             return False
         connection.execute(
             """
@@ -115,18 +115,14 @@ def save_baseline(
         "name": name,
         "run_id": run_id,
         "note": None if note is None else note.strip(),
-        "now_us": time.time_ns() // 1000 if now_us is None else now_us,
+        "now_us": now_us or read_clock_us(),
         "body": pack(json.dumps(body, separators=(",", ":")), primed=False),
     }
-    with write_transaction(connection):
-        return bool(connection.execute(UPDATE if replacing else INSERT, values).rowcount)
+    return bool(write(connection, UPDATE if replacing else INSERT, values))
 
 
 def delete_baseline(connection: sqlite3.Connection, name: str) -> bool:
-    with write_transaction(connection):
-        return bool(
-            connection.execute("delete from baselines where name = :name", {"name": name}).rowcount
-        )
+    return bool(write(connection, "delete from baselines where name = ?", (name,)))
 
 
 def _check_name(name: str) -> None:
@@ -200,13 +196,11 @@ class AlertKey(NamedTuple):
 
 
 def start_rule(connection: sqlite3.Connection, rule: str, since_us: int, now_us: int) -> None:
-    with write_transaction(connection):
-        connection.execute(START_RULE, {"rule": rule, "since_us": since_us, "now_us": now_us})
+    write(connection, START_RULE, {"rule": rule, "since_us": since_us, "now_us": now_us})
 
 
 def mark_rule_seen(connection: sqlite3.Connection, rule: str, now_us: int) -> None:
-    with write_transaction(connection):
-        connection.execute(SEE_RULE, {"rule": rule, "now_us": now_us})
+    write(connection, SEE_RULE, {"rule": rule, "now_us": now_us})
 
 
 def queue_deliveries(
@@ -249,26 +243,24 @@ def settle_deliveries(
         "message_id": message_id,
         "state": state,
         "now_us": now_us,
+        "error": error and error[:ERROR_LIMIT],
+        "due_us": due_us,
     }
-    values |= {"error": None if error is None else error[:ERROR_LIMIT], "due_us": due_us}
-    with write_transaction(connection):
-        connection.execute(SETTLE, values)
+    write(connection, SETTLE, values)
 
 
 def abandon_deliveries(
     connection: sqlite3.Connection, before_us: int, error: str, now_us: int
 ) -> int:
-    with write_transaction(connection):
-        values = {"before_us": before_us, "error": error, "now_us": now_us}
-        return connection.execute(GIVE_UP, values).rowcount
+    values = {"before_us": before_us, "error": error, "now_us": now_us}
+    return write(connection, GIVE_UP, values)
 
 
 def drop_delivery(
     connection: sqlite3.Connection, rule: str, channel: str, key: AlertKey, error: str, now_us: int
 ) -> None:
     values = {"rule": rule, "channel": channel, "error": error, "now_us": now_us} | key._asdict()
-    with write_transaction(connection):
-        connection.execute(DROP, values)
+    write(connection, DROP, values)
 
 
 Outcome = Literal[
@@ -320,21 +312,17 @@ def save_trial(connection: sqlite3.Connection, trial: Trial) -> None:
 
 
 def list_trials(connection: sqlite3.Connection, run_id: str) -> list[Trial]:
-    return _list(connection, "run_id = :run_id", run_id)
+    query = "select * from trials where run_id = ? order by started_us desc, id desc"
+    return [_read(row) for row in connection.execute(query, (run_id,))]
 
 
 def get_trial_of(connection: sqlite3.Connection, run_id: str) -> Trial | None:
-    return next(
-        iter(_list(connection, "new_run_id = :run_id or base_run_id = :run_id", run_id)), None
-    )
-
-
-def _list(connection: sqlite3.Connection, condition: str, run_id: str) -> list[Trial]:
-    rows = connection.execute(
-        f"select * from trials where {condition} order by started_us desc, id desc",  # noqa: S608 - our own names
-        {"run_id": run_id},
-    )
-    return [_read(row) for row in rows]
+    query = """
+        select * from trials where new_run_id = :run_id or base_run_id = :run_id
+        order by started_us desc, id desc
+        """
+    row = connection.execute(query, {"run_id": run_id}).fetchone()
+    return None if row is None else _read(row)
 
 
 def _read(row: sqlite3.Row) -> Trial:

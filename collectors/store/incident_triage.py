@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.connection import has_row, write_transaction
 
@@ -79,11 +79,9 @@ def save_comment(
     *,
     author: str,
     text: str | None = None,
-    now_us: int | None = None,
 ) -> bool:
     author, text = " ".join(author.split()), (text or "").strip()
     _check(action, author, text)
-    now_us = time.time_ns() // 1000 if now_us is None else now_us
     with write_transaction(connection):
         if not has_row(connection, "select 1 from incidents where id = ?", (incident_id,)):
             return False
@@ -92,7 +90,7 @@ def save_comment(
             "action": action,
             "author": author,
             "text": text,
-            "now_us": now_us,
+            "now_us": read_clock_us(),
         }
         connection.execute(ADD_COMMENT, comment)
         if action in STATUS:
@@ -190,9 +188,8 @@ def save_detected(
     *,
     seen: str,
     version: int,
-    now_us: int | None = None,
+    now_us: int,
 ) -> None:
-    now_us = time.time_ns() // 1000 if now_us is None else now_us
     with write_transaction(connection):
         connection.executemany(
             SAVE_CHANGE, [{**change, "now_us": now_us} for change in detected.changes]

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from compileboard.collectors.store.connection import (
     StoreError,
     check_pages,
     checkpoint,
-    explain,
+    explained,
     open_writer,
     read_value,
     write_transaction,
@@ -34,14 +34,9 @@ def migrate(path: str | os.PathLike[str]) -> int:
 
     Raises: StoreError in words if the file is damaged, or cannot be migrated.
     """
-    connection = open_writer(path)
-    try:
+    with closing(open_writer(path)) as connection, explained(os.fspath(path)):
         check_pages(connection, os.fspath(path))
         return migrate_connection(connection)
-    except sqlite3.Error as error:
-        raise explain(error, os.fspath(path)) from error
-    finally:
-        connection.close()
 
 
 def make_missing(path: str) -> str | None:

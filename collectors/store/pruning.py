@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.store.connection import (
     checkpoint,
     has_row,
@@ -116,7 +117,8 @@ def list_prunable(
     for row in connection.execute(_CANDIDATES, values).fetchall():
         if rule.most_bytes is not None and used_bytes <= rule.most_bytes:
             return
-        detail_bytes = row["size_bytes"] or _measure_detail(connection, row["id"])
+        key = {"run_id": row["id"]}
+        detail_bytes = row["size_bytes"] or int(read_value(connection, _SIZE, key))
         used_bytes -= detail_bytes
         yield PrunedRun(row["id"], row["name"], row["suite"], row["started_us"], detail_bytes)
 
@@ -134,7 +136,7 @@ def prune_runs(
     A size limit is compared with the actual size after each run. Runs with unusable files are
     skipped and listed in `problems`.
     """
-    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    now_us = now_us or read_clock_us()
     values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
     trashed = list_trashed_texts(database_path(connection))
     for row in connection.execute(_CANDIDATES, values).fetchall():
@@ -160,25 +162,16 @@ def prune_runs(
 def measure_used(connection: sqlite3.Connection) -> int:
     """Return the bytes in used pages and in the files of sealed runs."""
     file_bytes = read_value(connection, "select coalesce(sum(size_bytes), 0) from sealed_runs")
-    page_count = _read_pragma(connection, "page_count") - _count_free(connection)
-    return page_count * _read_pragma(connection, "page_size") + int(file_bytes)
-
-
-def _measure_detail(connection: sqlite3.Connection, run_id: str) -> int:
-    return int(read_value(connection, _SIZE, {"run_id": run_id}))
+    page_bytes = read_value(connection, "pragma page_count") * read_value(
+        connection, "pragma page_size"
+    )
+    return int(page_bytes + file_bytes) - measure_free(connection)
 
 
 def measure_free(connection: sqlite3.Connection) -> int:
     """Return the bytes in free pages, which `vacuum` returns to the disk."""
-    return _count_free(connection) * _read_pragma(connection, "page_size")
-
-
-def _count_free(connection: sqlite3.Connection) -> int:
-    return _read_pragma(connection, "freelist_count")
-
-
-def _read_pragma(connection: sqlite3.Connection, name: str) -> int:
-    return int(read_value(connection, f"pragma {name}"))
+    page_count = read_value(connection, "pragma freelist_count")
+    return int(page_count * read_value(connection, "pragma page_size"))
 
 
 def vacuum(connection: sqlite3.Connection) -> None:
@@ -250,7 +243,7 @@ def _prune_anywhere(
         if get_sealed_run(connection, run_id) is not None:
             raise _Sealed
 
-    detail_bytes = _measure_detail(connection, run_id)
+    detail_bytes = int(read_value(connection, _SIZE, {"run_id": run_id}))
     try:
         _prune_run(connection, WriteSteps(connection, check), run_id, trashed, now_us, detail_bytes)
     except _Sealed:

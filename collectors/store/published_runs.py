@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from compileboard.collectors.store.connection import read_value, write_transaction
+from compileboard.collectors.store.connection import read_value, write, write_transaction
 
 _STATE_SQL = "select board_id, version, pub from engine_publications"
 _ATTEMPT_SQL = """
@@ -49,14 +49,14 @@ class PublishedRun(NamedTuple):
 def get_numbers(connection: sqlite3.Connection) -> EngineNumbers:
     row = connection.execute(_STATE_SQL).fetchone()
     if row is None:
-        with write_transaction(connection):
-            connection.execute(
-                (
-                    "insert or ignore into engine_publications (id, board_id, version, pub) values "
-                    "(1, ?, 0, 0)"
-                ),
-                (uuid.uuid4().hex,),
-            )
+        write(
+            connection,
+            (
+                "insert or ignore into engine_publications (id, board_id, version, pub) values "
+                "(1, ?, 0, 0)"
+            ),
+            (uuid.uuid4().hex,),
+        )
         row = connection.execute(_STATE_SQL).fetchone()
     return EngineNumbers(*row)
 
@@ -132,8 +132,8 @@ def save_outcome(connection: sqlite3.Connection, error: str | None, now_us: int)
         if error is None
         else "error = :error, error_us = :now_us"
     )
-    with write_transaction(connection):
-        connection.execute(
-            f"update engine_publications set {changed}",  # noqa: S608 - our own names
-            {"error": error, "now_us": now_us},
-        )
+    write(
+        connection,
+        f"update engine_publications set {changed}",  # noqa: S608 - our own names
+        {"error": error, "now_us": now_us},
+    )

@@ -7,10 +7,10 @@ if present, is completed by the others.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain, groupby
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from compileboard.collectors.contract.records import PRIVATE, published
 from compileboard.collectors.contract.result_columns import STORED
@@ -191,22 +191,7 @@ def read_measured(rows: Iterable[Iterable[Any]]) -> Iterator[ExperimentResult]:
         yield fill(ExperimentResult, values)
 
 
-class Placeable(Protocol):
-    @property
-    def key(self) -> Hashable: ...
-    @property
-    def experiment(self) -> str: ...
-    @property
-    def batch_size(self) -> int | None: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def run_id(self) -> str: ...
-    @property
-    def time_us(self) -> int: ...
-
-
-def find_batch_sizes(results: Sequence[Placeable]) -> dict[int, int]:
+def find_batch_sizes(results: Sequence[Any]) -> dict[int, int]:
     """Return, by position, the batch size of each failed result without one.
 
     PyTorch writes 0 for a failed model. It belongs to its model's series; of several batch sizes,
@@ -216,8 +201,8 @@ def find_batch_sizes(results: Sequence[Placeable]) -> dict[int, int]:
         at for at, row in enumerate(results) if row.batch_size is None and row.status != "measured"
     ]
     keys = {results[at].key for at in unknown}
-    known: dict[tuple[Hashable, str], list[tuple[int, int]]] = {}
-    taken: set[tuple[Hashable, str, str, int]] = set()
+    known: dict[tuple[Key, str], list[tuple[int, int]]] = {}
+    taken: set[tuple[Key, str, str, int]] = set()
     for row in results if keys else ():
         if row.batch_size is not None and row.key in keys:
             for experiment in (row.experiment, ""):

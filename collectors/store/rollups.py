@@ -32,19 +32,6 @@ RUNNER_PASSING = frozenset({"pass", "pass_due_to_skip"})
 _HEADLINE = frozenset((*LEADING, *ALONE))
 _EAGER = frozenset({"eager", "inductor_eager"})
 _EXPORT = frozenset({*EXPORTS, "inductor_export"})
-_NUMBERS = (
-    "geomean_speedup",
-    "compilation_latency_s",
-    "abs_latency_ms",
-    "compression_ratio",
-    "dynamo_peak_mem_gb",
-    "graph_breaks_per_model",
-    "recompiles_per_model",
-    "load_latency_s",
-    "package_bytes",
-    "scaling_efficiency",
-    "quantized_error",
-)
 
 
 Take = Callable[[ResultRow], "float | None"]
@@ -91,10 +78,6 @@ def _mean_with_zeros(values: Sequence[float | None]) -> float | None:
         if any(value is not None for value in values)
         else None
     )
-
-
-def _known(name: str) -> Take:
-    return attrgetter(name)
 
 
 def _not_zero(name: str) -> Take:
@@ -144,10 +127,10 @@ def _counts_for_runner(row: ResultRow) -> bool:
 
 # Means over the models that have the number: no definition has them.
 _OURS = {
-    "graph_breaks_per_model": Number(_any, _known("graph_breaks"), _mean),
-    "recompiles_per_model": Number(_any, _known("recompiles"), _mean),
+    "graph_breaks_per_model": Number(_any, attrgetter("graph_breaks"), _mean),
+    "recompiles_per_model": Number(_any, attrgetter("recompiles"), _mean),
     **{
-        name: Number(_any, _known(name), _mean)
+        name: Number(_any, attrgetter(name), _mean)
         for name in ("load_latency_s", "package_bytes", "scaling_efficiency", "quantized_error")
     },
 }
@@ -183,7 +166,9 @@ HUD = Definition(
         "abs_latency_ms": Number(is_passing, _not_zero("abs_latency_ms"), _mean),
         "compression_ratio": Number(is_passing, _not_zero("compression_ratio"), _mean),
         # HUD leaves a 0 in this mean alone.
-        "dynamo_peak_mem_gb": Number(is_passing, _known("dynamo_peak_mem_gb"), _mean_with_zeros),
+        "dynamo_peak_mem_gb": Number(
+            is_passing, attrgetter("dynamo_peak_mem_gb"), _mean_with_zeros
+        ),
         **_OURS,
     },
 )
@@ -208,9 +193,9 @@ SUMMARIZE_PERF = Definition(
     "over every model that has a speedup, wrong or right",
     None,
     {
-        "geomean_speedup": Number(_has_speedup, _known("speedup"), _geomean),
-        "compilation_latency_s": Number(_has_speedup, _known("compilation_latency_s"), _mean),
-        "compression_ratio": Number(_has_speedup, _known("compression_ratio"), _geomean),
+        "geomean_speedup": Number(_has_speedup, attrgetter("speedup"), _geomean),
+        "compilation_latency_s": Number(_has_speedup, attrgetter("compilation_latency_s"), _mean),
+        "compression_ratio": Number(_has_speedup, attrgetter("compression_ratio"), _geomean),
         **_OURS,
     },
 )
@@ -248,6 +233,11 @@ class SuiteNumbers:
         )
 
 
+_NO_NUMBERS: dict[str, Any] = {
+    field.name: None for field in fields(SuiteNumbers) if not field.name.endswith("_count")
+}
+
+
 @dataclass(frozen=True)
 class SuiteSummary(SuiteNumbers):
     definition: Definition
@@ -260,9 +250,7 @@ def filter_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
 
 def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteSummary:
     rows = filter_models(rows)
-    numbers: dict[str, Any] = dict.fromkeys(_NUMBERS)
-    for name, number in definition.numbers.items():
-        numbers[name] = number.sum_up(rows)
+    numbers = {name: number.sum_up(rows) for name, number in definition.numbers.items()}
     speedup = definition.numbers["geomean_speedup"]
     return SuiteSummary(
         definition=definition,
@@ -271,7 +259,7 @@ def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteS
         speedup_count=sum(speedup.get(row) is not None for row in rows),
         measured_count=sum(row.status == "measured" for row in rows),
         failed_count=sum(row.status == "failed" for row in rows),
-        **numbers,
+        **{**_NO_NUMBERS, **numbers},
     )
 
 

@@ -25,6 +25,7 @@ from compileboard.collectors.fixes.fix import (
     TriedFix,
 )
 from compileboard.collectors.fixes.recompiles import to_recorded
+from compileboard.collectors.store.connection import read_value
 from compileboard.collectors.store.dashboard import OUTCOME_LABELS, TOGETHER
 from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.reading import read_body, read_event, read_json
@@ -292,8 +293,10 @@ def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRu
     }
     recompiles = _read_recompiles(connection, values, static)
     breaks, occurrences = _read_breaks(connection, values)
-    row = connection.execute("select torch_version from runs where id = :run_id", values).fetchone()
-    version = _VERSION.match((row["torch_version"] if row else None) or "")
+    torch_version = read_value(
+        connection, "select torch_version from runs where id = :run_id", values
+    )
+    version = _VERSION.match(torch_version or "")
     run = RecordedRun(
         called=_read_called(connection, values, occurrences),
         compiles=_read_compiles(connection, values, recompiles),
@@ -365,8 +368,7 @@ def find_break_call(
     if not is_library_name(file or ""):
         return None
     values = {"run_id": run_id, "fingerprint": fingerprint}
-    row = connection.execute(FIRST_BREAK_SQL, values).fetchone()
-    call = find_call_in_stack(read_body(row["body"])) if row else None
+    call = find_call_in_stack(read_body(read_value(connection, FIRST_BREAK_SQL, values)))
     return call.place if call else None
 
 
@@ -379,8 +381,7 @@ def find_first_call(
     if not is_library_name(file or ""):
         return None
     values = {"run_id": run_id, "file": file, "name": function}
-    row = connection.execute(FIRST_STACK_SQL, values).fetchone()
-    return find_user_call(connection, file, row["stack_id"]) if row else None
+    return find_user_call(connection, file, read_value(connection, FIRST_STACK_SQL, values))
 
 
 def _list_callers(connection: sqlite3.Connection, stack_id: int) -> list[Caller]:
@@ -564,8 +565,8 @@ def _is_frame(row: sqlite3.Row, file: str, name: str) -> bool:
 
 def _find_called_line(connection: sqlite3.Connection, row: sqlite3.Row) -> int | None:
     """Return the line of a skipped function that called what was compiled next."""
-    following = connection.execute(NEXT_STACK_SQL, {"key": row["compile_key"]}).fetchone()
-    for caller in _list_callers(connection, following["stack_id"])[1:] if following else ():
+    following = read_value(connection, NEXT_STACK_SQL, {"key": row["compile_key"]})
+    for caller in _list_callers(connection, following)[1:] if following else ():
         if _is_frame(row, caller.file, caller.name):
             return caller.line
     return None

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from compileboard.collectors.store.connection import (
     StoreError,
@@ -286,11 +286,9 @@ class SealedRun:
 
 
 def get_sealed_run(connection: sqlite3.Connection, run_id: str) -> SealedRun | None:
-    row = connection.execute(
-        f"select {_COLUMNS} from sealed_runs where run_id = ?",  # noqa: S608 - our own names
-        (run_id,),
-    ).fetchone()
-    return _make(row) if row else None
+    query = f"select {_COLUMNS} from sealed_runs where run_id = ?"  # noqa: S608 - our own names
+    row = connection.execute(query, (run_id,)).fetchone()
+    return _read_sealed(*row) if row else None
 
 
 def has_sealed_runs(connection: sqlite3.Connection) -> bool:
@@ -298,14 +296,10 @@ def has_sealed_runs(connection: sqlite3.Connection) -> bool:
 
 
 def list_sealed_runs(connection: sqlite3.Connection) -> list[SealedRun]:
-    cursor = connection.cursor()
-    cursor.row_factory = sqlite3.Row
-    return [
-        _make(row)
-        for row in cursor.execute(f"select {_COLUMNS} from sealed_runs order by run_id")  # noqa: S608 - our own names
-    ]
+    query = f"select {_COLUMNS} from sealed_runs order by run_id"  # noqa: S608 - our own names
+    return [_read_sealed(*row) for row in connection.execute(query)]
 
 
-def _make(row: sqlite3.Row) -> SealedRun:
-    file = RunFile(row["file_name"], bytes(row["digest"]), row["size_bytes"], row["unpacked_bytes"])
-    return SealedRun(row["run_id"], file, bool(row["emptied_us"]))
+def _read_sealed(run_id: str, *values: Any) -> SealedRun:
+    *file, emptied_us = values
+    return SealedRun(run_id, RunFile(*file), bool(emptied_us))

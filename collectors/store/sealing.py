@@ -12,13 +12,14 @@ large_runs.py), even during 3.
 from __future__ import annotations
 
 import sqlite3
-import time
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.store.bundles import write_bundle
 from compileboard.collectors.store.connection import (
     StoreError,
     checkpoint,
     has_row,
+    read_value,
     write_transaction,
 )
 from compileboard.collectors.store.leases import REOPEN, take_lease
@@ -95,7 +96,7 @@ def seal_run(
 
     Raises NotSealable if it is running, changed recently or is unpublished; StoreError.
     """
-    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    now_us = now_us or read_clock_us()
     sealed = get_sealed_run(connection, run_id)
     if sealed is None:
         pub = _need_sealable(connection, run_id, now_us, quiet_us)
@@ -151,10 +152,7 @@ def _write_file(connection: sqlite3.Connection, run_id: str, pub: int) -> RunFil
         path = folder / "run.db"
         connection.execute("begin")  # all of one moment
         try:
-            (now_pub,) = connection.execute(
-                "select pub from runs where id = ?", (run_id,)
-            ).fetchone() or (None,)
-            if now_pub != pub:
+            if read_value(connection, "select pub from runs where id = ?", (run_id,)) != pub:
                 raise NotSealable(
                     f"run {run_id} changed while it was being sealed; it is tried again"
                 )

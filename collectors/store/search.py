@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.decode.caches import parse_components
 from compileboard.collectors.store import reading
 from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.connection import (
     checkpoint,
-    explain,
+    explained,
     has_row,
     read_value,
     write_transaction,
@@ -306,12 +307,8 @@ def index_run(
     May be repeated and run concurrently; with `most_s`, it stops and continues in the next call.
     Raises StoreError; what was indexed stays.
     """
-    try:
+    with explained(connection.execute("pragma database_list").fetchone()["file"]):
         return _Indexing(connection, run_id, progress, most_s).run()
-    except sqlite3.Error as error:
-        raise explain(
-            error, connection.execute("pragma database_list").fetchone()["file"]
-        ) from error
 
 
 class _Indexing:
@@ -327,7 +324,7 @@ class _Indexing:
         self.indexed = Indexed()
 
     def run(self) -> Indexed:
-        began_us = time.time_ns() // 1000
+        began_us = read_clock_us()
         batch: list[Document] = []
         size = 0
         for document in read_documents(self._connection, self._run_id):
@@ -449,12 +446,10 @@ def remove_run_words(connection: sqlite3.Connection, run_id: str) -> int:
 def read_text(connection: sqlite3.Connection, row: sqlite3.Row) -> str:
     body = row["body"]
     if row["payload_id"] is not None:
-        payload = connection.execute(
-            "select body from payloads where id = :id", {"id": row["payload_id"]}
-        ).fetchone()
-        if payload is None:
+        query = "select body from payloads where id = ?"
+        body = read_value(connection, query, (row["payload_id"],))
+        if body is None:
             raise ValueError(f"the text {row['payload_id']} is gone")
-        body = payload["body"]
     return unpack(body)[: row["character_count"]]
 
 

@@ -111,8 +111,8 @@ def get_removal(connection: sqlite3.Connection, run_id: str) -> str | None:
         union all
         select 'pruned' from pruned_runs where run_id = :run_id
         """
-    row = connection.execute(query, {"run_id": run_id}).fetchone()
-    return None if row is None else str(row["removal"])
+    removal: str | None = read_value(connection, query, {"run_id": run_id})
+    return removal
 
 
 DAY_US = 86_400 * 1_000_000

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.events import Event, RunEnded, RunStarted, SpanSeen
 from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent, Rejects
 from compileboard.collectors.fixes.fix import SourceLines
-from compileboard.collectors.store.connection import checkpoint, write_transaction
+from compileboard.collectors.store.connection import checkpoint, read_value, write_transaction
 from compileboard.collectors.store.ingest.frames import LoggedFrames
 from compileboard.collectors.store.ingest.ingestor import (
     OTHER_RUN,
@@ -68,13 +68,6 @@ class _KnownRun:
     pub: int | None = None
 
 
-@dataclass
-class _SortedEvents:
-    events: list[Event] = field(default_factory=list)
-    foreign: list[RefusedEvent] = field(default_factory=list)
-    log_ends: dict[str, int] = field(default_factory=dict)
-
-
 class StreamWriter:
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         self.connection = connection
@@ -100,31 +93,30 @@ class StreamWriter:
         known.generations.clear()
         known.generations.update(lines.generations)
         known.ingestor.packed, known.ingestor.sender = lines.packed, sender
-        part = self._sort_out(known, before.run_id, lines)
-        now_us = time.time_ns() // 1000
+        events, foreign, log_ends = self._sort_out(known, before.run_id, lines)
+        now_us = read_clock_us()
+        stream = _advance(lines, now_us)
 
         def save_marks(result: IngestResult) -> None:
-            rejects.add_refused([*part.foreign, *result.refused])
+            rejects.add_refused([*foreign, *result.refused])
             _count_clashing(rejects, result.clashing)
             self._save_marks(lines, rejects)
-            save_run_rejects(
-                self.connection, before.run_id, _list_left_out(_advance(lines, now_us))
-            )
-            advance_logs(self.connection, part.log_ends)
+            save_run_rejects(self.connection, before.run_id, _list_left_out(stream))
+            advance_logs(self.connection, log_ends)
 
         def save_place() -> None:
-            save_stream(self.connection, _advance(lines, now_us), before.stored_bytes)
+            save_stream(self.connection, stream, before.stored_bytes)
             known.ingestor.beat(before.run_id, now_us)
 
         result = known.ingestor.ingest(
-            before.run_id, part.events, now_us=now_us, also=save_marks, last=save_place
+            before.run_id, events, now_us=now_us, also=save_marks, last=save_place
         )
         if result.deleted_run:
             self._known.pop(before.run_id, None)
             raise RunDeleted(before.run_id)
         known.pub = self._read_pub(before.run_id)
         self._unfolded_bytes += lines.size_bytes
-        return _advance(lines, now_us)
+        return stream
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -161,28 +153,33 @@ class StreamWriter:
         return known
 
     def _read_pub(self, run_id: str) -> int | None:
-        row = self.connection.execute(
-            "select pub from runs where id = :id", {"id": run_id}
-        ).fetchone()
-        return None if row is None else row["pub"]
+        pub: int | None = read_value(
+            self.connection, "select pub from runs where id = ?", (run_id,)
+        )
+        return pub
 
-    def _sort_out(self, known: _KnownRun, run_id: str, lines: StreamLines) -> _SortedEvents:
+    def _sort_out(
+        self, known: _KnownRun, run_id: str, lines: StreamLines
+    ) -> tuple[list[Event], list[RefusedEvent], dict[str, int]]:
+        """Return new events, events of other runs' processes, and how far logs are read then."""
         logged = {event.process_id for event in lines.events if id(event) in lines.generations}
         ends = {
             process_id: log.end_offset_bytes
             for process_id, log in find_logs(self.connection, logged).items()
         }
-        part = _SortedEvents()
+        events: list[Event] = []
+        foreign: list[RefusedEvent] = []
+        log_ends: dict[str, int] = {}
         for event in lines.events:
             if not known.ingestor.may_have(run_id, event.process_id):
-                part.foreign.append(RefusedEvent(event, OTHER_RUN))
+                foreign.append(RefusedEvent(event, OTHER_RUN))
                 continue
             if isinstance(event, SpanSeen) and id(event) in lines.generations:
                 if event.sequence < ends.get(event.process_id, 0):
                     continue
-                part.log_ends[event.process_id] = ends[event.process_id] = event.sequence + 1
-            part.events.append(event)
-        return part
+                log_ends[event.process_id] = ends[event.process_id] = event.sequence + 1
+            events.append(event)
+        return events, foreign, log_ends
 
     def _save_marks(self, lines: StreamLines, rejects: Rejects) -> None:
         connection, run_id = self.connection, lines.stream.run_id
@@ -207,7 +204,7 @@ class StreamWriter:
     def _save_mark(self, run_id: str, mark: Mark, lines: StreamLines) -> None:
         connection = self.connection
         if isinstance(mark, LogRead):
-            values = {**vars(mark), "read_us": time.time_ns() // 1000}
+            values = {**vars(mark), "read_us": read_clock_us()}
             save_log_read(connection, run_id, values, list_rejects(mark.rejects))
         elif isinstance(mark, SourceRead):
             excerpts = (
@@ -233,18 +230,12 @@ def _list_of_file(file_name: str, rejects: Rejects) -> list[RejectRow]:
 
 
 def _list_left_out(stream: Stream) -> list[RejectRow]:
-    counts = {"no_room": stream.lost_count, "dropped_text": stream.dropped_text_count}
-    return [
-        {
-            "file_name": stream.stream_id,
-            "kind": kind,
-            "reject_count": count,
-            "first_line": None,
-            "example": None,
-        }
-        for kind, count in counts.items()
-        if count
-    ]
+    left_out = Rejects()
+    if stream.lost_count:
+        left_out.add("no_room", count=stream.lost_count)
+    if stream.dropped_text_count:
+        left_out.add("dropped_text", count=stream.dropped_text_count)
+    return _list_of_file(stream.stream_id, left_out)
 
 
 def _count_clashing(rejects: Rejects, clashing: list[Event]) -> None:

@@ -8,11 +8,17 @@ import re
 import secrets
 import socket
 import sqlite3
-import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from compileboard.collectors.store.connection import write_transaction
+from compileboard.collectors.contract.clock import read_clock_us
+from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.store.connection import (
+    has_row,
+    read_value,
+    write,
+    write_transaction,
+)
 
 SCOPES = ("ingest", "read", "write", "admin")
 IMPLIED = {"write": ("ingest", "read"), "admin": ("ingest", "read", "write")}
@@ -73,7 +79,7 @@ def create_token(
     """Store a token; return its secret, which is not stored. Raises TokenError for an invalid
     name.
     """
-    name, now_us = name.strip(), time.time_ns() // 1000 if now_us is None else now_us
+    name, now_us = name.strip(), now_us or read_clock_us()
     if not name or len(name) > NAME_LIMIT or not name.isprintable() or not scopes:
         raise TokenError(
             f"name: expected a printable text of 1 to {NAME_LIMIT} characters, and a scope"
@@ -81,7 +87,7 @@ def create_token(
     token_id = secrets.token_hex(5)
     secret = f"cb_{token_id}_{secrets.token_hex(24)}"
     with write_transaction(connection):
-        if connection.execute(FIND_LIVE, {"name": name, "now_us": now_us}).fetchone():
+        if has_row(connection, FIND_LIVE, {"name": name, "now_us": now_us}):
             raise TokenError(
                 f"name: {name!r} has a token already; revoke that first, or choose another name"
             )
@@ -90,9 +96,11 @@ def create_token(
             "name": name,
             "secret_hash": hash_secret(secret),
             "scopes": ",".join(scopes),
+            "created_us": now_us,
+            "created_by": created_by,
+            "expires_us": expires_us,
         }
-        times = {"created_us": now_us, "created_by": created_by, "expires_us": expires_us}
-        connection.execute(INSERT, values | times)
+        connection.execute(INSERT, values)
     return secret
 
 
@@ -100,14 +108,14 @@ def revoke_token(connection: sqlite3.Connection, name: str) -> str | None:
     """Revoke a token by id or name and end its sessions; return its id, or None if there is
     none.
     """
-    now_us = time.time_ns() // 1000
+    now_us = read_clock_us()
     with write_transaction(connection):
-        row = connection.execute(FIND_LIVE, {"name": name, "now_us": now_us}).fetchone()
-        if row is None:
-            return None
-        connection.execute("update tokens set revoked_us = ? where id = ?", (now_us, row[0]))
-        connection.execute("delete from sessions where token_id = ?", (row[0],))
-    return str(row[0])
+        values = {"name": name, "now_us": now_us}
+        token_id: str | None = read_value(connection, FIND_LIVE, values)
+        if token_id is not None:
+            connection.execute("update tokens set revoked_us = ? where id = ?", (now_us, token_id))
+            connection.execute("delete from sessions where token_id = ?", (token_id,))
+    return token_id
 
 
 def open_session(
@@ -127,8 +135,7 @@ def open_session(
 
 
 def close_session(connection: sqlite3.Connection, cookie: str) -> None:
-    with write_transaction(connection):
-        connection.execute("delete from sessions where session_hash = ?", (hash_secret(cookie),))
+    write(connection, "delete from sessions where session_hash = ?", (hash_secret(cookie),))
 
 
 def note_use(
@@ -185,19 +192,12 @@ def record_action(
     *,
     detail: str | None = None,
 ) -> None:
-    with write_transaction(connection):
-        connection.execute(
-            """
-            insert into audit
-              (time_us, action, subject, detail, channel, actor, address, user_agent)
-            values (:time_us, :action, :subject, :detail, :channel, :actor, :address, :user_agent)
-            """,
-            {
-                **asdict(origin),
-                "user_agent": origin.user_agent and origin.user_agent[:USER_AGENT_LIMIT],
-                "time_us": time.time_ns() // 1000,
-                "action": action,
-                "subject": subject,
-                "detail": detail,
-            },
-        )
+    values = {
+        **vars(origin),
+        "user_agent": origin.user_agent and origin.user_agent[:USER_AGENT_LIMIT],
+        "time_us": read_clock_us(),
+        "action": action,
+        "subject": subject,
+        "detail": detail,
+    }
+    write(connection, f"insert {RECORDS['audit'].insert_sql('id')}", values)

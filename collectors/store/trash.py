@@ -13,10 +13,10 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.connection import (
     DATABASE_VERSION,
@@ -89,7 +89,7 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
 
     Raises StoreError if the trash cannot be written; the run then stays.
     """
-    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    now_us = now_us or read_clock_us()
     path = trash_path(database_path(connection), run_id)
     with write_transaction(connection):
         row = connection.execute(
@@ -203,7 +203,7 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
 def prune_trash(
     connection: sqlite3.Connection, *, age_us: int = WEEK_US, now_us: int | None = None
 ) -> list[str]:
-    now_us = time.time_ns() // 1000 if now_us is None else now_us
+    now_us = now_us or read_clock_us()
     database = database_path(connection)
     with write_transaction(connection):
         rows = connection.execute(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.fixes.fix import LineEdit
 from compileboard.collectors.observe.trial_plan import TrialPlan
 from compileboard.collectors.record.program import CannotRun
@@ -85,7 +86,7 @@ class Executions:
         self.print_line = print_line
         self.planned_count = planned_count
         self.count = self.earlier_count = 0
-        self.started_us = time.time_ns() // 1000
+        self.started_us = read_clock_us()
         self._command = program.command
         if len(self._command) > MOST_CHARACTERS:
             self._command = f"{self._command[: MOST_CHARACTERS - 1]}…"
@@ -172,7 +173,7 @@ class Executions:
             outcome=result.outcome,
             summary=result.summary,
             started_us=self.started_us,
-            ended_us=time.time_ns() // 1000,
+            ended_us=read_clock_us(),
             result={**result.to_json(), **(more or {})},
         )
 

@@ -119,25 +119,16 @@ def read_line(line: bytes, parse: Callable[[bytes], Any] = json.loads) -> Mappin
 
 
 def list_digests(body: Mapping[str, Json]) -> list[str]:
-    if "texts" not in body and "mark" not in body:
-        return []
-    texts, pieces = (
-        body.get("texts", {}),
-        body.get("pieces", []) if body.get("mark") == "trace_file" else [],
-    )
-    digests = (
-        [*(text.get("text") for text in texts.values()), *pieces]
-        if _is_texts(texts, pieces)
-        else [None]
-    )
-    if not all(isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in digests):
+    texts = body.get("texts", {})
+    pieces = body.get("pieces", []) if body.get("mark") == "trace_file" else []
+    try:
+        digests = [*(text["text"] for text in texts.values()), *pieces]
+        are_digests = all(map(DIGEST.fullmatch, digests))
+    except (TypeError, AttributeError, KeyError):
+        are_digests = False
+    if not are_digests:
         raise WireError(f"expected texts named by 32 hex digits, got {str(pieces or texts)[:80]!r}")
-    return [str(digest) for digest in digests]
-
-
-def _is_texts(texts: Any, pieces: Any) -> bool:
-    is_named = isinstance(texts, dict) and all(isinstance(text, dict) for text in texts.values())
-    return is_named and isinstance(pieces, list)
+    return digests
 
 
 def load_line(body: Mapping[str, Json], find_text: Callable[[str], str | None]) -> Event:

@@ -11,11 +11,10 @@ from compileboard.collectors.contract.events import (
     ArtifactSeen,
     FrameContext,
     SpanSeen,
-    SymbolSeen,
 )
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.values import LARGEST_SUMMED
-from compileboard.collectors.store.codec import dumps, pack
+from compileboard.collectors.store.codec import dumps
 from compileboard.collectors.store.connection import has_row, read_value
 from compileboard.collectors.store.ingest.insert import Insert, take
 from compileboard.collectors.store.ingest.payload_writer import PayloadRows, Pending
@@ -42,20 +41,7 @@ class SpanTotal:
             self.longest_us, self.longest_begin_us = duration_us, begin_us
 
 
-def write_totals(
-    connection: sqlite3.Connection, lane_id: int, totals: dict[int, SpanTotal]
-) -> None:
-    connection.executemany(
-        _ADD,
-        [
-            {"lane_id": lane_id, "name_id": name_id, **vars(total)}
-            for name_id, total in totals.items()
-        ],
-    )
-    totals.clear()
-
-
-_ADD = f"""
+_ADD_TOTALS = f"""
 insert {RECORDS["span_totals"].insert_sql()}
 on conflict (lane_id, name_id) do update set
   span_count = span_count + excluded.span_count,
@@ -67,6 +53,15 @@ on conflict (lane_id, name_id) do update set
     excluded.longest_us > coalesce(longest_us, -1), excluded.longest_begin_us, longest_begin_us
   ),
   longest_us = iif(excluded.longest_us > coalesce(longest_us, -1), excluded.longest_us, longest_us)
+"""
+
+
+_COUNT_SPANS = """
+update lanes set
+  span_count = span_count + :new_count,
+  first_us = min(coalesce(first_us, :first_us), :first_us),
+  last_us = max(coalesce(last_us, :last_us), :last_us)
+where id = :id
 """
 
 
@@ -159,7 +154,7 @@ class SpanRows:
               compile_key = :compile_key
             where id = :row_id
             """,
-            [{**_values(lane, span), "row_id": span.row_id} for lane, span in ended],
+            [_values(lane, span) for lane, span in ended],
         )
         self._closed.clear()
         for lane in self._lanes.values():
@@ -167,26 +162,14 @@ class SpanRows:
                 if span.row_id is None:
                     span.row_id = self.connection.execute(_INSERT, _values(lane, span)).lastrowid
             if lane.first_us is not None:
-                self._count(lane)
-            write_totals(self.connection, lane.id, lane.totals)
-
-    def _count(self, lane: _Lane) -> None:
-        self.connection.execute(
-            """
-            update lanes set
-              span_count = span_count + :new_count,
-              first_us = min(coalesce(first_us, :first_us), :first_us),
-              last_us = max(coalesce(last_us, :last_us), :last_us)
-            where id = :id
-            """,
-            {
-                "id": lane.id,
-                "new_count": lane.new_count,
-                "first_us": lane.first_us,
-                "last_us": lane.last_us,
-            },
-        )
-        lane.new_count, lane.first_us, lane.last_us = 0, None, None
+                self.connection.execute(_COUNT_SPANS, vars(lane))
+            lane.new_count, lane.first_us, lane.last_us = 0, None, None
+            rows = [
+                {"lane_id": lane.id, "name_id": name_id, **vars(total)}
+                for name_id, total in lane.totals.items()
+            ]
+            self.connection.executemany(_ADD_TOTALS, rows)
+            lane.totals.clear()
 
     def _name(self, name: str) -> int:
         known = self._names.get(name)
@@ -243,14 +226,8 @@ _INSERT = f"insert {RECORDS['spans'].insert_sql('id')}"
 
 def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
     return {
+        **vars(span),
         "lane_id": lane.id,
-        "name_id": span.name_id,
-        "compile_key": span.compile_key,
-        "compile_id": span.compile_id,
-        "begin_us": span.begin_us,
-        "duration_us": span.duration_us,
-        "depth": span.depth,
-        "instant": span.instant,
         "args": dumps(span.args) if span.args else None,
         "payload_id": span.payload.row_id if isinstance(span.payload, Pending) else span.payload,
     }
@@ -270,23 +247,18 @@ def _take_open(spans: list[_Span], name_id: int, compile_id: str | None) -> _Spa
 
 _GUARD_SET = Insert("guard_sets", once=True)
 _AOT_GRAPH = Insert("aot_graphs", once=True)
-_SYMBOL = Insert("symbols", once=True)
 
 
 class TraceRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.payloads = PayloadRows(connection)
-        self._artifacts: list[dict[str, Any]] = []  # of this batch
-        self._events: list[ArtifactSeen] = []
-        self._summed_up: list[tuple[ArtifactSeen, dict[str, Any]]] = []
+        self._artifacts: list[tuple[ArtifactSeen, dict[str, Any]]] = []  # of this batch
         self.spans = SpanRows(connection, self.payloads.add)
 
     def forget(self) -> None:
         self.payloads.forget()
         self._artifacts.clear()
-        self._events.clear()
-        self._summed_up.clear()
         self.spans.forget()
 
     def flush(self) -> list[ArtifactSeen]:
@@ -298,36 +270,32 @@ class TraceRows:
     def add_artifact(
         self, run_id: str, event: ArtifactSeen, compile_key: int | None, stack_id: int | None
     ) -> None:
-        envelope = _strip_stack(event, stack_id)
-        self._artifacts.append(
-            {
-                **take("artifacts", event),
-                "run_id": run_id,
-                "compile_key": compile_key,
-                "metadata": dumps(event.metadata) if event.metadata else None,
-                "envelope": dumps(envelope) if envelope else None,
-                "stack_id": stack_id,
-                "payload_id": None if event.text is None else self.payloads.add(event.text),
-            }
-        )
-        self._events.append(event)
-        if event.guards is not None or event.aot is not None:
-            self._summed_up.append((event, self._artifacts[-1]))
+        envelope = strip_stack(event, stack_id)
+        values = {
+            **take("artifacts", event),
+            "run_id": run_id,
+            "compile_key": compile_key,
+            "metadata": dumps(event.metadata) if event.metadata else None,
+            "envelope": dumps(envelope) if envelope else None,
+            "stack_id": stack_id,
+            "payload_id": None if event.text is None else self.payloads.add(event.text),
+        }
+        self._artifacts.append((event, values))
 
     def _write_artifacts(self) -> list[ArtifactSeen]:
-        for values in self._artifacts:
+        rows = [values for _event, values in self._artifacts]
+        for values in rows:
             if isinstance(values["payload_id"], Pending):
                 values["payload_id"] = values["payload_id"].row_id
-        new_count = self.connection.executemany(_INSERT_ARTIFACT, self._artifacts).rowcount
-        pairs = (
-            zip(self._events, self._artifacts, strict=True)
-            if new_count < len(self._artifacts)
-            else ()
-        )
+        new_count = self.connection.executemany(_INSERT_ARTIFACT, rows).rowcount
         clashing = [
-            event for event, values in pairs if not has_row(self.connection, _IS_SAME, values)
+            event
+            for event, values in self._artifacts
+            if new_count < len(rows) and not has_row(self.connection, _IS_SAME, values)
         ]
-        for event, values in self._summed_up:
+        for event, values in self._artifacts:
+            if event.guards is None and event.aot is None:
+                continue
             context = {
                 "artifact_id": read_value(self.connection, _FIND_ARTIFACT, values),
                 **{key: values[key] for key in ("run_id", "compile_key", "compile_id")},
@@ -345,30 +313,10 @@ class TraceRows:
             if event.aot is not None:
                 _AOT_GRAPH.add(self.connection, {**context, "summary": dumps(event.aot)})
         self._artifacts.clear()
-        self._events.clear()
-        self._summed_up.clear()
         return clashing
 
-    def write_symbol(
-        self, run_id: str, event: SymbolSeen, compile_key: int | None, stack_id: int | None
-    ) -> None:
-        envelope = _strip_stack(event, stack_id)
-        _SYMBOL.add(
-            self.connection,
-            {
-                **take("symbols", event),
-                "run_id": run_id,
-                "compile_key": compile_key,
-                "kind": event.symbol_kind,
-                "detail": pack(
-                    dumps({**event.detail, "envelope": envelope} if envelope else event.detail)
-                ),
-                "stack_id": stack_id,
-            },
-        )
 
-
-def _strip_stack(event: FrameContext, stack_id: int | None) -> dict[str, Any]:
+def strip_stack(event: FrameContext, stack_id: int | None) -> dict[str, Any]:
     """Return an event's envelope without a stack that is stored as nodes."""
     stored = () if stack_id is None else ("stack",)
     return {name: value for name, value in event.envelope.items() if name not in stored}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.events import (
     ArtifactSeen,
     BenchMeasured,
@@ -125,7 +125,7 @@ class Ingestor:
         recorded again with a savepoint per event, and the result lists the rejected ones. Raises
         NotOwner, or StoreError with nothing recorded.
         """
-        now_us = time.time_ns() // 1000 if now_us is None else now_us
+        now_us = now_us or read_clock_us()
         batch = list(events)
         try:
             return self._record(run_id, batch, now_us, also, last, self._ingest_batch)
@@ -251,10 +251,9 @@ class Ingestor:
         if result.new_count:
             self.beat(run_id, now_us)
 
-    def touch(self, run_id: str, *, now_us: int | None = None) -> None:
-        now_us = time.time_ns() // 1000 if now_us is None else now_us
+    def touch(self, run_id: str) -> None:
         with write_transaction(self.connection):
-            self.beat(run_id, now_us)
+            self.beat(run_id, read_clock_us())
 
     def beat(self, run_id: str, now_us: int) -> None:
         self.connection.execute(

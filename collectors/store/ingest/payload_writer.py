@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -25,21 +26,11 @@ class _Packed:
     body: bytes | None  # None: its row was known
 
 
+@dataclass
 class Pending:
-    __slots__ = ("_future", "_packed", "row_id")
+    """A text that has a row once its batch is flushed."""
 
-    def __init__(
-        self, packed: _Packed | None, future: Future[_Packed] | None, row_id: int = 0
-    ) -> None:
-        self._packed = packed
-        self._future = future
-        self.row_id = row_id
-
-    def packed(self) -> _Packed:
-        if self._packed is None:
-            assert self._future is not None
-            self._packed = self._future.result()
-        return self._packed
+    row_id: int = 0
 
 
 class TextReference(str):
@@ -96,8 +87,8 @@ class PayloadRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self._known: OrderedDict[bytes, int] = OrderedDict()
-        self._pending: list[Pending] = []
-        self._pool: ThreadPoolExecutor | None = None
+        self._pending: list[tuple[Pending, Callable[[], _Packed]]] = []
+        self._pool = ThreadPoolExecutor(1, "pack")
 
     def forget(self) -> None:
         self._known.clear()
@@ -105,24 +96,21 @@ class PayloadRows:
 
     def add(self, text: str) -> Pending:
         if isinstance(text, TextReference):
-            return Pending(None, None, text.row_id)
-        if isinstance(text, PackedText):
-            pending = Pending(text.packed, None)
-        elif len(text) < _AT_ONCE_BYTES:
-            pending = Pending(self._pack(text), None)
+            return Pending(text.row_id)
+        pending = Pending()
+        if isinstance(text, PackedText) or len(text) < _AT_ONCE_BYTES:
+            packed = text.packed if isinstance(text, PackedText) else self._pack(text)
+            self._pending.append((pending, lambda: packed))
         else:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(1, "pack")
-            pending = Pending(None, self._pool.submit(self._pack, text))
-        self._pending.append(pending)
+            self._pending.append((pending, self._pool.submit(self._pack, text).result))
         return pending
 
     def add_now(self, text: str) -> int:
         return self._write(self._pack(text))
 
     def flush(self) -> None:
-        for pending in self._pending:
-            packed = pending.packed()
+        for pending, take in self._pending:
+            packed = take()
             pending.row_id = self._known.get(packed.digest) or self._write(packed)
             self._known[packed.digest] = pending.row_id
             if len(self._known) > _REMEMBERED:

@@ -35,6 +35,7 @@ from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.connection import has_row, read_value
+from compileboard.collectors.store.ingest.artifacts import strip_stack
 from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits
 from compileboard.collectors.store.ingest.compiles import (
@@ -143,6 +144,7 @@ def _write_parts(
     )
 
 
+_SYMBOL = Insert("symbols", once=True)
 _RUNTIME_FAILURE = Insert("failures")
 _PROCESS = Insert("processes", once=True)
 _OF_COMPILE = {name: Insert(name) for name in ("failures", "cache_lookups", "cudagraph_skips")}
@@ -345,8 +347,19 @@ def write_span(batch: Batch, event: SpanSeen) -> None:
 
 
 def write_symbol(batch: Batch, event: SymbolSeen) -> None:
-    batch.traces.write_symbol(
-        batch.run_id, event, batch.frames.key_of(event), _find_stack(batch, event)
+    stack_id = _find_stack(batch, event)
+    envelope = strip_stack(event, stack_id)
+    detail = {**event.detail, "envelope": envelope} if envelope else event.detail
+    _SYMBOL.add(
+        batch.connection,
+        {
+            **take("symbols", event),
+            "run_id": batch.run_id,
+            "compile_key": batch.frames.key_of(event),
+            "kind": event.symbol_kind,
+            "detail": pack(dumps(detail)),
+            "stack_id": stack_id,
+        },
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.contract.rejects import OF_LAST_READING, Rejects
-from compileboard.collectors.store.connection import StoreError, write_transaction
+from compileboard.collectors.store.connection import StoreError, read_value, write_transaction
 from compileboard.collectors.store.large_runs import reopen_large_run
 from compileboard.collectors.store.reopening import reopen_run
 from compileboard.collectors.store.runs import NotOwner, RunSender, may_add
@@ -48,10 +48,8 @@ def find_logs(connection: sqlite3.Connection, process_ids: Iterable[str]) -> dic
 
 
 def find_last_us(connection: sqlite3.Connection, run_id: str) -> int | None:
-    row = connection.execute(
-        "select max(last_us) as last_us from logs where run_id = :run_id", {"run_id": run_id}
-    )
-    last_us: int | None = row.fetchone()["last_us"]
+    query = "select max(last_us) from logs where run_id = ?"
+    last_us: int | None = read_value(connection, query, (run_id,))
     return last_us
 
 
@@ -62,11 +60,8 @@ def advance_log(
 
     Raises ReadElsewhere if another command has read on.
     """
-    row = connection.execute(
-        "select end_offset_bytes from logs where process_id = :process_id",
-        {"process_id": values["process_id"]},
-    ).fetchone()
-    if (row["end_offset_bytes"] if row else 0) != from_offset:
+    query = "select end_offset_bytes from logs where process_id = ?"
+    if (read_value(connection, query, (values["process_id"],)) or 0) != from_offset:
         raise ReadElsewhere(
             f"{values['file_name']} is being imported by another command at the same time; "
             "when that one is done, importing again adds what it left."

@@ -394,7 +394,7 @@ def test_a_sign_of_life_writes_one_page(store: sqlite3.Connection) -> None:
     ingestor = Ingestor(store)
     ingestor.ingest("R", [start()])
     checkpoint(store)
-    ingestor.touch("R", now_us=2**60)
+    ingestor.beat("R", 2**60)
     assert store.execute("select state, heartbeat_us from runs").fetchall()[0][:] == (
         "running",
         2**60,

@@ -31,7 +31,7 @@ import os, signal, sys
 from compileboard.collectors.store import backup
 backup.PAGES_AT_ONCE = 20
 kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-backup.write_backup(*sys.argv[1:], program_version="", progress=kill)
+backup.write_backup(*sys.argv[1:], program_version="", problems=[], progress=kill)
 """
 
 
@@ -47,7 +47,7 @@ def database(tmp_path: Path) -> Path:
 @pytest.fixture
 def folder(database: Path) -> Path:
     path = database.with_name("backup")
-    write_backup(str(database), str(path), program_version="1")
+    write_backup(str(database), str(path), program_version="1", problems=[])
     return path
 
 
@@ -94,7 +94,11 @@ def test_a_backup_is_of_one_moment_and_writers_go_on(
             wait_for(lambda: len(recorded) > counts[-1])  # one more is committed
 
     write_backup(
-        str(database), str(database.with_name("b")), program_version="1", progress=wait_for_writer
+        str(database),
+        str(database.with_name("b")),
+        program_version="1",
+        problems=[],
+        progress=wait_for_writer,
     )
     assert len(counts) > 5 and counts[-1] > counts[0]
     assert list_problems(database.with_name("b")) == []
@@ -109,6 +113,7 @@ def test_a_backup_and_its_verification_tell_what_is_under_way(
         str(database),
         str(tmp_path / "b"),
         program_version="1",
+        problems=[],
         progress=lambda *step: steps.append(step),
     )
     assert list(dict.fromkeys(step for step, _done, _total in steps)) == [
@@ -152,7 +157,7 @@ def test_a_killed_backup_leaves_no_backup_and_the_next_one_is_whole(database: Pa
     assert done.returncode == -signal.SIGKILL
     assert not target.exists()
     assert target.with_name("b.partial").exists()
-    write_backup(str(database), str(target), program_version="1")
+    write_backup(str(database), str(target), program_version="1", problems=[])
     assert list_problems(target) == []
     assert not target.with_name("b.partial").exists()
 
@@ -162,7 +167,7 @@ def test_a_deleted_run_of_a_backup_can_be_restored_elsewhere(
 ) -> None:
     with closing(open_writer(database)) as writer:
         assert delete_run(writer, RUN)
-    write_backup(str(database), str(tmp_path / "b"), program_version="1")
+    write_backup(str(database), str(tmp_path / "b"), program_version="1", problems=[])
     (tmp_path / "elsewhere").mkdir()
     other = tmp_path / "elsewhere" / "other.db"
     restore_backup(str(tmp_path / "b"), str(other))
@@ -256,7 +261,7 @@ def test_a_database_that_was_emptied_is_neither_backed_up_nor_whole(
 def test_a_backup_needs_no_writable_original(database: Path, tmp_path: Path) -> None:
     mode = os.stat(database).st_mode
     os.chmod(database, 0o400)
-    write_backup(str(database), str(tmp_path / "b"), program_version="1")
+    write_backup(str(database), str(tmp_path / "b"), program_version="1", problems=[])
     os.chmod(database, mode)
     assert list_problems(tmp_path / "b") == []
 

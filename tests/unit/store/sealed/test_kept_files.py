@@ -86,7 +86,7 @@ def test_a_backup_has_the_files_and_puts_them_back(
     path = path_of(board)
     delete_run(board, RUNS[2])
     rows = read_rows(board)
-    manifest = write_backup(path, str(tmp_path / "backup"), program_version="1")
+    manifest = write_backup(path, str(tmp_path / "backup"), program_version="1", problems=[])
     assert sum(name.startswith("runs/") for name in manifest.files) == 5
     (file,) = list_run_files(path, RUN)
     assert file.stat().st_nlink == 2
@@ -156,7 +156,7 @@ def test_lost_files_are_put_back_from_a_backup_while_the_board_is_open(
 ) -> None:
     path = path_of(board)
     shutil.copytree(Path(path).parent / "runs", tmp_path / "kept")
-    write_backup(path, str(tmp_path / "backup"), program_version="1")
+    write_backup(path, str(tmp_path / "backup"), program_version="1", problems=[])
     shutil.rmtree(tmp_path / "backup" / "runs")  # its links are damaged with the files
     (tmp_path / "kept").rename(tmp_path / "backup" / "runs")
     rows = read_rows(board)
@@ -182,7 +182,7 @@ def test_a_file_that_goes_because_its_run_is_reopened_is_not_lost(
     board: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, target = path_of(board), str(tmp_path / "backup")
-    write_backup(path, target, program_version="1")
+    write_backup(path, target, program_version="1", problems=[])
     (old,) = list_run_files(path, RUNS[0])
 
     def describe(database: str, file: RunFile) -> str | None:
