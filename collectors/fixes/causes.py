@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -685,24 +685,36 @@ def _claim_joined(
     names = {(row.file, _bare_name(row.function)) for row in broken.values()}
     # A function that one with the same break called is compiled only for that.
     inner = {
-        (broken[event.compile_key].file, broken[event.compile_key].function)
+        (row.file, row.function)
         for event in events
-        if event.compile_key is not None
-        and event.compile_key in broken
-        and any((frame.file, frame.name) in names for frame in event.above)
+        if (row := broken.get(event.compile_key or -1)) is not None
+        and any(
+            (frame.file, frame.name) in names - {(row.file, _bare_name(row.function))}
+            for frame in event.above
+        )
     }
+    resumed = {row.key for row in after}
     parts: dict[str, tuple[list[RecordedCompile], list[RecordedCompile]]] = {}
+    of_state: dict[Hashable, list[RecordedCompile]] = defaultdict(list)
     consequences = set()
     for row in {row.key: row for row in (*broken.values(), *after)}.values():
         left, gone = parts.setdefault(row.process_id, ([], []))
         first_guard = next(iter(guards.get(row.key, ())), None)
-        if row.key in broken and (row.file, row.function) not in inner:
+        if row.key not in resumed and (row.file, row.function) not in inner:
             left.append(row)
         elif first_guard is None:
             gone.append(row)
         elif (row.file, row.function) in inner or not _OWN_STATE.match(first_guard.source or ""):
             gone.append(row)
             consequences.add(row.key)
+        else:
+            of_state[row.process_id, row.frame].append(row)
+    # What varies without the break, too, recompiles the joined function once where it recompiled
+    # each of its parts.
+    for rows in of_state.values():
+        left, gone = parts[rows[0].process_id]
+        most = max((Counter(row.frame for row in left)).values(), default=1)
+        gone += rows[: most - 1]
     claims: Claims = {}
     for left, gone in parts.values():
         claims |= save_joined(left, gone, costs)
