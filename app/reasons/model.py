@@ -151,7 +151,8 @@ def _find_cause(
     breaks = (
         cause
         for cause in causes
-        if any(compile_key in part.recompile_keys for part in cause.resumed)
+        if compile_key in cause.freed_keys
+        or any(compile_key in part.recompile_keys for part in cause.resumed)
     )
     return next(own, None) or next(breaks, None)
 

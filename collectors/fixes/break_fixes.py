@@ -43,6 +43,7 @@ from compileboard.collectors.fixes.preconditions import (
     reads_counter,
     writes_state,
 )
+from compileboard.collectors.fixes.reports import Report, find_report, only_reports
 from compileboard.collectors.fixes.statement import (
     Statement,
     dotted_name,
@@ -62,6 +63,8 @@ _GENERIC = {
     "tensor": "tensor",
     "mask": "mask",
     "function": "the function",
+    "calling": "Call",
+    "tested": "",
 }
 
 
@@ -306,7 +309,12 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
     site = BreakSite(facts)
     choose = _CHOICES.get(facts.gb_id or "")
     fixes = choose(site) if choose is not None else _choose_by_id(site)
-    if fixes and site.is_in_eager_loop:
+    # Compiled without a call that comes first or last, the function keeps the order of all it does.
+    is_outer = any(suggested.fix.id == "rest_compiled" for suggested in fixes)
+    if not is_outer and (report := _find_report(site)) is not None:
+        others = (suggested for suggested in fixes if suggested.can_try or suggested.fix.changes)
+        fixes = [_suggest_report(site, report), *others]
+    elif fixes and site.is_in_eager_loop:
         fixes += _choose_loop_body(site)
     if site.hides_breaks:
         fixes.insert(0, site.suggest("loop_left_out"))
@@ -317,6 +325,32 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
     known = (suggested for suggested in fixes if suggested.fix.minimum_torch <= facts.torch_version)
     once = {suggested.fix.id: suggested for suggested in known}.values()
     return sorted(once, key=lambda suggested: suggested.fix.changes is not None)
+
+
+def _find_report(site: BreakSite) -> Report | None:
+    """Return the report that breaks, where it has an `if`, or a function, of its own."""
+    if site.function is None:
+        return None
+    if not site.facts.is_inlined:
+        report = find_report(site.function, site.line_number)
+        return report if report is not None and report.test is not None else None
+    ways = site.ways if only_reports(site.function) else []
+    reports = [
+        find_report(function, at.line, is_known=True)
+        for (function, at), *inner in ways
+        if all(only_reports(called) for called, _ in inner)
+    ]
+    return reports[0] if ways and len(reports) == len(ways) and all(reports) else None
+
+
+def _suggest_report(site: BreakSite, report: Report) -> SuggestedFix:
+    lacking = " and ".join(f"`{shorten(text)}`" for text in report.lacking)
+    names = {
+        "calling": f"Return {lacking}, and call" if lacking else "Call",
+        "expression": f"`{shorten(ast.unparse(report.call))}`",
+        "tested": f", if `{shorten(ast.unparse(report.test))}`" if report.test else "",
+    }
+    return replace(site.suggest("report_in_caller", given=names), frees=report.own)
 
 
 def suggest_library_fixes(facts: BreakFacts, *, is_call_compiled: bool) -> list[SuggestedFix]:

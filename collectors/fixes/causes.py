@@ -212,6 +212,9 @@ class Variation:
     is_whole: Annotated[
         bool, "False if of some cache entries only torch's first failed guard is known."
     ]
+    is_part: Annotated[
+        bool, "Whether the function has other compiled parts, before or after a graph break."
+    ] = False
 
     @property
     def lines(self) -> list[str]:
@@ -269,7 +272,8 @@ class Variation:
         if not self.is_whole:
             return f"at most {saved}"
         if steady.stable_after is None:
-            return "the function would never be recompiled"
+            recompiled = "this part of the function" if self.is_part else "the function"
+            return f"{recompiled} would never be recompiled"
         return f"{saved}, and {steady.stable_after} would be the last one"
 
 
@@ -320,6 +324,10 @@ class Cause:
     ] = ()
     compile_keys: Annotated[
         tuple[int, ...], "`id` of each compile that a fix would shorten or save."
+    ] = ()
+    freed_keys: Annotated[
+        tuple[int, ...],
+        "`id` of each recompile by what the function no longer reads with its first fix.",
     ] = ()
     content_ids: tuple[int, ...] = field(
         default=(), metadata=_PRIVATE
@@ -385,7 +393,8 @@ class Cause:
 
     @property
     def has_recompiles(self) -> bool:
-        return self.kind == "recompile" or any(part.recompile_keys for part in self.resumed)
+        is_recompiled = any(part.recompile_keys for part in self.resumed) or bool(self.freed_keys)
+        return self.kind == "recompile" or is_recompiled
 
     @property
     def is_expected(self) -> bool:
@@ -426,9 +435,10 @@ def build_causes(run: RecordedRun) -> list[Cause]:
     compiles = {row.key: row for row in run.compiles}
     costs = measure_costs(run.compiles)
     code = CodeIndex(run.code)
-    drafts = _draft_breaks(run, compiles, costs, code)
+    saved = _list_saved(run, compiles)
+    drafts = _draft_breaks(run, compiles, costs, code, saved)
     consequences = {key for draft in drafts for key in draft.consequences}
-    drafts += _draft_recompiles(run, compiles, costs, code, consequences)
+    drafts += _draft_recompiles(saved, run, costs, code, consequences)
     causes = _settle(drafts, costs, run.compiles)
     causes.sort(key=_rank)
     causes = _place_parts_first(causes)
@@ -604,6 +614,7 @@ def _draft_breaks(
     compiles: Mapping[int, RecordedCompile],
     costs: Mapping[int, Cost],
     code: CodeIndex,
+    saved: Sequence[_Saved],
 ) -> list[Draft]:
     occurrences = defaultdict(list)
     for occurrence in run.occurrences:
@@ -665,22 +676,38 @@ def _draft_breaks(
             compile_keys=(*broken, *(row.key for row in rows if row.key not in broken)),
             is_eager=bool(eager) or any(row.outcome == "recompile_limit" for row in rows),
         )
-        claims, consequences = _claim_joined(events, broken, rows, guards, costs)
+        cause = _apply_trials(cause, run)
+        freed = _list_freed(cause, broken.values(), saved)
+        claims, consequences = _claim_joined(events, broken, rows, freed, guards, costs)
         # What runs eagerly is compiled with the fix, which takes more than it saves.
         claims = {} if eager else claims
-        drafts.append(Draft(_apply_trials(cause, run), claims, consequences))
+        drafts.append(Draft(replace(cause, freed_keys=tuple(freed)), claims, consequences))
     return drafts
+
+
+def _list_freed(
+    cause: Cause, broken: Iterable[RecordedCompile], saved: Sequence[_Saved]
+) -> dict[int, RecordedCompile]:
+    """Return the recompiles of a function by what it no longer reads with a fix, by their keys."""
+    frees = cause.fixes[0].frees if cause.fixes else frozenset()
+    frames = {(row.process_id, row.frame) for row in broken}
+    return {
+        one.compile.key: one.compile
+        for one in saved
+        if (one.compile.process_id, one.compile.frame) in frames and frees.issuperset(one.sources)
+    }
 
 
 def _claim_joined(
     events: Sequence[BreakOccurrence],
     broken: Mapping[int, RecordedCompile],
     after: Sequence[RecordedCompile],
+    freed: Mapping[int, RecordedCompile],
     guards: Mapping[int, tuple[RecordedGuard, ...]],
     costs: Mapping[int, Cost],
 ) -> tuple[Claims, frozenset[int]]:
     """Return the compile time saved if the code around a break becomes one graph, and the keys of
-    the recompiles that the break caused.
+    the recompiles that the break caused; those `freed` do not happen either.
     """
     names = {(row.file, _bare_name(row.function)) for row in broken.values()}
     # A function that one with the same break called is compiled only for that.
@@ -696,8 +723,10 @@ def _claim_joined(
     resumed = {row.key for row in after}
     parts: dict[str, tuple[list[RecordedCompile], list[RecordedCompile]]] = {}
     of_state: dict[Hashable, list[RecordedCompile]] = defaultdict(list)
-    consequences = set()
+    consequences = {*freed}
     for row in {row.key: row for row in (*broken.values(), *after)}.values():
+        if row.key in freed:
+            continue
         left, gone = parts.setdefault(row.process_id, ([], []))
         first_guard = next(iter(guards.get(row.key, ())), None)
         if row.key not in resumed and (row.file, row.function) not in inner:
@@ -715,7 +744,7 @@ def _claim_joined(
         left, gone = parts[rows[0].process_id]
         most = max((Counter(row.frame for row in left)).values(), default=1)
         gone += rows[: most - 1]
-    claims: Claims = {}
+    claims = save_whole(freed, costs)
     for left, gone in parts.values():
         claims |= save_joined(left, gone, costs)
     return claims, frozenset(consequences)
@@ -1030,23 +1059,35 @@ def _order(compile_id: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", compile_id)]
 
 
-def _draft_recompiles(
-    run: RecordedRun,
-    compiles: Mapping[int, RecordedCompile],
-    costs: Mapping[int, Cost],
-    code: CodeIndex,
-    consequences: set[int],
-) -> list[Draft]:
+def _list_saved(run: RecordedRun, compiles: Mapping[int, RecordedCompile]) -> list[_Saved]:
     frames: dict[Hashable, list[Recompiled]] = defaultdict(list)
     for recompile in run.recompiles:
         row = compiles.get(recompile.compile_key)
         if row is not None and (recompile.guards or recompile.failed):
             frames[row.process_id, row.frame].append((recompile, row))
+    parts: dict[Hashable, set[Hashable]] = defaultdict(set)
+    for row in run.compiles:
+        parts[row.process_id, row.file, row.function].add(row.resumed_at)
+    saved = [one for frame in frames.values() for one in choose_recompile_causes(frame)]
+    return [
+        replace(one, variation=replace(one.variation, is_part=True))
+        if len(parts[one.compile.process_id, one.compile.file, one.compile.function]) > 1
+        else one
+        for one in saved
+    ]
+
+
+def _draft_recompiles(
+    saved: Sequence[_Saved],
+    run: RecordedRun,
+    costs: Mapping[int, Cost],
+    code: CodeIndex,
+    consequences: set[int],
+) -> list[Draft]:
     firsts: dict[Hashable, RecordedCompile] = {}
     for row in run.compiles:
         firsts.setdefault((row.process_id, row.frame), row)
     groups = Groups()
-    saved = [one for frame in frames.values() for one in choose_recompile_causes(frame)]
     for one in saved:
         for guard in one.guards:
             for key in _list_group_keys(guard):

@@ -128,6 +128,7 @@ class SuggestedFix:
     title: str
     edits: tuple[LineEdit, ...] = ()
     settings: tuple[str, ...] = ()
+    frees: frozenset[str] = frozenset()  # what the compiled function no longer reads with it
 
     @property
     def can_try(self) -> bool:

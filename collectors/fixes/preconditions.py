@@ -15,7 +15,7 @@ from compileboard.collectors.fixes.statement import dotted_name
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-_NUMBERS_OF_TENSORS = {"item", "size", "dim", "numel", "tolist", "data_ptr", "element_size"}
+NUMBERS_OF_TENSORS = {"item", "size", "dim", "numel", "tolist", "data_ptr", "element_size"}
 _SAME_SHAPE = {
     "abs",
     "add",
@@ -66,7 +66,7 @@ _SAME_SHAPE = {
     "masked_fill",
     "nan_to_num",
 }
-_TENSOR_METHODS = _SAME_SHAPE | {
+TENSOR_METHODS = _SAME_SHAPE | {
     "all",
     "amax",
     "amin",
@@ -219,7 +219,7 @@ def is_tensor(function: Function, node: ast.AST, seen: frozenset[str] = frozense
             last = name.rsplit(".", 1)[-1]
             return last[:1].islower() and not name.startswith(("torch.nn.Module", "torch.cuda."))
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return method in _TENSOR_METHODS - _NUMBERS_OF_TENSORS and not name.startswith(
+        return method in TENSOR_METHODS - NUMBERS_OF_TENSORS and not name.startswith(
             ("np.", "numpy.")
         )
     if isinstance(node, ast.BinOp):
@@ -261,7 +261,7 @@ def _shows_tensor(node: ast.AST, name: str) -> bool:
         annotation = dotted_name(node.annotation) if node.annotation else ""
         return node.arg == name and annotation.rsplit(".", 1)[-1] == "Tensor"
     if isinstance(node, ast.Attribute):
-        return is_name(node.value) and node.attr in _TENSOR_METHODS | {"shape", "device", "T"}
+        return is_name(node.value) and node.attr in TENSOR_METHODS | {"shape", "device", "T"}
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         return is_name(node.left) or is_name(node.right)
     if isinstance(node, ast.Call) and dotted_name(node.func).startswith(("torch.", "F.")):
@@ -340,17 +340,21 @@ def list_block(function: Function, line: int) -> list[ast.stmt]:
     return []
 
 
+def is_plain(function: Function) -> bool:
+    """Return whether only `torch.compile` decorates it, and it is no generator or coroutine."""
+    return all("compile" in ast.unparse(part) for part in function.decorator_list) and not any(
+        isinstance(part, ast.Yield | ast.YieldFrom | ast.Await) for part in ast.walk(function)
+    )
+
+
 def find_outer_call(function: Function, line: int) -> ast.Call | None:
     """Return a call that stands before, or after, all else that the function does, whose result
     nothing reads: calls of one name count as one.
     """
-    is_plain = all("compile" in ast.unparse(part) for part in function.decorator_list) and not any(
-        isinstance(part, ast.Yield | ast.YieldFrom | ast.Await) for part in ast.walk(function)
-    )
     body = [part for part in function.body if not _is_text(part)]
     at = next((n for n, part in enumerate(body) if part.lineno <= line <= _last_line(part)), None)
     call = getattr(body[at], "value", None) if at is not None else None
-    if at is None or not is_plain or not isinstance(body[at], ast.Expr):
+    if at is None or not is_plain(function) or not isinstance(body[at], ast.Expr):
         return None
     name = dotted_name(call.func) if isinstance(call, ast.Call) else ""
     if not isinstance(call, ast.Call) or not name or _changes_values(name):
@@ -455,7 +459,7 @@ Use = Literal[
     "tensor", "argument", "returned", "stored", "logged", "branch", "size", "loop", "unknown"
 ]
 
-_LOGS = {"debug", "info", "warning", "error", "critical", "log", "add_scalar", "write", "format"}
+LOGS = {"debug", "info", "warning", "error", "critical", "log", "add_scalar", "write", "format"}
 _SIZE_CALLS = {"arange", "empty", "full", "new_empty", "new_ones", "new_zeros", "ones", "rand"} | {
     "randn",
     "zeros",
@@ -609,13 +613,13 @@ def _name_call_use(call: ast.Call) -> Use | None:
         return None
     if last == "range":
         return "loop"
-    if last == "print" or last in _LOGS:
+    if last == "print" or last in LOGS:
         return "logged"
     if last in _SIZE_CALLS:
         return "size"
     if last in _MUTATIONS - {"update"}:
         return "stored"
-    is_torch = name.startswith(("torch.", "F.")) or last in _TENSOR_METHODS
+    is_torch = name.startswith(("torch.", "F.")) or last in TENSOR_METHODS
     return "argument" if is_torch else "unknown"
 
 
@@ -700,7 +704,7 @@ def is_harmless(node: ast.AST) -> bool:
     calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
     return all(
         (
-            getattr(called, "attr", "") in _TENSOR_METHODS | _TESTS
+            getattr(called, "attr", "") in TENSOR_METHODS | _TESTS
             and "rand" not in ast.unparse(called)
         )
         or dotted_name(called) in _NUMBER_CALLS | {"bool", "len"}

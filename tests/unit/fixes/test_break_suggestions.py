@@ -583,3 +583,46 @@ def test_a_number_that_a_hook_stores_is_captured_by_no_setting() -> None:
     program = "def __call__(self, grad):\n    self.norms.append(grad.norm().item())\n"
     (first,) = suggest_break_fixes(facts_of("GB0124", program, 2, is_inlined=True, callers=callers))
     assert "`h.register_hook(self.probe)`" in first.title and not first.helps
+
+
+@pytest.mark.parametrize(
+    ("body", "title"),
+    [
+        ("if n % 2:\n        print(y.sum().item())", "Return `y.sum()`, and call `print("),
+        ("if n % 2:\n        m = y.sum().item()\n        log.info('%s', m)", "Return `y.sum()`"),
+        ("if self.n % 2:\n        self.log('loss', x.item())", "Call `self.log('loss', x.item())`"),
+        ("if y.sum() > 0:\n        print(x.item())", None),  # the caller does not know it
+        ("if n % 2:\n        print(x.item())\n        y = y + 1", None),
+        ("if n % 2:\n        print(y.sum().item())\n    self.opt.step()", None),
+        ("if n % 2:\n        print(y.item())\n    y.add_(1)", None),
+        ("for _ in range(n):\n        print(y.sum().item())", None),
+    ],
+)
+def test_a_report_is_made_in_the_caller_with_its_if(body: str, title: str | None) -> None:
+    program = f"def f(self, x, n):\n    y = x * 2\n    {body}\n    return y\n"
+    line = 1 + next(n for n, text in enumerate(program.split("\n")) if ".item()" in text)
+    first = suggest_break_fixes(facts_of("GB0124", program, line))[0]
+    assert (first.fix.id == "report_in_caller") == bool(title)
+    assert first.title.startswith(title or "") and (
+        not title or " in the caller, if" in first.title
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "is_report"),
+    [
+        ("print(json.dumps({'step': n, 'loss': float(loss)}))", True),
+        ("self.best = min(self.best, float(loss))", False),
+        ("loss.mul_(float(loss))", False),
+        ("return float(loss)", False),
+    ],
+)
+def test_a_function_that_only_reports_is_called_in_the_caller(body: str, is_report: bool) -> None:
+    callers = called_by(
+        "def step(x, n):\n    loss = x.sum()\n    report(n, loss)\n    loss.backward()\n"
+        "    return loss\n",
+        3,
+    )
+    facts = facts_of("GB0124", f"def report(n, loss):\n    {body}\n", 2, is_inlined=True)
+    first = suggest_break_fixes(replace(facts, callers=callers))[0]
+    assert (first.title == "Call `report(n, loss)` in the caller") == is_report

@@ -166,6 +166,36 @@ def test_a_function_compiled_alone_only_because_a_break_is_in_it_belongs_to_the_
     assert (cause.kind, cause.saved_us) == ("graph_break", 200)
 
 
+def test_a_break_in_the_rest_of_a_function_is_joined_to_that_rest() -> None:
+    compiles = [_compile(1), _compile(2, 100, 5), _compile(3, 60, 7)]
+    above = (StackFrame("model.py", "f", 3),)  # the function calls its own rest
+    occurrences = [BreakOccurrence(1, 1, "resumed", 5)]
+    occurrences += [BreakOccurrence(2, 2, "resumed", 7, above)]
+    causes = build_causes(RecordedRun(compiles, [], [_break(1, 5), _break(2, 7)], occurrences))
+    assert [(cause.line, cause.saved_us) for cause in causes] == [(5, 80), (7, 60)]
+
+
+def test_a_report_moved_out_with_its_if_saves_the_recompiles_by_what_that_reads() -> None:
+    lines = (
+        "def f(x, n):\n    y = x * 2\n    if n % 3 == 0:\n"
+        "        log.info(y.mean().item())\n    return y + 1"
+    )
+    code = [SourceLines("model.py", 1, tuple(lines.split("\n")))]
+    compiles = [_compile(1), _compile(2, 60, 4), _again(3, 1, 80)]
+    int_guard = RecordedGuard("n", "int_value", "n", "0", "1", "n == 0", None, None)
+    line = replace(_break(1, 4), gb_id="GB0124", source_line=lines.split("\n")[3].strip())
+    occurrences = [BreakOccurrence(1, 1, "resumed", 4)]
+    recorded = RecordedRun(
+        compiles, [RecordedRecompile(3, (int_guard,))], [line], occurrences, code
+    )
+    (cause,) = build_causes(recorded)
+    assert (cause.freed_keys, cause.has_recompiles) == ((3,), True)
+    assert 80 < (cause.saved_us or 0) <= 140
+    assert cause.fixes[0].title == (
+        "Return `y.mean()`, and call `log.info(y.mean().item())` in the caller, if `n % 3 == 0`"
+    )
+
+
 def test_a_line_that_breaks_thousands_of_times_looks_its_resumed_code_up_once() -> None:
     count = 3_000  # events × compiles × compiles would not end
     compiles = [_compile(1), *(_compile(key, resumed_at=5) for key in range(2, count))]
