@@ -136,13 +136,14 @@ class BreakSite:
 
     @cached_property
     def hides_breaks(self) -> bool:
-        """True if the loop has more such lines, or runs as long as a tensor says, so that without
-        this break the next one moves the whole loop to eager.
+        """True if the loop has more such statements, or runs as long as a tensor says, so that
+        without this one the next moves the whole loop to eager.
         """
         if not self.is_in_eager_loop or self.own_loop is None:
             return False
-        own = ast.unparse(self.statement.node) if self.statement else self.line
-        others = ast.unparse(self.own_loop).replace(own, "", 1)
+        others = "\n".join(
+            ast.unparse(part) for part in self.own_loop.body if part is not self.loop_statement
+        )
         return isinstance(self.own_loop, ast.While) or bool(_BREAKS.search(others))
 
     def locate(self, node: ast.AST | None) -> tuple[Function, ast.AST] | None:
@@ -323,8 +324,10 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
         if fix.gone_in is not None and facts.torch_version < fix.gone_in:
             fixes.insert(0, SuggestedFix(fix, fix.title))
     known = (suggested for suggested in fixes if suggested.fix.minimum_torch <= facts.torch_version)
-    once = {suggested.fix.id: suggested for suggested in known}.values()
-    return sorted(once, key=lambda suggested: suggested.fix.changes is not None)
+    once: dict[str, SuggestedFix] = {}
+    for suggested in known:
+        once.setdefault(suggested.fix.id, suggested)
+    return sorted(once.values(), key=lambda suggested: suggested.fix.changes is not None)
 
 
 def _find_report(site: BreakSite) -> Report | None:
@@ -411,7 +414,7 @@ def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[Sugges
             return [site.suggest("loop_left_out")]
     expression = quoted or _quote_call(site) or "what breaks"
     loop, line = site.around
-    if loop is not None and reads_counter(loop, line):
+    if loop is not None and reads_counter(loop, site.loop_statement):
         called = find_module_call(loop, line)
         names = {"expression": expression, "call": f"`{ast.unparse(called)}`" if called else None}
         return [site.suggest("loop_call", given=names)] if called else []
@@ -821,8 +824,11 @@ def _choose_for_scalar_operator(site: BreakSite) -> list[SuggestedFix]:
         if site.only_chooses(compared):
             return [site.suggest("allclose_where", expression=site.quote(compared))]
         return _choose_if_in_caller(site, compared)
-    if drawn := next((call for call in site.calls if "random." in dotted_name(call.func)), None):
+    drawn = next((call for call in site.calls if "random." in dotted_name(call.func)), None)
+    if drawn:
         return _choose_for_random(site, drawn)
+    if drawn := _find_drawn(site, site.statement.node if site.statement else None):
+        return [site.suggest("random_in_caller", expression=f"`{shorten(ast.unparse(drawn))}`")]
     if listed := site.find_call("tolist"):
         return _choose_for_list(site, listed)
     if computed := _find_numpy(site):
@@ -833,7 +839,7 @@ def _choose_for_scalar_operator(site: BreakSite) -> list[SuggestedFix]:
         return [captured, as_torch] if uses <= _CAPTURED_USES else [as_torch]
     if any(is_read(call) for call in site.calls):
         return _choose_for_item(site)
-    return [*_choose_around(site), site.suggest("item_captured", expression="the number")]
+    return _choose_around(site)
 
 
 def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[SuggestedFix]:
@@ -896,6 +902,8 @@ def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
     expression = site.quote(call or masked) or "the operator"
     in_caller = site.suggest("unique_in_caller", expression=expression)
     if _sizes_decide(site, call or masked):
+        if site.is_in_eager_loop and (body := _choose_loop_body(site, expression)):
+            return body
         given = [in_caller] if call is not None and site.is_given(call) else []
         return [site.suggest("shape_in_caller", expression=expression), *given]
     captured = site.suggest("shape_captured", expression=expression)

@@ -419,8 +419,8 @@ def list_loops(function: Function, line: int) -> list[ast.For | ast.While]:
     ]
 
 
-def reads_counter(loop: ast.For | ast.While, line: int) -> bool:
-    """Return whether the body reads the counter of `range` or `enumerate` on another line."""
+def reads_counter(loop: ast.For | ast.While, but: ast.stmt | None) -> bool:
+    """Return whether the body reads the counter of `range` or `enumerate`, but in one statement."""
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
     name, counter = dotted_name(loop.iter.func), loop.target
@@ -430,8 +430,9 @@ def reads_counter(loop: ast.For | ast.While, line: int) -> bool:
         return False
     names = list_names(counter)
     return any(
-        isinstance(part, ast.Name) and part.id in names and part.lineno != line
+        isinstance(part, ast.Name) and part.id in names
         for statement in loop.body
+        if statement is not but
         for part in ast.walk(statement)
     )
 

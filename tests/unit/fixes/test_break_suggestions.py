@@ -626,3 +626,31 @@ def test_a_function_that_only_reports_is_called_in_the_caller(body: str, is_repo
     facts = facts_of("GB0124", f"def report(n, loss):\n    {body}\n", 2, is_inlined=True)
     first = suggest_break_fixes(replace(facts, callers=callers))[0]
     assert (first.title == "Call `report(n, loss)` in the caller") == is_report
+
+
+def test_a_loop_until_a_number_is_small_is_compiled_by_its_passes() -> None:
+    program = (
+        "def solve(a, b, steps):\n    x = b\n    for i in range(steps):\n        r = b - a @ x\n"
+        "        x = x + r\n        if r.norm().item() < 1e-4:\n            print(i)\n"
+        "            break\n    return x\n"
+    )
+    eager = (EagerFunction("solve", "train.py", 1, block="for", block_line=3),)
+    first = suggest_break_fixes(facts_of("GB0124", program, 6, eager=eager))[0]
+    assert first.fix.id == "loop_body" and "`r.norm().item()`" in first.title
+
+
+def test_a_number_that_was_drawn_is_drawn_in_the_caller() -> None:
+    program = "def f(x):\n    k = random.randint(0, 3)\n    return torch.rot90(x, k)\n"
+    (first,) = suggest_break_fixes(facts_of("GB0033", program, 3))
+    assert first.title.startswith("Draw `random.randint(0, 3)` in the caller")
+
+
+def test_a_size_that_decides_in_a_loop_is_asked_for_in_its_passes() -> None:
+    program = (
+        "def f(x, top):\n    for i, layer in enumerate(layers):\n"
+        "        idx = torch.where(top == i)[0]\n        if idx.numel() == 0:\n"
+        "            continue\n        x[idx] = layer(x[idx])\n    return x\n"
+    )
+    eager = (EagerFunction("f", "train.py", 1, block="for", block_line=2),)
+    (first,) = suggest_break_fixes(facts_of("GB0036", program, 3, eager=eager))
+    assert first.fix.id == "loop_body" and "`torch.where(top == i)[0]`" in first.title

@@ -22,6 +22,8 @@ BLANKS = {
         "function",
         "place",
         "package",
+        "calling",
+        "tested",
     },
     "recompile": {
         "source",
