@@ -147,7 +147,10 @@ class PathNamer:
         name = self._names.get(path)
         if name is None:
             name = self._names[path] = self._name(slashed(path))
-            self._paths[name] = path if self._paths.get(name, path) == path else None
+            known = self._paths.get(name, path) or ""
+            # torch cuts the start of a path in a guard's comment.
+            cut, whole = sorted((known, path), key=len)
+            self._paths[name] = whole if known and whole.endswith(cut) else None
         return name
 
     def find_path(self, name: str) -> str | None:

@@ -941,6 +941,8 @@ class _Saved:
     variation: Variation
     recompile: RecordedRecompile
     frame: tuple[RecordedRecompile, ...]  # all recompiles of its function
+    # Dimensions that differed after torch had made them dynamic: each size is compiled in.
+    compiled_in: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def guard(self) -> RecordedGuard:
@@ -972,13 +974,34 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
     options = [[failed for failed, _guards in list_entries(recompile)] for recompile in recompiles]
     chosen, whole = choose_guards(recompiles), tuple(recompiles)
     variation = _describe_variation(frame, options, chosen)
+    compiled_in = frozenset(_list_compiled_in(frame))
     return [
         _Saved(
-            row, tuple(dict.fromkeys(guards.values())), tuple(guards), variation, recompile, whole
+            row,
+            tuple(dict.fromkeys(guards.values())),
+            tuple(guards),
+            variation,
+            recompile,
+            whole,
+            compiled_in,
         )
         for guards, (recompile, row) in zip(chosen, frame, strict=True)
         if guards
     ]
+
+
+def _list_compiled_in(frame: Sequence[Recompiled]) -> Iterator[tuple[str, int]]:
+    dynamic = {
+        row.compile_id: set(map(parse_dynamic_source, recompile.dynamic_sources))
+        for recompile, row in frame
+    }
+    for recompile, _row in frame:
+        for guard in recompile.failed or recompile.guards:
+            if guard.category != "tensor_size" or guard.expected in ("0", "1"):
+                continue
+            size = (guard.source or "", _find_dim(guard) or 0)
+            if size in dynamic.get(guard.cache_entry or "", ()):
+                yield size
 
 
 def _describe_variation(
@@ -1160,10 +1183,11 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
     own = [member for member in members if not member.is_after_break] or list(members)
     first = own[0]
     row, guard = first.compile, first.guard
-    line = guard.line or row.line
-    source_line = (
-        guard.source_line or row.source_line or (code.text(row.file, line) or "").strip() or None
-    )
+    # A guard in torch's own function is on no line of the user's file.
+    line = (None if row.torch_function else guard.line) or row.line
+    source_line = row.source_line or (code.text(row.file, line) or "").strip() or None
+    if guard.source_line and not row.torch_function:
+        source_line = guard.source_line
     part = code.find(row.file, line)
     is_eager = any(member.variation.is_limited for member in members)
     common = RecompileFacts(
@@ -1171,7 +1195,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         function=row.torch_function or row.function,
         file=row.file,
         line=line,
-        source_line=source_line,
+        source_line=guard.source_line or source_line,
         recompile_count=len(members),
         after_break=all(member.is_after_break for member in members),
         lines=part.lines if part else (),
@@ -1181,6 +1205,9 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         torch_version=run.torch_version,
         is_eager=is_eager,
         is_static=any(member.recompile.is_static for member in own),
+        is_compiled_in=any(
+            size in member.compiled_in for member in own for size in _list_own_sizes(member)
+        ),
         is_without_gradients=any(member.recompile.has_gradients is False for member in own),
         called_at=row.called_at,
         call_code=row.call_code,
@@ -1222,6 +1249,12 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         code=_cut(part, line),
         fixes=tuple(suggest_together(ranked)),
     )
+
+
+def _list_own_sizes(member: _Saved) -> Iterator[tuple[str, int]]:
+    for guard in member.guards:
+        if guard.category == "tensor_size":
+            yield from _list_sizes(member.recompile, guard)
 
 
 def _list_dynamic(member: _Saved) -> Iterator[str]:

@@ -207,6 +207,8 @@ class RecompileFacts:
     is_static: bool = False  # compiled with `dynamic=False`, which no setting of sizes changes
     together: tuple[str, ...] = ()  # the categories of all that changes with it
     sizes: tuple[tuple[str, int], ...] = ()  # each source and dimension that differed
+    # One of the sizes differed again after torch had made it dynamic: the code needs its value.
+    is_compiled_in: bool = False
     is_without_gradients: bool = False  # in some of the calls that were compiled
     called_at: str | None = None  # by the user's code, where the function is a library's
     call_code: str | None = None  # that line

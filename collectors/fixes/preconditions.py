@@ -499,6 +499,82 @@ def list_readings(lines: Sequence[str], name: str) -> set[Use]:
     return uses
 
 
+def list_looped_dims(lines: Sequence[str], name: str) -> set[int]:
+    """Return the dimensions of a tensor that loops run over, those counted from its end as well."""
+    dims: set[int] = set()
+    for function in _list_functions(lines):
+        for node in ast.walk(function):
+            if isinstance(node, ast.While):
+                dims |= _list_sizes(function, node.test, name)
+            elif isinstance(node, ast.For | ast.comprehension):
+                dims |= _list_iterated(function, node.iter, name)
+    return dims
+
+
+def _list_iterated(
+    function: Function, node: ast.expr, name: str, seen: frozenset[str] = frozenset()
+) -> set[int]:
+    """Return the dimensions of a tensor that what is iterated has as many items as."""
+    if ast.unparse(node) == name:
+        return {0}
+    if isinstance(node, ast.Name):
+        values = [] if node.id in seen else _list_values(function, node.id)
+        more = seen | {node.id}
+        return {dim for value in values for dim in _list_iterated(function, value, name, more)}
+    if not isinstance(node, ast.Call):
+        return set()
+    called = dotted_name(node.func).rsplit(".", 1)[-1] or getattr(node.func, "attr", "")
+    if called == "range":
+        return {dim for part in node.args for dim in _list_sizes(function, part, name)}
+    given = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+    parts = [part for part in (*given, *node.args) if ast.unparse(part) != "torch"]
+    if called in ("unbind", "split") and parts and ast.unparse(parts[0]) == name:
+        places = [keyword.value for keyword in node.keywords if keyword.arg == "dim"]
+        return {_read_int(place) for place in (places or parts[1 + (called == "split") :])} or {0}
+    return {dim for part in node.args for dim in _list_iterated(function, part, name, seen)}
+
+
+def _list_sizes(function: Function, node: ast.AST, name: str, is_named: bool = False) -> set[int]:
+    """Return the dimensions of a tensor whose sizes an expression reads, by their names too."""
+    dims: set[int] = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Subscript(value=ast.Attribute(value=tensor, attr="shape"), slice=place):
+                dims |= {_read_int(place)} if ast.unparse(tensor) == name else set()
+            case ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[place]):
+                dims |= {_read_int(place)} if ast.unparse(tensor) == name else set()
+            case ast.Call(func=ast.Name(id="len"), args=[tensor]):
+                dims |= {0} if ast.unparse(tensor) == name else set()
+            case ast.Name() if not is_named:
+                for value in _list_values(function, part.id):
+                    dims |= _list_sizes(function, value, name, is_named=True)
+                dims |= _list_unpacked(function, part.id, name)
+    return dims
+
+
+def _list_unpacked(function: Function, name: str, tensor: str) -> set[int]:
+    """Return the place of a name in `batch, length = x.shape`."""
+    return {
+        place
+        for part in ast.walk(function)
+        if isinstance(part, ast.Assign)
+        and ast.unparse(part.value) in (f"{tensor}.shape", f"{tensor}.size()")
+        for target in part.targets
+        if isinstance(target, ast.Tuple)
+        for place, one in enumerate(target.elts)
+        if isinstance(one, ast.Name) and one.id == name
+    }
+
+
+def _read_int(node: ast.expr) -> int:
+    """Return the number that a dimension is written as, -1 where it is no number."""
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return -1
+    return value if isinstance(value, int) else -1
+
+
 def _climb(
     function: Function, parents: dict[ast.AST, ast.AST], node: ast.AST
 ) -> tuple[Use | None, str | None]:

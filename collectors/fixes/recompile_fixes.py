@@ -16,7 +16,7 @@ from compileboard.collectors.fixes.fix import (
     find_fix,
     list_fixes_for,
 )
-from compileboard.collectors.fixes.preconditions import list_readings
+from compileboard.collectors.fixes.preconditions import list_looped_dims, list_readings
 from compileboard.collectors.fixes.recompiles import ARGUMENTS
 from compileboard.collectors.fixes.statement import Statement, dotted_name, parse_statement
 from compileboard.collectors.fixes.titles import (
@@ -96,7 +96,7 @@ _DYNAMIC_SOURCES = "torch.compiler.config.dynamic_sources = "
 _DIM = re.compile(r"\bat index (\d{1,4})")
 _CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
 _BLANK = re.compile(
-    r"\{(source|sources|dim|dimensions|others|name|symbol|expected|expression|item|before)\}"
+    r"\{(source|sources|value|dim|dimensions|others|name|symbol|expected|expression|item|before)\}"
 )
 _SIZE_OF = re.compile(r"(?P<tensor>.+?)\.(?:size\(\)|shape)\[(?P<dim>\d{1,4})\]")
 _BREAK_VALUE = re.compile(r"\b___stack\d+|\btorch_dynamo_resume_in_")
@@ -295,6 +295,10 @@ def _size(facts: RecompileFacts) -> Chosen:
     ):
         return ["size-in-the-code"]
     dimensions = _list_dimensions(facts)
+    if _is_size_looped(facts):
+        return ["int-that-the-code-needs", "size-in-buckets"]
+    if facts.is_compiled_in:
+        return ["int-that-is-needed", "size-in-buckets"]
     is_known = bool(facts.dynamic_sources or facts.siblings or facts.called_at)
     settings = _dynamic(dimensions, facts) if is_known or facts.is_static else ()
     settings = settings or (ALL_DYNAMIC,)
@@ -303,6 +307,19 @@ def _size(facts: RecompileFacts) -> Chosen:
         ("size-of-several-inputs" if several else "size-of-an-input", settings),
         "size-in-buckets",
     ]
+
+
+def _is_size_looped(facts: RecompileFacts) -> bool:
+    """Return whether a loop over the size is unrolled to it, however it is marked."""
+    sources = {source for source in (facts.source, *facts.siblings) if source}
+    sizes = {(one, dim) for one, dim in facts.sizes if one in sources} or {
+        (one, facts.dim) for one in sources
+    }
+    return any(
+        looped == dim or (facts.is_compiled_in and looped < 0)
+        for source, dim in sizes
+        for looped in list_looped_dims(facts.lines, name_source(source))
+    )
 
 
 def _shape(facts: RecompileFacts) -> Chosen:
@@ -625,6 +642,7 @@ def _fill(title: str, facts: RecompileFacts) -> str:
     expected = next(iter(_list_other_sizes(facts)), None) if facts.dim is not None else None
     names = {
         "source": name,
+        "value": name_dimensions(dimensions) if facts.category == "tensor_size" else name,
         "sources": name_sources(
             tuple(dict.fromkeys(source for source, _ in dimensions)) or (source,)
         ),

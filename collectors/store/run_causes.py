@@ -454,7 +454,10 @@ def _read_compiles(
             caller = callers[row["stack_id"]]
         if caller is not None:
             module = frame_types.get((row["process_id"], row["generation"], row["frame_id"]))
-            function = f"{module.rsplit('.', 1)[-1]}.forward" if module else caller.label
+            if module:
+                function = f"{module.rsplit('.', 1)[-1]}.forward"
+            elif function is None or "<locals>" in function:  # a wrapper, whatever it calls
+                function = caller.label
             file, line = caller.file, caller.line
         location = (file, row["stack_id"])
         if location not in calls:

@@ -352,6 +352,34 @@ for step in range(4):
     result.append(compiled(torch.ones(1, 4)))
     lookup.table = torch.cat([lookup.table, torch.ones(1, 4)])
 """
+_SCAN = """\
+import torch
+
+@torch.compile
+def smooth(frames):
+    state = torch.zeros(3)
+    for i in range(frames.shape[0]):
+        state = torch.tanh(frames[i] + state)
+    return state
+
+result = [smooth(torch.ones(count, 3)) for count in (4, 6, 5)]
+"""
+_INNER_SCAN = """\
+import torch
+
+def scan(rewards):
+    total, out = torch.zeros(3), []
+    for reward in reversed(rewards.unbind(0)):
+        total = reward + 0.9 * total
+        out.append(total)
+    return torch.stack(out[::-1])
+
+@torch.compile
+def advantage(rewards, values):
+    return scan(rewards) - values
+
+result = [advantage(torch.ones(n, 3), torch.zeros(3)) for n in (5, 8, 6)]
+"""
 
 
 def _name_dynamic(text: str, source: str) -> str:
@@ -404,6 +432,38 @@ USER_PROGRAMS = (
                 "    result.append(",
                 "    torch._dynamo.maybe_mark_dynamic(image, [2, 3])\n    result.append(",
             ),
+        ),
+    ),
+    UserProgram(
+        "scan",
+        _SCAN,
+        ("int-that-the-code-needs",),
+        edit_program(
+            _SCAN,
+            ("@torch.compile\ndef smooth", "def smooth"),
+            (
+                "    state = torch.zeros",
+                "    add = torch.compile(lambda frame, state: torch.tanh(frame + state))\n"
+                "    state = torch.zeros",
+            ),
+            ("torch.tanh(frames[i] + state)\n    return", "add(frames[i], state)\n    return"),
+        ),
+    ),
+    UserProgram(
+        "inner-scan",
+        _INNER_SCAN,
+        ("int-that-is-needed",),
+        edit_program(
+            _INNER_SCAN,
+            (
+                "def scan",
+                "add = torch.compile(lambda reward, total: reward + 0.9 * total)\n\ndef scan",
+            ),
+            (
+                "total = reward + 0.9 * total\n        out",
+                "total = add(reward, total)\n        out",
+            ),
+            ("@torch.compile\ndef advantage", "def advantage"),
         ),
     ),
     UserProgram(

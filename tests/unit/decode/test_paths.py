@@ -137,3 +137,14 @@ def test_hashes_are_stable_and_tell_none_from_empty() -> None:
         and source_hash(" ") is None
     )
     assert fingerprint("a", None) != fingerprint("a", "") != fingerprint("a")
+
+
+def test_a_path_that_torch_cut_in_a_guards_comment_is_no_other_file() -> None:
+    namer = PathNamer(["/home/ann/train"])
+    assert [namer.name(path) for path in ("/home/ann/train/run.py", "/train/run.py")] == [
+        "run.py",
+        "run.py",
+    ]
+    assert namer.find_path("run.py") == "/home/ann/train/run.py"
+    namer.name("/other/run.py")
+    assert namer.find_path("run.py") is None

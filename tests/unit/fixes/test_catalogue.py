@@ -29,6 +29,7 @@ BLANKS = {
         "source",
         "sources",
         "dim",
+        "value",
         "dimensions",
         "others",
         "name",

@@ -139,6 +139,25 @@ def test_grad_mode_has_the_values_that_a_recompile_had() -> None:
     assert "no_grad" not in cause.fixes[0].title
 
 
+def test_a_size_that_differs_after_torch_made_it_dynamic_is_not_to_be_marked() -> None:
+    first, second = _size(), replace(_size(actual="9"), expected="7", cache_entry="2/0")
+    compiles = [_compile(1), _again(2, of=1, total_us=5), _again(3, of=1, total_us=5)]
+    recompiles = [
+        RecordedRecompile(2, (first,), dynamic_sources=("L['x']:0",)),
+        RecordedRecompile(3, (second,), dynamic_sources=("L['x']:0",)),
+    ]
+    (cause,) = build_causes(RecordedRun(compiles, recompiles))
+    assert cause.fixes[0].fix.id == "int-that-is-needed" and not cause.is_fixable
+
+
+def test_a_guard_in_torchs_own_function_is_at_the_users_call() -> None:
+    guard = replace(_size("self.lr"), category="module_attribute", line=229)
+    step = {"function": "Adam.step", "torch_function": "Adam.step", "source_line": "opt.step()"}
+    compiles = [replace(_compile(1), **step), replace(_again(2, of=1, total_us=5), **step)]
+    (cause,) = build_causes(RecordedRun(compiles, [RecordedRecompile(2, (guard,))]))
+    assert (cause.line, cause.source_line) == (compiles[1].line, "opt.step()")
+
+
 def test_recompiles_after_a_break_belong_to_the_break() -> None:
     compiles = [
         _compile(1, 90, restart_us=30),

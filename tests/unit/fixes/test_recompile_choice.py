@@ -91,6 +91,7 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
         ({**SIZE, "values": ("8", "1"), "dim": 1}, "size-zero-or-one"),
         ({**SIZE, "values": ("12", "1"), "dim": 0}, "last-batch"),
         ({**SIZE, "values": ("1", "5", "6"), "dim": 0}, "size-of-an-input"),
+        ({**SIZE, "dim": 1, "is_compiled_in": True}, "int-that-is-needed"),
         (INT, "dynamic-number"),
         ({**INT, "source_line": "for _ in range(k):"}, "int-that-the-code-needs"),
         ({**INT, "source_line": "x = layers[k](x)"}, "int-that-the-code-needs"),
@@ -226,6 +227,31 @@ def test_a_loop_or_branch_is_named_only_where_the_code_has_one() -> None:
     assert first.settings[0].endswith("\"G['CFG']['a'],L['n'][0]\"")
 
 
+@pytest.mark.parametrize(
+    ("loop", "dims"),
+    [
+        ("for t in range(x.shape[1]):", {1}),
+        ("for t in range(1, x.size(1) // 2):", {1}),
+        ("for t, row in enumerate(reversed(x.unbind(dim=1))):", {1}),
+        ("for row in torch.split(x, 1, dim=1):", {1}),
+        ("for row in zip(x, y):", {0}),
+        ("while t < len(x):", {0}),
+        ("batch, length = x.shape\n    for t in range(length):", {1}),
+        ("rows = x.unbind()\n    for row in rows:", {0}),
+        ("for t in range(y.shape[0]):", set()),
+        ("for layer in self.layers[: x.dim()]:", set()),
+    ],
+)
+def test_a_size_that_a_loop_runs_to_is_not_to_be_marked(loop: str, dims: set[int]) -> None:
+    lines = ("def f(x, y):", *f"    {loop}\n        y = y + 1".split("\n"))
+    looped = {
+        dim
+        for dim in (0, 1, 2)
+        if choose("tensor_size", "x", dim=dim, lines=lines)[0] == "int-that-the-code-needs"
+    }
+    assert looped == dims
+
+
 def test_equal_sizes_are_the_codes_where_it_compares_them() -> None:
     sizes, reason = "x.size()[1], x.size()[0]", "x.size()[1] == x.size()[0]"
     assert choose("symbolic_shape", sizes, reason=reason) == ["sizes-equal"]
@@ -287,7 +313,8 @@ def test_a_guard_alone_has_the_titles_of_its_fixes() -> None:
     assert describe_guard_fixes(guard) == (
         "Mark dimension 0 of x, and of inputs that share its size, dynamic before the first call. "
         "Or pad x to a few fixed sizes and cut the result. "
-        "Changes sums, means and softmax over the padding, unless the code masks it"
+        "Changes sums, means and softmax over the padding, and what a loop carries through it, "
+        "unless the code masks it"
     )
     assert describe_guard_fixes(guard, after_break=True) == (
         "Remove the graph break before this code. Or compile with dynamic=True, which keeps "
