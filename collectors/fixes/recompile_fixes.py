@@ -312,12 +312,10 @@ def _size(facts: RecompileFacts) -> Chosen:
 def _is_size_looped(facts: RecompileFacts) -> bool:
     """Return whether a loop over the size is unrolled to it, however it is marked."""
     sources = {source for source in (facts.source, *facts.siblings) if source}
-    sizes = {(one, dim) for one, dim in facts.sizes if one in sources} or {
-        (one, facts.dim) for one in sources
-    }
+    sizes: list[tuple[str, int | None]] = [size for size in facts.sizes if size[0] in sources]
     return any(
         looped == dim or (facts.is_compiled_in and looped < 0)
-        for source, dim in sizes
+        for source, dim in sizes or [(source, facts.dim) for source in sources]
         for looped in list_looped_dims(facts.lines, name_source(source))
     )
 
