@@ -19,11 +19,9 @@ def create_app(settings: Settings | None = None) -> Flask:
     from werkzeug.middleware.proxy_fix import ProxyFix
 
     from compileboard.app.activity import pages as activity
-    from compileboard.app.alerts import feed
     from compileboard.app.alerts import pages as alerts
     from compileboard.app.aot import pages as aot
     from compileboard.app.artifacts import pages as artifacts
-    from compileboard.app.artifacts import trace_file_pages as trace_files
     from compileboard.app.benchmarks import pages as models
     from compileboard.app.benchmarks import trend_pages as trends
     from compileboard.app.caches import pages as caches
@@ -52,7 +50,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         run_addresses,
         security,
     )
-    from compileboard.app.server import routes as api
+    from compileboard.app.server import openapi as api
     from compileboard.app.shapes import pages as shapes
     from compileboard.app.stacks import pages as stacks
     from compileboard.app.timeline import pages as timeline
@@ -89,19 +87,19 @@ def create_app(settings: Settings | None = None) -> Flask:
         login.blueprint,
         overview.blueprint,
         incidents.blueprint,
-        feed.blueprint,
+        alerts.feed_blueprint,
         alerts.blueprint,
         runs.list_blueprint,
         activity.blueprint,
         boxes.blueprint,
         runs.blueprint,
-        trace_files.download_blueprint,
+        artifacts.download_blueprint,
         compiles.blueprint,
         ranks.blueprint,
         stacks.blueprint,
         shapes.blueprint,
         artifacts.blueprint,
-        trace_files.blueprint,
+        artifacts.directory_blueprint,
         timeline.blueprint,
         reasons.graph_breaks,
         reasons.recompiles,

@@ -1,19 +1,17 @@
-"""Send due alerts through their channels. Only this module reads secrets from the environment."""
+"""Send due alerts through their channels. Only `channels` reads secrets from the environment."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from compileboard.app.alerts.mail import make_mail, send_mail
-from compileboard.app.alerts.message import AlertMessage, IncidentEvent, make_message, name_message
+from compileboard.app.alerts.channels import DeliveryFailed, DeliveryUnknown, send_message
+from compileboard.app.alerts.message import IncidentEvent, make_message, name_message
 from compileboard.app.alerts.queries import Delivery, get_rule_start, list_new_keys, list_waiting
 from compileboard.app.alerts.rules import AlertRule, Channel, Rules, list_due, load_rules, matches
-from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
-from compileboard.app.alerts.webhooks import make_json, make_slack, sign
 from compileboard.app.core.format import format_plural
 from compileboard.app.incidents.queries import get_incident, list_changes_of
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
@@ -28,42 +26,6 @@ from compileboard.collectors.store.dashboard import (
     start_rule,
 )
 
-
-def send_message(
-    make: Callable[[], AlertMessage], channel: Channel, base_url: str, environ: Mapping[str, str]
-) -> str:
-    """Build and send a message; return which recipients were refused, '' for none.
-
-    Raises DeliveryFailed if it did not arrive, DeliveryUnknown if it may have, and nothing else.
-    """
-    try:
-        send = _prepare(make(), channel, base_url, environ)
-    except Exception as error:  # nothing was sent yet, whatever it is
-        raise DeliveryFailed(
-            f"the message cannot be written: {type(error).__name__}: {str(error)[:200]}"
-        ) from error
-    try:
-        return send() or ""
-    except (DeliveryFailed, DeliveryUnknown):
-        raise
-    except Exception as error:  # the error's own words may hold a secret
-        raise DeliveryUnknown(f"sending ended with {type(error).__name__}") from error
-
-
-def _prepare(
-    message: AlertMessage, channel: Channel, base_url: str, environ: Mapping[str, str]
-) -> Callable[[], str | None]:
-    if channel.kind == "email":
-        mail = make_mail(message, channel).as_bytes()
-        return lambda: send_mail(mail, channel, environ)
-    body = make_slack(message) if channel.kind == "slack" else make_json(message, base_url)
-    headers = {"CompileBoard-Delivery": message.id} if channel.kind == "webhook" else {}
-    if channel.secret_env:
-        headers["CompileBoard-Signature"] = sign(body, environ[channel.secret_env], message.made_us)
-    url = environ[channel.url_env]
-    return lambda: post_json(url, body, headers, channel.timeout_s, environ)
-
-
 MINUTE_US = 60_000_000
 DAY_US = 24 * 60 * MINUTE_US
 FIRST_LOOK_US = DAY_US  # how far back a rule looks when it first runs
@@ -73,7 +35,7 @@ LOOK_AGAIN_US = DAY_US
 MARK_EVERY_US = 60 * MINUTE_US  # a pass a minute that finds nothing need not write
 ATTEMPTS = 5
 WAITS_US = tuple(minutes * MINUTE_US for minutes in (1, 5, 30, 120))
-# A claim this old is nobody's: every conversation ends after minutes (app.alerts.deadline).
+# A claim this old is nobody's: every conversation ends after minutes (`hold_deadline`).
 CLAIM_LIMIT_US = 15 * MINUTE_US
 LOST = "the sender ended before the delivery was confirmed; not sent again"
 MOST_INCIDENTS = 500  # of one message

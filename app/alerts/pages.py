@@ -1,16 +1,22 @@
-"""The state of alerts: rules, pending deliveries, and sent and failed ones."""
+"""The state of alerts: rules, pending deliveries, sent and failed ones; and the feed of incidents
+(Atom, RFC 4287) with the filters of the Incidents page.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import urlencode
 
-from flask import Blueprint, render_template, request
+from flask import Blueprint, Response, render_template, request, url_for
 
 from compileboard.app.alerts import message as labels
-from compileboard.app.alerts.message import STATE_WORDS
+from compileboard.app.alerts.message import STATE_WORDS, clean
 from compileboard.app.alerts.queries import (
     STATES,
     Delivery,
@@ -29,9 +35,11 @@ from compileboard.app.alerts.rules import (
 )
 from compileboard.app.benchmarks.trend_queries import read_choice
 from compileboard.app.core.db import get_clock, get_reader, get_settings
-from compileboard.app.core.page import check_limit
+from compileboard.app.core.format import format_iso_time
+from compileboard.app.core.page import FilterError, check_limit
 from compileboard.app.core.parameters import check_keys
-from compileboard.app.incidents.queries import get_incident
+from compileboard.app.incidents.model import INCIDENT_LABELS, Incident
+from compileboard.app.incidents.queries import get_incident, list_incidents, read_incident_filter
 
 
 @dataclass(frozen=True)
@@ -129,3 +137,91 @@ def index() -> str:
         state_words=STATE_WORDS,
         example=EXAMPLE,
     )
+
+
+feed_blueprint = Blueprint("feed", __name__)
+
+# No one owns a name below .invalid (RFC 2606): an id stays the same wherever the dashboard is
+# served.
+TAG = "tag:compileboard.invalid,2026:incidents"
+TYPE = "application/atom+xml; charset=utf-8"
+_TITLE_LIMIT = 300
+# What XML 1.0 cannot say at all, escaped or not.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@feed_blueprint.get("/incidents.atom")
+def incidents() -> Response:
+    """Send the confirmed incidents of a filter, most recently confirmed first.
+
+    Ordering by newest run would hide late confirmations from occasional readers.
+    """
+    given = {key: value for key, value in request.args.items() if value}
+    if given.get("state") == "unconfirmed":
+        raise FilterError("state: the feed has confirmed incidents alone; leave it out")
+    selection = read_incident_filter({"state": "confirmed", "direction": "worse"} | given)
+    limit = check_limit(given.get("limit"), get_settings().page_size)
+    page = list_incidents(get_reader(), selection, given.get("cursor"), limit, "noticed_us")
+    changed_us = max((incident.changed_us for incident in page.rows), default=0)
+    filters = {key: value for key, value in given.items() if key not in ("cursor", "limit")}
+    here = url_for("feed.incidents", _external=True)
+    body = render_template(
+        "alerts/feed.xml",
+        title=", ".join(f"{key} {value}" for key, value in filters.items()),
+        tag=TAG,
+        query=_write_query(filters),  # of all pages the same (RFC 5005)
+        changed=format_iso_time(changed_us),
+        here=here + _write_query(given),
+        next=page.next and here + _write_query(given | {"cursor": page.next}),
+        entries=[_make_entry(incident) for incident in page.rows],
+        line=_clean,
+    )
+    response = Response(body, content_type=TYPE)
+    response.last_modified = datetime.fromtimestamp(changed_us // 1_000_000, timezone.utc)
+    return response
+
+
+def _write_query(query: dict[str, str]) -> str:
+    return f"?{urlencode(sorted(query.items()))}" if query else ""
+
+
+def _make_entry(incident: Incident) -> dict[str, Any]:
+    authors = dict.fromkeys(str(commit.get("author") or "") for commit in _list_commits(incident))
+    return {
+        "incident": incident,
+        "published": format_iso_time(incident.noticed_us or incident.found_us),
+        "updated": format_iso_time(incident.changed_us),
+        "authors": [name for name in authors if name.strip()] or ["CompileBoard"],
+        "terms": dict.fromkeys(filter(None, (incident.direction, incident.state, incident.suite))),
+        "content": "\n".join(_clean(line, 1000) for line in _list_lines(incident)),
+    }
+
+
+def _list_lines(incident: Incident) -> Iterator[str]:
+    yield f"{INCIDENT_LABELS[incident.state][0]}: {incident.title}"
+    yield incident.measured_as
+    yield f"first bad {incident.first_bad.label}" + (
+        f", last good {incident.last_good.label}" if incident.last_good else ""
+    )
+    for metric in incident.headlines:
+        yield f"{metric.label}: {metric.values}{f' ({metric.size})' if metric.size else ''}"
+    for part in incident.environment:
+        yield (
+            f"{part.get('word')}: {part.get('before') or 'unknown'} → "
+            f"{part.get('now') or 'unknown'}"
+        )
+    for commit in _list_commits(incident):
+        yield (
+            f"commit {str(commit.get('hash') or '')[:7]}: {commit.get('subject')} "
+            f"({commit.get('author')})"
+        )
+    for cause in incident.causes:
+        yield f"likely cause: {cause.text}{f' ({cause.reason})' if cause.reason else ''}"
+
+
+def _list_commits(incident: Incident) -> list[dict[str, object]]:
+    return list((incident.commits or {}).get("listed") or ())
+
+
+def _clean(text: str, limit: int = _TITLE_LIMIT) -> str:
+    return clean(_FORBIDDEN.sub("", text), limit)

@@ -1,8 +1,11 @@
-"""Artifacts of a run: text, diffs, and changes between compiles."""
+"""Artifacts of a run: text, diffs, changes between compiles, their directory, and torch's logs as
+downloads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -16,6 +19,7 @@ from compileboard.app.artifacts.model import (
     build_artifact,
     build_artifact_diff,
     build_changes,
+    build_directory,
     build_program,
     compare_artifacts,
     name_program,
@@ -29,15 +33,18 @@ from compileboard.app.artifacts.run_queries import (
     check_artifact_id,
 )
 from compileboard.app.compiles import run_queries as compiles
-from compileboard.app.compiles.run_queries import CompileRow
+from compileboard.app.compiles.run_queries import CompileFilter, CompileRow
 from compileboard.app.core.api import PageQuery, operation, refuse
-from compileboard.app.core.db import get_run_reader, get_store
+from compileboard.app.core.db import get_run_reader, get_settings, get_store
 from compileboard.app.core.fields import Count
+from compileboard.app.core.labels import describe_outcome
 from compileboard.app.core.page import FilterError, Page, read_id
 from compileboard.app.core.parameters import Parameter
 from compileboard.app.core.schema import Keywords, one_of, published
+from compileboard.app.core.store import open_store
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.shell import find_run, render_run
+from compileboard.app.runs.trace_files import get_trace_file, read_trace_file
 from compileboard.collectors.store.results import fill
 
 blueprint = Blueprint("artifacts", __name__)
@@ -258,3 +265,56 @@ def _make_diff_row(part: ShownRow | Fold) -> ArtifactDiffLine:
         for side in (part.left, part.right)
     )
     return ArtifactDiffLine(part.kind, 1, part.left_number, left, part.right_number, right)
+
+
+directory_blueprint = Blueprint("directory", __name__)
+
+PAGE_SIZE = 20  # compiles, each with all that it wrote
+
+
+@directory_blueprint.get("/runs/<run_id>/directory", endpoint="show")
+def show_directory(run_id: str) -> str:
+    detail = find_run(run_id)
+    given = {
+        name: request.args.get(name, "").strip()[:200] for name in ("outcome", "q", "artifact")
+    }
+    selection = CompileFilter(text=given["q"], outcome=given["outcome"], artifact=given["artifact"])
+    screen = build_directory(
+        get_run_reader(run_id), detail.run, selection, request.args.get("cursor"), PAGE_SIZE
+    )
+    return render_run(
+        detail,
+        "trace_files/index.html",
+        tab="directory",
+        screen=screen,
+        given=given,
+        filtered=any(given.values()),
+        names=[(name, f"{name} ({count:,})") for name, count in screen.artifact_counts.items()],
+        outcomes=[
+            (key, describe_outcome(key, detail.run.state == "running").word)
+            for key in screen.outcomes
+        ],
+        has_shapes="shapes.show" in current_app.view_functions,
+    )
+
+
+download_blueprint = Blueprint("traces", __name__)
+
+
+@download_blueprint.get("/runs/<run_id>/traces/<name>")
+def download(run_id: str, name: str) -> Response:
+    file = get_trace_file(get_run_reader(run_id), run_id, name)
+    if file is None:
+        abort(404, f"Run {run_id[:80]} keeps no trace log of that name; --level full records them.")
+    response = Response(
+        _pieces(get_settings().db, run_id, file.name), content_type="text/plain; charset=utf-8"
+    )
+    response.headers["Content-Length"] = str(file.size_bytes)
+    response.headers.set("Content-Disposition", "attachment", filename=file.name)
+    return response
+
+
+def _pieces(database: str, run_id: str, name: str) -> Iterator[bytes]:
+    # A store of its own: the request's is closed before the last piece is sent.
+    with closing(open_store(database)) as store:
+        yield from read_trace_file(store.open_run(run_id), run_id, name)

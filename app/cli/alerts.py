@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from compileboard.app.alerts.alert_delivery import SendReport, preview, send_due, send_message
+from compileboard.app.alerts.alert_delivery import SendReport, preview, send_due
+from compileboard.app.alerts.channels import DeliveryFailed, DeliveryUnknown, send_message
 from compileboard.app.alerts.message import (
     clean,
     list_unmatched_patterns,
@@ -23,7 +24,6 @@ from compileboard.app.alerts.message import (
 from compileboard.app.alerts.pages import list_channel_statuses, list_rule_statuses
 from compileboard.app.alerts.queries import STATES, list_deliveries, list_rule_names
 from compileboard.app.alerts.rules import EXAMPLE, AlertRule, Rules, RulesError, load_rules
-from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown
 from compileboard.app.cli.common import board_option, db_option
 from compileboard.app.core.format import format_plural, format_time
 from compileboard.app.core.settings import load_settings
@@ -54,8 +54,8 @@ Answer = tuple[list[str], int]
 
 @click.group(cls=Group, epilog=EPILOG)
 def alerts() -> None:
-    """Send incidents to webhooks, Slack or e-mail when they open and when they recover, by the
-    rules of a file.
+    """Send incidents through channels when they open and when they recover, by the rules of a
+    file.
     """
 
 

@@ -20,8 +20,8 @@ from compileboard.app.comparison.model import (
 from compileboard.app.comparison.sides import NamedSide, name_side
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.store import Store, group_runs
+from compileboard.app.runs.rows import describe_state
 from compileboard.app.runs.run_queries import RunDetail
-from compileboard.app.runs.states import describe_state
 from compileboard.collectors.store.results import ResultRow, merge_with_parts
 
 _COUNTS = (

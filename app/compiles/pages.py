@@ -12,13 +12,14 @@ from flask import Blueprint, abort, current_app, render_template, url_for
 from compileboard.app.artifacts.artifact_labels import GUARDS
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.charts import chart_phases
-from compileboard.app.compiles.outcomes import Outcome, RecordOutcome
 from compileboard.app.compiles.page_model import CompileScreen, build_compile, make_compilation
 from compileboard.app.compiles.run_queries import (
     ORDERS,
     Compilation,
     CompileFilter,
     CompileRow,
+    Outcome,
+    RecordOutcome,
     RecordPhaseTimes,
 )
 from compileboard.app.core import fields

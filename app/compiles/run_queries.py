@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
-from compileboard.app.compiles.outcomes import OUTCOME_SQL, OUTCOMES, Outcome
 from compileboard.app.core import fields
 from compileboard.app.core.page import (
     FilterError,
@@ -19,7 +18,7 @@ from compileboard.app.core.page import (
 )
 from compileboard.app.core.parameters import Parameter
 from compileboard.app.core.rows import list_page, list_rows, make_row
-from compileboard.app.core.schema import PRIVATE, Keywords, published
+from compileboard.app.core.schema import PRIVATE, Keywords, one_of, published
 from compileboard.app.runs.trace_files import find_start
 from compileboard.collectors.contract.compile_labels import (
     build_label,
@@ -31,6 +30,34 @@ from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.store.reading import read_body
 from compileboard.collectors.store.run_causes import Caller, find_caller, find_user_call, is_wrapper
 from compileboard.collectors.store.runs import load_process_names
+
+OUTCOMES = (
+    "compiled",
+    "restarted",
+    "broke",
+    "loaded",
+    "empty",
+    "skipped",
+    "failed",
+    "recompile_limit",
+    "started",
+    "announced",
+)
+# The outcome of the compile `c`. The column has what torch recorded of the last attempt; a graph
+# break or a restart before it is known from the counts.
+OUTCOME_SQL = """case
+    when c.outcome in ('compiled', 'empty') and c.graph_break_count > 0 then 'broke'
+    when c.outcome = 'compiled' and c.attempt_count > 1 then 'restarted'
+    else c.outcome
+  end"""
+
+Outcome = Annotated[str, one_of(OUTCOMES), "What became of the compile."]
+RecordOutcome = Annotated[
+    str,
+    one_of(("compiled", "empty", "skipped", "failed", "recompile_limit")),
+    "What torch recorded; graph breaks and restarts before it are in the compile's outcome.",
+]
+
 
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")
 

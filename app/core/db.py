@@ -1,25 +1,88 @@
-"""Connections of a request: a store for reading, and a short-lived writer."""
+"""Connections of a request: a store for reading, and a short-lived writer; what of the board the
+other engine does not show yet.
+"""
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 
 from flask import Flask, abort, current_app, g, request
 
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.newest import RecorderClock, read_clock
-from compileboard.app.core.publications import get_publication_error, is_shown
-from compileboard.app.core.search_indexing import start_indexing
 from compileboard.app.core.settings import Settings
 from compileboard.app.core.store import Store, open_store
 from compileboard.collectors.store import connection as connect
+from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.leases import FOLLOW, is_taken
+from compileboard.collectors.store.search import list_pending
 from compileboard.collectors.store.tokens import ActionOrigin, record_action, revoke_token
 from compileboard.collectors.store.trash import CannotRestore, restore_run
+from compileboard.start import own_command
+
+WAITING_SQL = """
+select count(*) + (select count(*) from published_runs where run_id not in (select id
+  from runs)) as waiting_count
+from runs as r
+left join published_runs as p on p.run_id = r.id
+where p.run_id is null
+  or p.run_pub < r.pub
+  or (p.rows_run_pub < r.pub and r.state <> 'running')
+"""
+STATE_SQL = "select version, passed_us, error, error_us from engine_publications where id = 1"
+# Whether what the board has of a run, or has no longer, is what the engine shows, as far as people
+# change it.
+SHOWN_SQL = """
+select coalesce(
+  (
+    select coalesce(p.run_pub, -1) >= 0 and p.annotated_us is a.changed_us
+    from runs as r
+    left join published_runs as p on p.run_id = r.id
+    left join run_annotations as a on a.run_id = r.id
+    where r.id = :run_id
+  ),
+  not exists (select 1 from published_runs where run_id = :run_id)
+)
+"""
+
+
+@dataclass(frozen=True)
+class PublicationState:
+    """The progress of publication.
+
+    Units: passed_us, when last nothing waited, and error_us are since the epoch.
+    """
+
+    waiting_count: int  # runs whose newest state the engine has not
+    version: int  # grows with every row of a run there
+    passed_us: int | None
+    error: str | None
+    error_us: int | None
+
+
+def get_publication_state(connection: sqlite3.Connection) -> PublicationState | None:
+    row = connection.execute(STATE_SQL).fetchone()
+    if row is None:
+        return None
+    return PublicationState(connection.execute(WAITING_SQL).fetchone()[0], *row)
+
+
+def get_publication_error(connection: sqlite3.Connection) -> str | None:
+    row = connection.execute(STATE_SQL).fetchone()
+    return None if row is None else row["error"]
+
+
+def is_shown(connection: sqlite3.Connection, run_id: str) -> bool:
+    return bool(connection.execute(SHOWN_SQL, {"run_id": run_id}).fetchone()[0])
+
 
 SHOWN_WITHIN_S = 3.0
 
@@ -140,3 +203,18 @@ def restore_deleted_run(run_id: str) -> None:
     if not restored:
         abort(404, f"There is no run {run_id[:80]} among the deleted ones.")
     start_indexing(get_board_path())
+
+
+def start_indexing(path: str) -> int:
+    with closing(open_reader(path)) as reader:
+        pending_count = len(list_pending(reader))
+    if pending_count:
+        child = subprocess.Popen(
+            own_command("compileboard.collectors", "index", "--db", os.path.abspath(path)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        # What it did not finish is found by the next start.
+        threading.Thread(target=child.wait, name="indexing", daemon=True).start()
+    return pending_count

@@ -38,7 +38,7 @@ from compileboard.app.core.schema import (
 )
 from compileboard.app.reports.parquet import find_types
 from compileboard.app.runs.queries import RunFilter, list_runs
-from compileboard.app.server.operations import OPERATIONS
+from compileboard.app.server.openapi import OPERATIONS
 
 MOMENT, LIST, MAPPING, CATEGORY = "datetime64[us, UTC]", "list", "dict", "category"
 TEXT, INTEGER, NUMBER, FLAG = "string", "Int64", "Float64", "boolean"

@@ -7,7 +7,7 @@ from flask import Blueprint, render_template, request
 from compileboard.app.core.db import get_clock, get_reader, get_settings
 from compileboard.app.core.page import check_limit
 from compileboard.app.push.queries import list_streams
-from compileboard.app.runs.states import describe_stream
+from compileboard.app.runs.rows import describe_stream
 
 blueprint = Blueprint("boxes", __name__)
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
 
-from compileboard.app.compiles.outcomes import OUTCOMES
-from compileboard.app.compiles.run_queries import PHASES, PhaseTimes
+from compileboard.app.compiles.run_queries import OUTCOMES, PHASES, PhaseTimes
 from compileboard.app.core.fields import (
     CompileId,
     CompileKey,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from compileboard.app.compiles.outcomes import OUTCOME_SQL
+from compileboard.app.compiles.run_queries import OUTCOME_SQL
 from compileboard.collectors.store.codec import unpack
 
 MOST_PROCESSES = 4096

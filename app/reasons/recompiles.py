@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.compiles.outcomes import OUTCOME_SQL
+from compileboard.app.compiles.run_queries import OUTCOME_SQL
 from compileboard.app.core import fields
 from compileboard.app.core.parameters import Parameter
 from compileboard.app.reasons.queries import ReasonSubject

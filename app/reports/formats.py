@@ -9,19 +9,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from compileboard.app.benchmarks.matrix import ConfigurationResults
 from compileboard.app.benchmarks.metrics import BY_NAME as METRICS
 from compileboard.app.benchmarks.metrics import format_short
-from compileboard.app.core.template_names import TEMPLATE_NAMES
+from compileboard.app.core.filters import TEMPLATE_NAMES
 from compileboard.app.reports import TABULAR
 from compileboard.app.reports.contents import Contents, read_contents
 from compileboard.app.reports.csv_report import (
+    BY_NAME,
     COLUMNS,
     flatten_row,
     join_chunks,
+    read_rows,
     write_csv,
     write_json,
 )
 from compileboard.app.reports.html import write_html
 from compileboard.app.reports.markdown import MOST_TABLE_ROWS, render_markdown
-from compileboard.app.reports.run_tables import BY_NAME, read_rows
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.collectors.store.results import ResultRow
 

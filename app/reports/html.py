@@ -23,8 +23,8 @@ from compileboard.app.artifacts.run_queries import (
 )
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import CompileEntry, build_entries
+from compileboard.app.core.filters import TEMPLATE_FILTERS, TEMPLATE_NAMES
 from compileboard.app.core.resources import __version__, resource_folder
-from compileboard.app.core.template_names import TEMPLATE_FILTERS, TEMPLATE_NAMES
 from compileboard.app.reports.contents import Contents
 from compileboard.app.reports.csv_report import join_chunks
 from compileboard.app.runs import trace_files

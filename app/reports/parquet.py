@@ -17,8 +17,14 @@ from compileboard.app.core.format import format_iso_time
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.resources import __version__
 from compileboard.app.reasons.run_queries import FailedGuard
-from compileboard.app.reports.csv_report import COLUMNS, KINDS, flatten_row, flatten_value
-from compileboard.app.reports.run_tables import BY_NAME, read_rows
+from compileboard.app.reports.csv_report import (
+    BY_NAME,
+    COLUMNS,
+    KINDS,
+    flatten_row,
+    flatten_value,
+    read_rows,
+)
 from compileboard.collectors.contract.metric_fields import FIELDS
 from compileboard.collectors.contract.records import list_types
 

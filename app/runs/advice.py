@@ -29,10 +29,9 @@ from compileboard.app.runs.failures import (
     FailureRow,
     Unfinished,
 )
-from compileboard.app.runs.rows import RunRow
+from compileboard.app.runs.rows import RunRow, describe_end
+from compileboard.app.runs.rows import list_problems as list_failures
 from compileboard.app.runs.run_queries import StackCliff
-from compileboard.app.runs.states import describe_end
-from compileboard.app.runs.states import list_problems as list_failures
 from compileboard.app.timeline.model import find_phase
 from compileboard.collectors.contract.compile_labels import build_label
 from compileboard.collectors.contract.fingerprints import format_id

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from compileboard.app.compiles.outcomes import OUTCOME_SQL, OUTCOMES
+from compileboard.app.compiles.run_queries import OUTCOME_SQL, OUTCOMES
 from compileboard.app.core import fields
 from compileboard.app.core.rows import list_page, list_rows, make_row
 from compileboard.app.core.schema import one_of

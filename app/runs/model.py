@@ -41,7 +41,7 @@ from compileboard.app.runs.queries import (
     list_runs,
     list_tags,
 )
-from compileboard.app.runs.rows import RunRow
+from compileboard.app.runs.rows import RunRow, RunState, describe_state
 from compileboard.app.runs.run_queries import (
     ConfigText,
     ConfigUse,
@@ -52,7 +52,6 @@ from compileboard.app.runs.run_queries import (
     get_run_features,
     is_pruned,
 )
-from compileboard.app.runs.states import RunState, describe_state
 from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
 from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.store.results import fill

@@ -26,9 +26,9 @@ from compileboard.app.core.access import (
     read_roles,
 )
 from compileboard.app.core.address import StoreAddress, parse_address, read_password
+from compileboard.app.core.db import start_indexing
 from compileboard.app.core.format import format_plural
 from compileboard.app.core.log_lines import log
-from compileboard.app.core.search_indexing import start_indexing
 from compileboard.app.core.settings import Settings
 from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.server.assets import compress_assets

@@ -9,9 +9,8 @@ from flask import Flask, current_app, g, request, url_for
 
 from compileboard.app.core.access import may
 from compileboard.app.core.address import parse_address
-from compileboard.app.core.db import get_reader, get_settings
+from compileboard.app.core.db import get_publication_error, get_reader, get_settings
 from compileboard.app.core.format import format_plural
-from compileboard.app.core.publications import get_publication_error
 from compileboard.app.incidents.queries import count_incidents
 from compileboard.collectors.store.connection import StoreError
 

@@ -1,19 +1,74 @@
-"""The OpenAPI 3.1 document, generated from OPERATIONS and their types."""
+"""The API: every address, subject by subject, its rule in Flask, and the OpenAPI 3.1 document."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
 
+from flask import Blueprint, Response, jsonify
+
+from compileboard.app.activity import api as activity
+from compileboard.app.aot import pages as aot
+from compileboard.app.artifacts import pages as artifacts
+from compileboard.app.benchmarks import api as benchmarks
+from compileboard.app.benchmarks import trend_pages as trends
+from compileboard.app.caches import pages as caches
+from compileboard.app.comparison import api as comparison
+from compileboard.app.compiles import pages as compiles
+from compileboard.app.core import api
 from compileboard.app.core.access import list_scopes
-from compileboard.app.core.api import NoBody, Operation
+from compileboard.app.core.api import NoBody, Operation, check_query
+from compileboard.app.core.page import Page
 from compileboard.app.core.resources import __version__
 from compileboard.app.core.schema import Keywords, Schema, describe_type
+from compileboard.app.guards import pages as guards
+from compileboard.app.imports import pages as imports
 from compileboard.app.imports.pages import UPLOAD
-from compileboard.app.server.operations import OPERATIONS
+from compileboard.app.incidents import pages as incidents
+from compileboard.app.push import api as push
+from compileboard.app.ranks import pages as ranks
+from compileboard.app.reasons import api as reasons
+from compileboard.app.repros import pages as repros
+from compileboard.app.runs import api as runs
+from compileboard.app.runs import overview_pages as overview
+from compileboard.app.search import pages as search
+from compileboard.app.shapes import pages as shapes
+from compileboard.app.stacks import pages as stacks
+from compileboard.app.timeline import pages as timeline
+
+_ROOMS = (
+    overview,
+    reasons,
+    repros,
+    runs,
+    compiles,
+    artifacts,
+    guards,
+    caches,
+    aot,
+    ranks,
+    stacks,
+    shapes,
+    timeline,
+    search,
+    imports,
+    push,
+    activity,
+    benchmarks,
+    comparison,
+    trends,
+    incidents,
+)
+OPERATIONS = tuple(
+    operation
+    for room in _ROOMS
+    for operation in api.OPERATIONS
+    if operation.view.__module__ == room.__name__
+)
+
 
 PREFIX = "/api/v1"
 _ABOUT = """What torch.compile did on your machines: everything that a page of the dashboard shows.
@@ -273,3 +328,52 @@ def get_document() -> dict[str, Any]:
             },
         },
     }
+
+
+blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
+
+
+def _serve(operation: Operation) -> Callable[..., Response]:
+    def view(**path: str) -> Response:
+        answer = operation.answer(**path)
+        if isinstance(answer, Response):  # streamed: it writes the envelope itself
+            return answer
+        rows, end = (answer.rows, answer.next) if isinstance(answer, Page) else (answer, None)
+        response = jsonify({"ok": True, "data": rows, "next": end})
+        response.status_code = operation.status
+        return response
+
+    vars(view).update(vars(operation.view))  # the scopes that it needs
+    return view
+
+
+def list_addresses() -> Response:
+    check_query(())
+    paths: dict[str, dict[str, dict[str, str]]] = get_document()["paths"]
+    listed = [
+        {"method": method.upper(), "path": path, "summary": operation["summary"]}
+        for path, methods in paths.items()
+        for method, operation in methods.items()
+    ]
+    return jsonify({"ok": True, "data": listed, "next": None})
+
+
+def show_document() -> Response:
+    check_query(())
+    return jsonify(get_document())
+
+
+for _operation in OPERATIONS:
+    blueprint.add_url_rule(
+        _operation.path,
+        _operation.name,
+        _serve(_operation),
+        methods=[_operation.method],
+        provide_automatic_options=False,
+    )
+blueprint.add_url_rule(
+    "/", "index", list_addresses, methods=["GET"], provide_automatic_options=False
+)
+blueprint.add_url_rule(
+    "/openapi.json", "document", show_document, methods=["GET"], provide_automatic_options=False
+)

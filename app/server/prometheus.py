@@ -21,9 +21,16 @@ from compileboard.app.benchmarks.queries import ModelFilter, list_models
 from compileboard.app.clickhouse.client import EngineAway
 from compileboard.app.clickhouse.run_files import count_lost_files
 from compileboard.app.core.address import parse_address
-from compileboard.app.core.db import get_board_path, get_clock, get_engine, get_reader, get_settings
+from compileboard.app.core.db import (
+    PublicationState,
+    get_board_path,
+    get_clock,
+    get_engine,
+    get_publication_state,
+    get_reader,
+    get_settings,
+)
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.publications import PublicationState, get_publication_state
 from compileboard.app.core.resources import __version__
 from compileboard.app.imports.queue import ENDED, ImportQueue
 from compileboard.app.incidents.queries import count_incidents, get_publications

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from compileboard.app.compiles.outcomes import Outcome
+from compileboard.app.compiles.run_queries import Outcome
 from compileboard.app.core import fields
 from compileboard.app.core.page import Page
 from compileboard.app.core.run_cache import cached_for_run

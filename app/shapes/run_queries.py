@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from compileboard.app.compiles.outcomes import OUTCOME_SQL
+from compileboard.app.compiles.run_queries import OUTCOME_SQL
 from compileboard.app.core.page import Page, bind_page, make_page
 from compileboard.collectors.contract.shapes import Frame
 from compileboard.collectors.contract.values import fit_json

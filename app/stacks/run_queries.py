@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from compileboard.app.compiles.outcomes import OUTCOME_SQL
+from compileboard.app.compiles.run_queries import OUTCOME_SQL
 from compileboard.collectors.store.runs import load_process_names
 
 MOST_NODES = 200_000

@@ -13,8 +13,7 @@ from werkzeug.test import TestResponse
 
 from compileboard.app import create_app
 from compileboard.app.core.settings import Settings
-from compileboard.app.server.openapi import get_document
-from compileboard.app.server.operations import OPERATIONS
+from compileboard.app.server.openapi import OPERATIONS, get_document
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.json_schema import list_faults

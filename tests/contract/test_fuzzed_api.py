@@ -20,8 +20,7 @@ from hypothesis import strategies as values
 from compileboard.app import create_app
 from compileboard.app.core.access import list_scopes
 from compileboard.app.core.settings import Settings
-from compileboard.app.server.openapi import PREFIX, write_path
-from compileboard.app.server.operations import OPERATIONS
+from compileboard.app.server.openapi import OPERATIONS, PREFIX, write_path
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.tokens import SCOPES, create_token, expand_scopes

@@ -17,8 +17,7 @@ from compileboard.app import create_app
 from compileboard.app.cli.main import main as keep_baseline
 from compileboard.app.core.settings import Settings
 from compileboard.app.imports.queue import ImportQueue
-from compileboard.app.server.openapi import get_document, write_path
-from compileboard.app.server.operations import OPERATIONS
+from compileboard.app.server.openapi import OPERATIONS, get_document, write_path
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.connection import open_writer
 from tests.tools.field_tables import PAGE, fill_page

@@ -14,8 +14,7 @@ from compileboard.collectors.bench.plan.tasks import Task
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke, load_event
 from compileboard.collectors.formats.reader import read_results
-from compileboard.collectors.formats.untabled_files import render_untabled
-from compileboard.collectors.formats.writer import render_files, write_files
+from compileboard.collectors.formats.writer import render_files, render_untabled, write_files
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.progress_line import count_text

@@ -25,9 +25,10 @@ from compileboard.collectors.repro.graph_loading import apply_settings, load_gra
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge, require_names
 from compileboard.collectors.repro.locate.analyze import WITH_DECOMPOSITIONS, Analyzer
-from compileboard.collectors.repro.minify.query_log import QueryLog, Question
 from compileboard.collectors.repro.minify.search import (
     GraphSearch,
+    QueryLog,
+    Question,
     SmallestGraph,
     TrialRunner,
 )

@@ -17,8 +17,12 @@ from compileboard.collectors.formats.merge_files import build_break_table, merge
 from compileboard.collectors.formats.raw_timings import read_timings, to_repeats, write_timings
 from compileboard.collectors.formats.reader import break_event, read_results
 from compileboard.collectors.formats.result_file import task_of
-from compileboard.collectors.formats.untabled_files import format_recompiles, render_untabled
-from compileboard.collectors.formats.writer import render_files, write_directory
+from compileboard.collectors.formats.writer import (
+    format_recompiles,
+    render_files,
+    render_untabled,
+    write_directory,
+)
 from tests.unit.formats.files import MADE, RECORDED, read
 
 MEASURED = BenchMeasured(

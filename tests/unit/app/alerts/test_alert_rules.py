@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compileboard.app.alerts.rules import EXAMPLE, Digest, Quiet, RulesError, load_rules, read_rules
+from compileboard.app.alerts.rules import (
+    EXAMPLE,
+    KINDS,
+    Digest,
+    Quiet,
+    RulesError,
+    format_one_of,
+    load_rules,
+    read_rules,
+)
 from tests.tools.observed import ROOT
 
 CHANNELS = '[channels.team]\nkind = "slack"\nurl_env = "TEAM"\n'
@@ -115,7 +124,7 @@ def test_the_example_is_right_and_documented(tmp_path: Path) -> None:
         ),
         (
             RULE.replace('"slack"', '"pager"'),
-            "channel 'team': kind is 'pager'; expected webhook, slack or email",
+            f"channel 'team': kind is 'pager'; expected {format_one_of(tuple(KINDS))}",
         ),
         ("rules = [", "is no TOML: "),
     ],

@@ -21,12 +21,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.alerts.alert_delivery import load_event, send_message
-from compileboard.app.alerts.mail import make_mail, send_mail, write_body
+from compileboard.app.alerts.alert_delivery import load_event
+from compileboard.app.alerts.channels import (
+    MOST_BLOCKS,
+    SECTION_LIMIT,
+    DeliveryFailed,
+    DeliveryUnknown,
+    make_json,
+    make_mail,
+    make_slack,
+    post_json,
+    send_mail,
+    send_message,
+    write_body,
+)
 from compileboard.app.alerts.message import AlertMessage, make_message, make_test_message
 from compileboard.app.alerts.rules import Channel
-from compileboard.app.alerts.transport import DeliveryFailed, DeliveryUnknown, post_json
-from compileboard.app.alerts.webhooks import MOST_BLOCKS, SECTION_LIMIT, make_json, make_slack
 from compileboard.app.incidents.queries import load_incidents
 from compileboard.collectors.store.dashboard import AlertKey
 from tests.unit.app.alerts.receiver import Mailbox, receive_http, receive_mail

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from compileboard.app.artifacts import trace_file_pages as trace_files
+from compileboard.app.artifacts import pages as artifacts
 from compileboard.app.cli.main import main
 from compileboard.app.clickhouse import run_files
 from compileboard.app.clickhouse.copying import CopyError, copy_store
@@ -38,7 +38,7 @@ def folder(live: Path, sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Copy the board without its cache; all its runs are sealed."""
     board = Path(shutil.copytree(sealed.parent, tmp_path / "folder")) / "board.db"
     shutil.rmtree(board.parent / "cache", ignore_errors=True)
-    for module in (db, timeline, reports, trace_files):
+    for module in (db, timeline, reports, artifacts):
         monkeypatch.setattr(module, "open_store", lambda _address: open_folder(board, live))
     return board
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from compileboard.app.artifacts import trace_file_pages as trace_files
+from compileboard.app.artifacts import pages as artifacts
 from compileboard.app.clickhouse.run_files import RunFiles
 from compileboard.app.core import db
 from compileboard.app.core.settings import Settings
@@ -42,7 +42,7 @@ from tests.unit.store.sealed.sealed_board import NOW_US
 @pytest.fixture
 def of_a_folder(live: Path, sealed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read a run's pages in its file, and what crosses runs where they are all in one."""
-    for module in (db, timeline, reports, trace_files):
+    for module in (db, timeline, reports, artifacts):
         monkeypatch.setattr(module, "open_store", lambda _address: open_folder(sealed, live))
 
 

@@ -13,8 +13,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import build_entries, split_attempts
-from compileboard.app.compiles.outcomes import OUTCOMES
-from compileboard.app.compiles.run_queries import CompileFilter
+from compileboard.app.compiles.run_queries import OUTCOMES, CompileFilter
 from compileboard.app.core.labels import OUTCOMES as OUTCOME_WORDS
 from compileboard.app.core.settings import Settings
 from compileboard.app.runs import trace_files

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.core import format
-from compileboard.app.core.template_names import TEMPLATE_FILTERS
+from compileboard.app.core.filters import TEMPLATE_FILTERS
 
 FORMATS = [
     getattr(format, f"format_{name}")

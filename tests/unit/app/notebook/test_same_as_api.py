@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.notebook.board import Board, BoardRun
 from compileboard.app.notebook.data_frames import LIST, MAPPING, MOMENT, FrameColumn, FrameMethod
-from compileboard.app.server.operations import OPERATIONS
+from compileboard.app.server.openapi import OPERATIONS
 from tests.unit.app.benched import RUNS
 from tests.unit.app.clickhouse.published import board_on_both_engines
 from tests.unit.app.recorded import RUN

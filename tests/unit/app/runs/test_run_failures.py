@@ -16,7 +16,7 @@ from compileboard.app.core.store import SingleFile
 from compileboard.app.runs import failures
 from compileboard.app.runs import run_queries as run_detail
 from compileboard.app.runs.model import build_summary
-from compileboard.app.runs.states import describe_state
+from compileboard.app.runs.rows import describe_state
 from compileboard.collectors.cli.run import closing_lines
 from compileboard.collectors.contract.events import RuntimeFailed
 from compileboard.collectors.store.ingest.ingestor import Ingestor

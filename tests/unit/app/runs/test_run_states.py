@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 from compileboard.app.benchmarks.labels import describe_status
 from compileboard.app.runs.advice import judge_run
 from compileboard.app.runs.queries import get_run
-from compileboard.app.runs.states import describe_state
+from compileboard.app.runs.rows import describe_state
 from compileboard.collectors.store.results import ExperimentResult, fill
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.clickhouse.published import OpenEngine, on_both_engines

@@ -16,7 +16,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.reasons import run_queries as recompiles
 from compileboard.app.runs import run_queries as run_pages
-from compileboard.app.server.operations import OPERATIONS
+from compileboard.app.server.openapi import OPERATIONS
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import BOARD, open_reader, open_writer
 from compileboard.collectors.store.dashboard import save_baseline

@@ -20,8 +20,12 @@ from compileboard.collectors.repro import findings, judging  # noqa: E402
 from compileboard.collectors.repro import repro as failure  # noqa: E402
 from compileboard.collectors.repro.graph_loading import list_calls  # noqa: E402
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
-from compileboard.collectors.repro.minify.query_log import QueryLog, Question  # noqa: E402
-from compileboard.collectors.repro.minify.search import GraphSearch, SmallestGraph  # noqa: E402
+from compileboard.collectors.repro.minify.search import (  # noqa: E402  # noqa: E402
+    GraphSearch,
+    QueryLog,
+    Question,
+    SmallestGraph,
+)
 from compileboard.collectors.repro.minify.task import (  # noqa: E402
     DeviceTrials,
     move_together,

@@ -14,7 +14,7 @@ from compileboard.app.clickhouse import client as clients
 from compileboard.app.clickhouse.client import Clients, EngineAway, connect
 from compileboard.app.clickhouse.passes import Publisher
 from compileboard.app.core.address import ClickHouseAddress
-from compileboard.app.core.publications import get_publication_state
+from compileboard.app.core.db import get_publication_state
 from compileboard.collectors.store.dashboard import annotate
 from tests.unit.app.clickhouse.publication.boards import assert_same
 from tests.unit.app.clickhouse.publication.http_server import ChdbServer, serve_chdb

@@ -12,7 +12,7 @@ from compileboard.app.clickhouse.client import SETTINGS, EngineAway
 from compileboard.app.clickhouse.passes import ForeignBoard, Publisher, publish_changes
 from compileboard.app.clickhouse.publisher import ROLLUPS
 from compileboard.app.clickhouse.run_files import list_lost_files
-from compileboard.app.core.publications import get_publication_state
+from compileboard.app.core.db import get_publication_state
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits

@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 
-from compileboard.app.core.shared_table import SharedRecord, SharedTable
+from compileboard.app.core.login_records import SharedRecord, SharedTable
 
 
 def fork(work: Callable[[], object]) -> int:
