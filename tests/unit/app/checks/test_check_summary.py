@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from compileboard.app.checks.decision import compare
-from compileboard.app.checks.model import CannotCompare, RuleInput, RuleOptions, Side
+from compileboard.app.checks.model import (
+    IMPROVED,
+    CannotCompare,
+    RuleInput,
+    RuleOptions,
+    RuleVerdict,
+    Side,
+)
 from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.reports.check_report import write_markdown
 
@@ -68,3 +75,19 @@ def test_a_program_that_failed_is_named() -> None:
         "> ⚠️ train.py at aaaaaaa (run A) ended with exit code 1: what it did not reach is not "
         "compared"
     ) in lines
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_an_improvement_fails_where_it_is_not_allowed(is_allowed: bool) -> None:
+    report = compare(NEW, BASE, (), RuleOptions(), allow_improvement=is_allowed)
+    assert report.fails(RuleVerdict("accuracy", "cnn", "IMPROVED", IMPROVED)) is not is_allowed
+
+
+def test_a_side_without_models_has_breaks_to_compare() -> None:
+    rows = (RuleInput("cnn", {"status": "measured"}, key="cnn"),)
+    broken = replace(NEW, breaks=(make_break("x"),))
+    assert compare(broken, replace(BASE, rows=rows), (), RuleOptions()).exit_code == 1
+    assert compare(replace(broken, rows=rows), BASE, (), RuleOptions()).exit_code == 1
+    with pytest.raises(CannotCompare, match="no model in common: cnn against net"):
+        other = (RuleInput("net", {"status": "measured"}, key="net"),)
+        compare(replace(NEW, rows=rows), replace(BASE, rows=other), (), RuleOptions())

@@ -215,7 +215,8 @@ def test_of_two_records_that_made_a_symbol_the_first_wins_wherever_others_stand(
 
     for records in ((*made, fixed), (fixed, *made), (made[0], fixed, made[1])):
         assert (build(*records).value, build(*records).source) == ("2", "first")
-    assert (build(fixed).value, build(fixed).source) == (None, "of the fixed")
+    for records in ((fixed,), (fixed, record(4, "specialized", "of the fixed again"))):
+        assert (build(*records).value, build(*records).source) == (None, "of the fixed")
 
 
 def test_a_condition_that_was_added_twice_stands_where_it_was_added_first() -> None:
