@@ -21,7 +21,7 @@ from compileboard.app.reasons.model import (
 from compileboard.app.reasons.queries import ReasonSubject, list_affected_runs
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.app.runs.overview_queries import has_observed_runs
-from compileboard.app.runs.queries import list_choices
+from compileboard.app.runs.queries import FILTERS, list_choices
 from compileboard.collectors.contract.categories import CATEGORIES
 
 graph_breaks = Blueprint("graph_breaks", __name__)
@@ -42,18 +42,7 @@ CAUSE_SORTS = (
     ("last", "last seen"),
     ("first", "newest cause first"),
 )
-MORE_FILTERS = (
-    "name",
-    "tag",
-    "host",
-    "gpu",
-    "torch",
-    "commit",
-    "state",
-    "since",
-    "until",
-    "trials",
-)
+_UNFOLDED = ("q", "suite")  # filters of runs that stand before the folded ones
 
 
 @graph_breaks.get("/graph_breaks")
@@ -94,7 +83,7 @@ def _build_list(subject: ReasonSubject) -> tuple[ReasonsScreen, dict[str, Any]]:
         "given": given,
         "filtered": any(given.values()),
         "is_observed": bool(screen.listed.rows) or has_observed_runs(engine),
-        "more_given": any(given[key] for key in MORE_FILTERS),
+        "more_given": any(given[key] for key in FILTERS if key not in _UNFOLDED),
         "choices": list_choices(engine),
     }
 

@@ -191,7 +191,7 @@ SORTS = (
     ("breaks", "most graph breaks"),
     ("compile_time", "most compile time"),
 )
-_MORE = ("host", "gpu", "torch", "commit", "since", "until", "trials")
+_UNFOLDED = ("q", "name", "suite", "tag", "state")
 
 
 @list_blueprint.get("/runs")
@@ -211,7 +211,7 @@ def index() -> str:
         sort=order,
         given={key: request.args.get(key, "") for key in FILTERS},
         filtered=any(request.args.get(key) for key in FILTERS),
-        more_given=any(request.args.get(key) for key in _MORE),
+        more_given=any(request.args.get(key) for key in FILTERS if key not in _UNFOLDED),
         choices=runs.list_choices(engine),
         states=runs.STATES,
         sorts=SORTS,
