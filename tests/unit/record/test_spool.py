@@ -185,6 +185,17 @@ def test_the_reader_waits_for_the_rest_of_a_line(folder: Path) -> None:
     assert reader.losses() == {}
 
 
+@pytest.mark.parametrize(
+    ("time_us", "is_read"), [(-1, False), (0, True), (2**63 - 1, True), (2**63, False)]
+)
+def test_a_time_is_read_up_to_what_a_column_holds(
+    folder: Path, time_us: int, is_read: bool
+) -> None:
+    line = json.dumps({"s": 0, "t": time_us, "n": "one", "m": None})
+    (folder / "p.jsonl").write_text(line + "\n")
+    assert [captured.time_us for captured in SpoolReader(folder).read()] == [time_us] * is_read
+
+
 def test_the_reader_goes_back_to_a_mark(spool: Spool, folder: Path) -> None:
     reader = SpoolReader(folder)
     spool.write("one", None)

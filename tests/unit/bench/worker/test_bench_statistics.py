@@ -73,3 +73,4 @@ def test_noise_is_the_spread_around_the_median_and_one_spike_is_none() -> None:
     assert noise_of([1.0, 1.0, 1.0, 50.0]) == 0.0
     assert noise_of([0.9, 1.0, 1.1]) == pytest.approx(0.148, abs=1e-3)
     assert noise_of([1.0, 2.0]) is None
+    assert noise_of([0.0, 0.0, 1.0]) is None
