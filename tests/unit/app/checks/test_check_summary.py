@@ -12,9 +12,9 @@ from compileboard.app.checks.model import (
     CannotCompare,
     RuleInput,
     RuleOptions,
-    RuleVerdict,
     Side,
 )
+from compileboard.app.checks.rules import RULES
 from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.reports.check_report import write_markdown
 
@@ -79,8 +79,9 @@ def test_a_program_that_failed_is_named() -> None:
 
 @pytest.mark.parametrize("is_allowed", [False, True])
 def test_an_improvement_fails_where_it_is_not_allowed(is_allowed: bool) -> None:
-    report = compare(NEW, BASE, (), RuleOptions(), allow_improvement=is_allowed)
-    assert report.fails(RuleVerdict("accuracy", "cnn", "IMPROVED", IMPROVED)) is not is_allowed
+    rule = replace(RULES[0], words={"BETTER": IMPROVED}, find=lambda *_: iter([("cnn", "BETTER")]))
+    (verdict,) = rule.check(NEW, BASE, RuleOptions(allow_improvement=is_allowed))
+    assert verdict.fails is not is_allowed
 
 
 def test_a_side_without_models_has_breaks_to_compare() -> None:
