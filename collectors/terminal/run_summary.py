@@ -9,12 +9,11 @@ import sqlite3
 import textwrap
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 
 from compileboard.collectors.contract.compile_labels import build_label, label_function
 from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
-from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.run_config import STALE_AFTER_S, knows_its_device
 from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
@@ -280,10 +279,6 @@ def _wrapped(text: str, columns: int, first: str, rest: str) -> list[str]:
     ) or [first.rstrip()]
 
 
-_STORED = {*RECORDS["runs"].columns, *RECORDS["run_totals"].columns} - {"name", "state"}
-_RUN_COLUMNS = [column.name for column in fields(RunSummary) if column.name in _STORED]
-
-
 def summarize(database: str, run_id: str) -> RunSummary | None:
     """Summarise a run by id or unique prefix; None if there is none.
 
@@ -296,8 +291,9 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
             return None
         row = connection.execute(
             f"""
-            select {", ".join(_RUN_COLUMNS)}, coalesce(title, name) as name,
-              {SHOWN_STATE} as state,
+            select id, coalesce(title, name) as name, {SHOWN_STATE} as state, source, command,
+            torch_version,
+              cuda_version,
               (
                 select triton_version
                 from processes
@@ -305,7 +301,12 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
                   and triton_version is not null
                 order by started_us, id
                 limit 1
-              ) as triton_version
+              ) as triton_version,
+              gpu_name, gpu_count, host, compile_count, graph_break_count, recompile_count,
+              recompile_limit_count,
+              failure_count, skipped_frame_count, loss_count,
+              compile_us, result_count, started_us, ended_us, exit_code, signal, git_commit,
+              git_dirty, suite
             from runs
             join run_totals on run_totals.run_id = runs.id
             left join run_annotations on run_annotations.run_id = runs.id
