@@ -107,6 +107,7 @@ class Block(nn.Module):
 def test_layers_of_a_frame_that_dynamo_skips_are_eager() -> None:
     from compileboard.collectors.bench.distributed.parallel import list_eager
 
+    torch._dynamo.reset()  # another test may have compiled an nn.Linear by itself
     module = Layers(nn.Linear(4, 4), Layers(nn.Tanh(), Block()))
     all_eager = [name for name, _ in list_eager(module)]
 
