@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__compileboard_model__"
+
+
+@dataclass(frozen=True)
+class Marked:
+    name: str
+    batch_size: int
+    trains: bool
 
 
 def model(
@@ -27,11 +35,7 @@ def model(
         )
 
     def mark(function: F) -> F:
-        setattr(
-            function,
-            MARK,
-            {"name": name or function.__name__, "batch_size": batch_size, "trains": trains},
-        )
+        setattr(function, MARK, Marked(name or function.__name__, batch_size, trains))
         return function
 
     return mark if function is None else mark(function)

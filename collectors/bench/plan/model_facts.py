@@ -11,30 +11,6 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_suffix(".json")
-RENAMED = {
-    "timm_models": "timm",
-    "huggingface": "transformers",
-    "torchbench": "torchvision",
-}  # upstream's suites
-# What a fact may say, and what a run may be told apart by.
-FACTS = {
-    "tolerance": "another tolerance (value) than the suite's",
-    "cosine": "compare by cosine similarity",
-    "skip": "do not run it",
-    "accuracy_skip": "its accuracy check passes without being made",
-    "eager_differs": "eager differs from eager, so its accuracy cannot be checked",
-    "flaky": "its accuracy check fails now and then",
-    "larger_multiplier": "small tensors may be further from double precision than usual",
-    "use_sgd": "train it with SGD instead of Adam",
-    "no_optimizer": "train it without an optimizer",
-    "use_eval_mode": "train it in eval mode",
-    "dtype": "run it in this precision (value) instead",
-    "loss_divisor": "divide its loss by this (value)",
-    "fsdp_wrap": (
-        "FSDP shards its modules of this class (value) by themselves, not those above a size"
-    ),
-}
-CONDITIONS = ("mode", "device", "dtype", "backend", "freezing", "machine", "ci")
 HALF_RANGE = ("float16", "amp")
 
 
@@ -83,7 +59,7 @@ class ModelFacts:
 
 
 def facts_for(suite: str, model: str) -> ModelFacts:
-    return _read().get(RENAMED.get(suite, suite), {}).get(model, ModelFacts())
+    return _read().get(suite, {}).get(model, ModelFacts())
 
 
 def tolerance_for(
@@ -99,7 +75,7 @@ def tolerance_for(
     fact = facts.find("tolerance", **run)
     if fact is not None:
         return float(fact.value or 0), cosine
-    if RENAMED.get(suite, suite) != "torchvision":
+    if suite != "torchvision":
         return (1e-2 if mode == "training" else 1e-3), cosine
     on_gpu_training = mode == "training" and device in ("cuda", "xpu")
     return (1e-3 if dtype in HALF_RANGE or on_gpu_training else 1e-4), cosine

@@ -471,17 +471,8 @@ class BenchSettings:
         ]
 
     def identity(self) -> dict[str, Any]:
-        """Return the values that must be equal for `--resume`.
-
-        A field after `environment` is newer than some stored runs, so its default is left out.
-        """
-        names = list(SETTINGS)
-        newer = names[names.index("environment") + 1 :]
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if SETTINGS[name][0].in_digest and (name not in newer or value != SETTINGS[name][1])
-        }
+        """Return the values that must be equal for `--resume`."""
+        return {name: value for name, value in asdict(self).items() if SETTINGS[name][0].in_digest}
 
 
 SETTINGS = list_declared(BenchSettings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import os
@@ -11,8 +10,7 @@ import signal
 import subprocess
 import sys
 import traceback
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
@@ -20,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from compileboard.collectors.bench import MARK
+from compileboard.collectors.bench import MARK, Marked
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.suites import LOCAL
 from compileboard.collectors.record.program import signal_group
@@ -34,15 +32,12 @@ class OnlyError(ValueError):
     """`--only` names no model."""
 
 
-@dataclass(frozen=True)
-class Marked:
-    name: str
-    batch_size: int
-    trains: bool
+def list_marked(path: str, class_name: str) -> list[Marked]:
+    """Import a file in a child; return its marked functions, none if it is to have a class.
 
-
-def list_marked(path: str, timeout_s: float = LIST_TIMEOUT_S) -> list[Marked]:
-    code, out, err = _ask(path, timeout_s)
+    Raises OnlyError, also without that class.
+    """
+    code, out, err = _ask(path, class_name)
     try:
         answer: dict[str, Any] = json.loads(out.splitlines()[-1])
     except (IndexError, ValueError):
@@ -55,6 +50,8 @@ def list_marked(path: str, timeout_s: float = LIST_TIMEOUT_S) -> list[Marked]:
         raise OnlyError(
             f"{path} cannot be imported: the process {how} while it was\n{tail}".rstrip()
         ) from None
+    if "refused" in answer:
+        raise OnlyError(answer["refused"])
     if "error" in answer:
         raise OnlyError(
             f"{path} cannot be imported: {answer['error']}\n{answer['traceback']}".rstrip()
@@ -62,9 +59,9 @@ def list_marked(path: str, timeout_s: float = LIST_TIMEOUT_S) -> list[Marked]:
     return [Marked(**fields) for fields in answer["marked"]]
 
 
-def _ask(path: str, timeout_s: float) -> tuple[int, str, str]:
+def _ask(path: str, class_name: str) -> tuple[int, str, str]:
     process = subprocess.Popen(
-        shared_command(f"{__name__}:main", path),
+        shared_command(f"{__name__}:main", path, class_name),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -74,21 +71,26 @@ def _ask(path: str, timeout_s: float) -> tuple[int, str, str]:
     )
     with process:
         try:
-            out, err = process.communicate(timeout=timeout_s)
+            out, err = process.communicate(timeout=LIST_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise OnlyError(
-                f"{path} was not imported within {timeout_s:g} s; does it compute something as "
-                "it is imported? "
-                'Put that under `if __name__ == "__main__":`'
+                f"{path} was not imported within {LIST_TIMEOUT_S:g} s; does it compute something "
+                'as it is imported? Put that under `if __name__ == "__main__":`'
             ) from None
         finally:
             signal_group(process.pid, signal.SIGKILL)
     return process.returncode, out, err
 
 
-def _answer(path: str) -> dict[str, Any]:
+def _answer(path: str, class_name: str) -> dict[str, Any]:
     try:
-        functions = marked_functions(import_file(path))
+        module = import_file(path)
+        if class_name:
+            find_class(module, path, class_name)
+            return {"marked": []}
+        return {"marked": [asdict(marked) for marked, _ in marked_functions(module)]}
+    except OnlyError as error:
+        return {"refused": str(error)}
     except (Exception, SystemExit) as error:
         lines = traceback.format_exception(error)
         first = next(
@@ -98,61 +100,28 @@ def _answer(path: str) -> dict[str, Any]:
             "error": traceback.format_exception_only(error)[-1].strip(),
             "traceback": "".join(lines[first:]),
         }
-    return {
-        "marked": [
-            asdict(Marked(name, words["batch_size"], words["trains"]))
-            for name, _, words in functions
-        ]
-    }
 
 
-def main(path: str) -> None:
+def main(path: str, class_name: str) -> None:
     channel = os.dup(1)
     os.dup2(2, 1)
-    line = json.dumps(_answer(path)) + "\n"
+    line = json.dumps(_answer(path, class_name)) + "\n"
     with open(channel, "w", encoding="utf-8") as out:
         out.write(line)
 
 
-# With one of these a module may have names that its text does not show; then building it says what
-# is missing.
-HIDING = frozenset(
-    ("*", "exec", "globals", "locals", "vars", "setattr", "modules", "__dict__", "__getattr__")
-)
-
-
-def check_class(path: str, name: str) -> None:
-    """Raises OnlyError if the file is not Python or lacks the name, OSError."""
+def find_class(module: ModuleType, path: str, name: str) -> Any:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an odd escape: those are the file's own matter
-            tree = ast.parse(Path(path).read_bytes(), path)
-    except (SyntaxError, ValueError) as error:
-        line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        message = error.msg if isinstance(error, SyntaxError) else error
-        raise OnlyError(
-            f"{path} cannot be imported: {type(error).__name__}{line}: {message}"
-        ) from None
-    except (RecursionError, MemoryError):
-        return
-    names = frozenset(_names(tree))
-    if name not in names and not names & HIDING:
-        classes = [statement.name for statement in tree.body if isinstance(statement, ast.ClassDef)]
+        return getattr(module, name)
+    except AttributeError:
+        classes = [
+            value.__name__
+            for value in vars(module).values()
+            if isinstance(value, type) and value.__module__ == module.__name__
+        ]
         raise OnlyError(
             f"{path} has no class {name!r}; its classes are {', '.join(classes) or 'none'}"
-        )
-
-
-def _names(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield node.name
-        elif isinstance(node, ast.alias):
-            yield (node.asname or node.name).partition(".")[0]
-        elif isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
+        ) from None
 
 
 def import_file(path: str) -> ModuleType:
@@ -168,20 +137,20 @@ def import_file(path: str) -> ModuleType:
     return module
 
 
-def marked_functions(module: ModuleType) -> list[tuple[str, Callable[..., Any], dict[str, Any]]]:
-    functions: dict[str, tuple[Any, dict[str, Any]]] = {}
+def marked_functions(module: ModuleType) -> list[tuple[Marked, Callable[..., Any]]]:
+    functions: dict[str, tuple[Marked, Any]] = {}
     for value in vars(module).values():
         # Statically: asking some objects for an attribute makes it.
-        words = inspect.getattr_static(value, MARK, None) if callable(value) else None
-        if not isinstance(words, dict):
+        marked = inspect.getattr_static(value, MARK, None) if callable(value) else None
+        if not isinstance(marked, Marked):
             continue
-        name = words["name"]
-        if name in functions and functions[name][0] is not value:
+        _, known = functions.setdefault(marked.name, (marked, value))
+        if known is not value:
             raise ValueError(
-                f"two functions are marked as {name!r}; give one another name: @model(name=...)"
+                f"two functions are marked as {marked.name!r}; give one another name: "
+                "@model(name=...)"
             )
-        functions[name] = value, words
-    return [(name, function, words) for name, (function, words) in functions.items()]
+    return list(functions.values())
 
 
 BUILD = "compileboard.collectors.bench.suites.user_build:build"
@@ -221,29 +190,40 @@ def read_only(text: str) -> OnlyTarget:
     )  # a child may have another folder
 
 
-def parse_only(
-    text: str, suite: str | None = None, *, timeout_s: float = LIST_TIMEOUT_S
-) -> list[ModelRef]:
-    """Return the models of `--only path:…`; without a name, the file is imported once in a child to
-    list them.
+def parse_only(text: str, suite: str | None = None) -> list[ModelRef]:
+    """Return the models of `--only path:…`; the file is imported once in a child to find them.
 
     Raises OnlyError for what cannot be parsed, found or imported.
     """
     target = read_only(text)
     _check_file(target, text)
+    marked = list_marked(target.path, target.name if target.kind == "class" else "")
     if target.kind == "class":
-        check_class(target.path, target.name)
         return [ModelRef(suite or LOCAL, target.name, BUILD, target.text, "local")]
-    marked = list_marked(target.path, timeout_s)
     if not marked:
         raise OnlyError(
             f"{target.path} marks no function with @compileboard.bench.model; mark one, or "
             "name a class: "
             f"--only path:{target.path},class:Name"
         )
-    if target.kind == "model":
-        marked = [ref for ref in marked if ref.name == target.name] or _no_such(target, marked)
-    return [_refer(target.path, ref, suite or LOCAL) for ref in marked]
+    chosen = [one for one in marked if target.kind is None or one.name == target.name]
+    if not chosen:
+        names = ", ".join(one.name for one in marked)
+        raise OnlyError(
+            f"{target.path} has no function marked as {target.name!r}; there are {names}"
+        )
+    return [
+        ModelRef(
+            suite or LOCAL,
+            one.name,
+            BUILD,
+            OnlyTarget(target.path, "model", one.name).text,
+            "local",
+            batch_size=one.batch_size,
+            trains=one.trains,
+        )
+        for one in chosen
+    ]
 
 
 def _check_file(target: OnlyTarget, text: str) -> None:
@@ -257,21 +237,3 @@ def _check_file(target: OnlyTarget, text: str) -> None:
     if target.kind is None and re.search(r",\w+:", target.path):
         raise OnlyError(f"--only {text}: cannot be read; expected {FORMS}")
     raise OnlyError(f"--only {text}: {target.path} {problem}; expected a Python file")
-
-
-def _no_such(target: OnlyTarget, marked: list[Marked]) -> list[Marked]:
-    names = ", ".join(ref.name for ref in marked)
-    raise OnlyError(f"{target.path} has no function marked as {target.name!r}; there are {names}")
-
-
-def _refer(path: str, marked: Marked, suite: str) -> ModelRef:
-    argument = OnlyTarget(path, "model", marked.name).text
-    return ModelRef(
-        suite,
-        marked.name,
-        BUILD,
-        argument,
-        "local",
-        batch_size=marked.batch_size,
-        trains=marked.trains,
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from compileboard.collectors.bench.loaded import Inputs, Loaded
 from compileboard.collectors.bench.suites.user import (
     OnlyError,
+    find_class,
     import_file,
     marked_functions,
     read_only,
@@ -35,35 +35,21 @@ def build(batch_size: int, only: str, part: str | None = None) -> Loaded:
                 f"--part {part}: {target.name} is a class; only a marked function takes a part"
             )
         return _from_class(module, target.path, target.name)
-    for name, function, _ in marked_functions(module):
-        if name == target.name:
-            words = {} if part is None else {"part": _check_part(part, function, name)}
-            return _from_result(
-                function(batch_size, **words), f"{target.path}: {name}({batch_size})"
-            )
-    raise OnlyError(f"{target.path} has no function marked as {target.name!r}")
-
-
-def _check_part(part: str, function: Callable[..., Any], name: str) -> str:
-    if "part" not in inspect.signature(function).parameters:
-        raise OnlyError(f"--part {part}: {name} has no parameter part")
-    return part
+    function = next(
+        function for marked, function in marked_functions(module) if marked.name == target.name
+    )
+    if part is not None and "part" not in inspect.signature(function).parameters:
+        raise OnlyError(f"--part {part}: {target.name} has no parameter part")
+    words = {} if part is None else {"part": part}
+    return _from_result(
+        function(batch_size, **words), f"{target.path}: {target.name}({batch_size})"
+    )
 
 
 def _from_class(module: ModuleType, path: str, name: str) -> Loaded:
     where = f"{path}: {name}"
-    if not hasattr(module, name):
-        classes = [
-            other_name
-            for other_name, value in vars(module).items()
-            if _is_model(value) and value.__module__ == module.__name__
-        ]
-        raise OnlyError(
-            f"{path} has no class {name!r}; its torch.nn.Module classes are "
-            f"{', '.join(classes) or 'none'}"
-        )
-    model_class = getattr(module, name)
-    if not _is_model(model_class):
+    model_class = find_class(module, path, name)
+    if not (isinstance(model_class, type) and issubclass(model_class, torch.nn.Module)):
         raise OnlyError(f"{where} is not a class derived from torch.nn.Module, which it must be")
     if not hasattr(model_class, "get_example_inputs"):
         raise OnlyError(
@@ -97,10 +83,6 @@ def _check_inputs(inputs: Any, where: str) -> Inputs:
     raise OnlyError(
         f"{where} gave {_describe(inputs)} as inputs; expected a tuple or a dict of them{hint}"
     )
-
-
-def _is_model(value: Any) -> bool:
-    return isinstance(value, type) and issubclass(value, torch.nn.Module)
 
 
 def _describe(value: Any) -> str:

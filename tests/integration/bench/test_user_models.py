@@ -101,9 +101,6 @@ def describe(only, batch_size):
 print(json.dumps([describe(only, 8) for only in sys.argv[1:]]))
 """
 REFUSED = {
-    "class:Nett": (
-        "has no class 'Nett'; its torch.nn.Module classes are Net, NoInputs, BareTensor, Breaks"
-    ),
     "class:NoModule": "NoModule is not a class derived from torch.nn.Module",
     "class:WIDTH": "WIDTH is not a class derived from torch.nn.Module",
     "class:NoInputs": "NoInputs has no method get_example_inputs()",
@@ -113,7 +110,6 @@ REFUSED = {
     "class:Breaks": "RuntimeError: no weights here",
     "model:nothing": "nothing(8) returned nothing; expected (module, inputs) or",
     "model:swapped": "swapped(8) returned a tuple first; expected a torch.nn.Module",
-    "model:gone": "has no function marked as 'gone'",
 }
 BUILT = ("class:Net", "model:pair", "model:spoken")
 

@@ -9,8 +9,6 @@ import pytest
 
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.plan.model_facts import (
-    CONDITIONS,
-    FACTS,
     FILE,
     Fact,
     ModelFacts,
@@ -20,6 +18,7 @@ from compileboard.collectors.bench.plan.model_facts import (
 from compileboard.collectors.bench.plan.models import ModelRef
 
 NOTHING = ModelFacts()
+FACTS = json.loads(FILE.read_text(encoding="utf-8"))
 # Of upstream's BENCHMARK_USE_SGD, CI_USE_SGD and CI_SKIP_OPTIMIZER the names in our suites; they
 # hold in every suite.
 SGD = {
@@ -67,10 +66,9 @@ def judge(
 
 
 def entries() -> list[tuple[str, dict[str, Any]]]:
-    suites = json.loads(FILE.read_text(encoding="utf-8"))["models"]
     return [
         (f"{suite}/{name}", entry)
-        for suite, all_ in suites.items()
+        for suite, all_ in FACTS["models"].items()
         for name, of in all_.items()
         for entry in of
     ]
@@ -84,11 +82,11 @@ def entries() -> list[tuple[str, dict[str, Any]]]:
 def test_every_entry_says_a_known_fact_of_known_runs_and_why(
     model: str, entry: dict[str, Any]
 ) -> None:
-    assert entry["fact"] in FACTS, model
+    assert entry["fact"] in FACTS["facts"], model
     assert set(entry) <= {"fact", "value", "when", "reason"}
-    assert set(entry.get("when", {})) <= set(CONDITIONS)
+    assert set(entry.get("when", {})) <= set(FACTS["when"])
     assert 10 < len(entry["reason"]) < 110
-    assert ("value" in entry) == ("(value)" in FACTS[entry["fact"]])
+    assert ("value" in entry) == ("(value)" in FACTS["facts"][entry["fact"]])
 
 
 @pytest.mark.parametrize(
@@ -146,17 +144,6 @@ def test_a_torchvision_tolerance_is_of_half_precision_and_of_training_on_a_gpu()
     assert judge("torchvision", "mobilenet_v2", freezing=True) == 1e-4
 
 
-def test_upstreams_suite_names_find_the_same_facts() -> None:
-    assert (
-        facts_for("timm_models", "mobilenetv3_large_100")
-        == facts_for("timm", "mobilenetv3_large_100")
-        != NOTHING
-    )
-    assert facts_for("huggingface", "XGLMForCausalLM").reason("flaky")
-    assert facts_for("torchbench", "resnet18").find("use_sgd")
-    assert facts_for("local", "resnet18") == NOTHING
-
-
 def test_models_are_trained_by_upstreams_optimizers() -> None:
     models = suites.list_models(("torchvision", "timm", "transformers"))
     facts = {model: facts_for(model.suite, model.name) for model in models}
@@ -200,11 +187,6 @@ def test_a_skip_is_of_the_runs_it_names() -> None:
 def test_fsdp_shards_a_model_by_upstreams_blocks(suite: str, model: str, block: str) -> None:
     fact = facts_for(suite, model).find("fsdp_wrap")
     assert fact and fact.value == block
-
-
-def test_nothing_known_means_nothing_special() -> None:
-    assert [fact for fact in FACTS if NOTHING.find(fact) or NOTHING.reason(fact)] == []
-    assert (NOTHING.reason("skip", device="cpu"), NOTHING.loss_divisor) == (None, 1.0)
 
 
 def test_facts_in_every_run_hold_in_each() -> None:

@@ -125,12 +125,28 @@ def test_a_name_that_only_cannot_name_again_is_refused_where_it_is_given(name: s
     model(name="meta-llama--Llama 3.1 (8b)")
 
 
-def test_a_file_that_never_ends_is_stopped(tmp_path: Path) -> None:
+def test_a_class_that_the_file_lacks_is_answered_with_those_it_has(file: Path) -> None:
+    with pytest.raises(OnlyError, match="has no class 'Nett'; its classes are Net"):
+        parse_only(f"path:{file},class:Nett")
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["from beside import *", "globals()['Ne' + 'tt'] = type('Nett', (), {})"],
+)
+def test_a_class_may_be_of_another_module_or_made_by_the_file(tmp_path: Path, body: str) -> None:
+    (tmp_path / "beside.py").write_text("class Nett: ...\n")
+    (tmp_path / "nets.py").write_text(body)
+    assert [ref.name for ref in parse_only(f"path:{tmp_path / 'nets.py'},class:Nett")] == ["Nett"]
+
+
+def test_a_file_that_never_ends_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compileboard.collectors.bench.suites.user.LIST_TIMEOUT_S", 0.5)
     (tmp_path / "nets.py").write_text("while True: pass\n")
     with pytest.raises(
         OnlyError, match=r"was not imported within 0\.5 s; does it compute something"
     ):
-        parse_only(f"path:{tmp_path / 'nets.py'}", timeout_s=0.5)
+        parse_only(f"path:{tmp_path / 'nets.py'}")
 
 
 def test_a_name_that_is_not_marked_is_answered_with_those_that_are(file: Path) -> None:
