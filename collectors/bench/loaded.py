@@ -29,3 +29,16 @@ class Loaded:
     sizes: tuple[int, ...] = ()
     # Measured in the mode that the module is in: train() or eval() is its own affair.
     keeps_mode: bool = False
+
+
+def load_of_images(module: torch.nn.Module, batch_size: int, shape: tuple[int, ...]) -> Loaded:
+    """Return a model of one tensor, of `shape` for each of the batch, and of larger batches."""
+    from torch._dynamo.testing import reduce_to_scalar_loss  # takes a second, with dynamo
+
+    def inputs(size: int) -> Inputs:
+        return (torch.randn(size, *shape),)
+
+    sizes = (batch_size, batch_size * 2, batch_size * 4)
+    return Loaded(
+        module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes
+    )

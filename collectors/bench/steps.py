@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch._dynamo.testing import collect_results
@@ -20,6 +20,7 @@ from compileboard.collectors.bench.plan.model_facts import ModelFacts
 from compileboard.collectors.bench.plan.settings import BenchSettings
 
 LEARNING_RATE = 0.01
+T = TypeVar("T")
 
 
 class Steps:
@@ -117,20 +118,18 @@ def mean_of_all(output: Any) -> torch.Tensor:
             "the model's output has no floating-point tensor to make a loss of; give its "
             "Loaded a `loss`"
         )
-    return torch.stack(
-        [tensor.float().sum() / max(tensor.numel(), 1) for tensor in tensors]
-    ).sum() / len(tensors)
+    means = [tensor.float().sum() / max(tensor.numel(), 1) for tensor in tensors]
+    return torch.stack(means).sum() / len(tensors)
 
 
 def list_tensors(values: Any) -> list[torch.Tensor]:
     return [leaf for leaf in _pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
 
-def map_tensors(change: Callable[[torch.Tensor], torch.Tensor], values: Any) -> Any:
+def map_tensors(change: Callable[[torch.Tensor], torch.Tensor], values: T) -> T:
     """Replace each tensor of a structure."""
-    return _pytree.tree_map(
-        lambda leaf: change(leaf) if isinstance(leaf, torch.Tensor) else leaf, values
-    )
+    changed: T = _pytree.tree_map_only(torch.Tensor, change, values)
+    return changed
 
 
 def cast(loaded: Loaded, dtype: torch.dtype) -> None:
@@ -138,11 +137,11 @@ def cast(loaded: Loaded, dtype: torch.dtype) -> None:
     loaded.inputs = cast_inputs(loaded.inputs, dtype)
 
 
-def cast_inputs(inputs: Any, dtype: torch.dtype) -> Any:
+def cast_inputs(inputs: T, dtype: torch.dtype) -> T:
     return map_tensors(
         lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor, inputs
     )
 
 
-def move_inputs(inputs: Any, device: str) -> Any:
+def move_inputs(inputs: T, device: str) -> T:
     return map_tensors(lambda tensor: tensor.to(device), inputs)

@@ -1,4 +1,4 @@
-"""Start the ranks of a task, end all if one fails, and merge results. No torch."""
+"""Start the ranks of a task, end all if one fails, and merge results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compileboard.collectors.bench.execution.task_process import (
     OUTPUT,
@@ -31,9 +31,6 @@ from compileboard.collectors.bench.worker.outcome import (
 )
 from compileboard.collectors.bench.worker.statistics import add_speedup
 from compileboard.start import shared_command
-
-if TYPE_CHECKING:
-    pass
 
 OF_RANK = "rank"  # facts of one rank's outcome
 

@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch._dynamo.testing import reset_rng_state
 from torch._dynamo.utils import calculate_time_spent, clone_inputs
-from torch.utils import _pytree
 
 from compileboard.collectors.bench.steps import list_tensors, move_inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.bench.worker.same_as_eager import judge
+from compileboard.collectors.bench.worker.same_as_eager import flatten_result, judge
 from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.workbench import (
     StageFailed,
@@ -99,7 +98,7 @@ def _reference(bench: Workbench) -> Any:
 
 def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
     """Raises StageFailed, caused by a ValueError, if the two do not have the same tensors."""
-    left, right = _tensors(reference), _tensors(result)
+    left, right = (list_tensors(flatten_result(output)) for output in (reference, result))
     shapes = [tuple(tensor.shape) for tensor in left], [tuple(tensor.shape) for tensor in right]
     if shapes[0] != shapes[1]:
         error = ValueError(
@@ -112,18 +111,6 @@ def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
         distance = (left_tensor - right_tensor).abs() / (1 + left_tensor.abs())
         alike = (left_tensor == right_tensor) | (left_tensor.isnan() & right_tensor.isnan())
         yield torch.where(alike, 0.0, distance).flatten().to(torch.float32)
-
-
-def _tensors(output: Any) -> list[torch.Tensor]:
-    leaves = [
-        leaf if isinstance(leaf, torch.Tensor) else _fields(leaf)
-        for leaf in _pytree.tree_leaves(output)
-    ]
-    return list_tensors(leaves)
-
-
-def _fields(output: Any) -> Any:
-    return list(vars(output).values()) if hasattr(output, "__dict__") else output
 
 
 def _exact(output: torch.Tensor) -> torch.Tensor:

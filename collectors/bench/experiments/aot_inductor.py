@@ -7,14 +7,13 @@ call of the package in its warm-up and so measures the memory of none.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch._inductor
@@ -160,9 +159,8 @@ def _check_batch(
     limit = max(MOST_ERROR, 4 * outcome.values.get("output_error", 0.0))
     report["unchecked"] = _try_batch(package, inputs, expected, limit)
     checked = AotPackage(package.path)
-    with (
-        _checking_inputs()
-    ):  # read once, at the first call of what is loaded: so it is loaded again
+    # It is read once, at the first call of what is loaded: so it is loaded again.
+    with patch.dict(os.environ, {CHECK_VARIABLE: "1"}):
         checked.runner = torch._inductor.aoti_load_package(str(package.path))
         report["checked"] = _try_batch(checked, inputs, expected, limit)
     return report
@@ -178,15 +176,3 @@ def _try_batch(package: AotPackage, inputs: Inputs, expected: Any, limit: float)
     if error is not None and error <= limit:
         return {"status": "right", "message": ""}
     return {"status": "wrong", "message": difference[:LONGEST_MESSAGE]}
-
-
-@contextlib.contextmanager
-def _checking_inputs() -> Iterator[None]:
-    before = os.environ.get(CHECK_VARIABLE)
-    os.environ[CHECK_VARIABLE] = "1"
-    try:
-        yield
-    finally:
-        del os.environ[CHECK_VARIABLE]
-        if before is not None:
-            os.environ[CHECK_VARIABLE] = before

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch._dynamo
@@ -252,16 +253,15 @@ def draft(bench: Workbench, module: torch.nn.Module) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def _trace_apart() -> Iterator[None]:
-    logger, before = logging.getLogger("torch.__trace"), os.environ.get(_TRACE_VARIABLE)
+    logger = logging.getLogger("torch.__trace")
     handlers = list(logger.handlers)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ[_TRACE_VARIABLE] = folder
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.dict(os.environ, {_TRACE_VARIABLE: folder}),
+    ):
         try:
             yield
         finally:
-            del os.environ[_TRACE_VARIABLE]
-            if before is not None:
-                os.environ[_TRACE_VARIABLE] = before
             for handler in handlers:
                 logger.addHandler(handler)  # one that is there is not added twice
 

@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import torch
 from torch._dynamo.utils import counters
 
 from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.steps import cast_inputs, map_tensors
+from compileboard.collectors.bench.steps import cast_inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, describe_error
 from compileboard.collectors.bench.worker.statistics import (
     RecompileCounts,
     RecompileWatch,
     without_limit,
 )
+from compileboard.collectors.bench.worker.timing import resize_batch
 from compileboard.collectors.bench.worker.workbench import (
     Workbench,
-    batch_dimension,
     failing_as,
     first_eager_run,
     list_shapes,
 )
 
 MOST_SIZES, MOST_REASONS, LONGEST_REASON = 4, 20, 500
-Change = Callable[[], contextlib.AbstractContextManager[Inputs]]
+Change = contextlib.AbstractContextManager[Inputs]
 
 
 def run(bench: Workbench) -> ExperimentOutcome:
@@ -75,7 +74,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
 
 def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str | None:
     try:
-        with change() as inputs:
+        with change as inputs:
             compiled(bench.module, inputs, collect_outputs=False)
         bench.synchronize()
     except Exception as error:  # a model that cannot be called so says why; the other changes go on
@@ -84,52 +83,34 @@ def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str
 
 
 def _reasons(seen: RecompileCounts) -> dict[str, Any]:
-    texts = list(
-        dict.fromkeys(
-            guard_failure.strip()[:LONGEST_REASON] for guard_failure in seen.guard_failures
-        )
-    )
-    return {"recompiles": seen.recompiles, "reasons": texts[:MOST_REASONS]}
+    texts = dict.fromkeys(failure.strip()[:LONGEST_REASON] for failure in seen.guard_failures)
+    return {"recompiles": seen.recompiles, "reasons": list(texts)[:MOST_REASONS]}
 
 
 def changes(bench: Workbench) -> Iterator[tuple[str, Change]]:
-    inputs = bench.inputs
-    yield "same", partial(_with, inputs)
-    yield from _sizes(bench)
-    yield ("eval mode" if bench.module.training else "train mode"), lambda: _other_mode(bench)
+    yield "same", contextlib.nullcontext(bench.inputs)
+    for name, inputs in _sizes(bench):
+        yield name, contextlib.nullcontext(inputs)
+    yield ("eval mode" if bench.module.training else "train mode"), _other_mode(bench)
     if not bench.settings.is_training:
-        yield "grad mode", lambda: _with_gradients(bench)
+        yield "grad mode", _with_gradients(bench)
     if bench.settings.dtype == "float32":
-        yield "bfloat16", lambda: _in_bfloat16(bench)
+        yield "bfloat16", _in_bfloat16(bench)
 
 
-def _with(inputs: Inputs) -> contextlib.AbstractContextManager[Inputs]:
-    return contextlib.nullcontext(inputs)
-
-
-def _sizes(bench: Workbench) -> Iterator[tuple[str, Change]]:
+def _sizes(bench: Workbench) -> Iterator[tuple[str, Inputs]]:
     resize, present = bench.loaded.resize, list_shapes(bench.inputs)
     if resize is not None:
         for size in bench.loaded.sizes[:MOST_SIZES]:
             inputs = bench.prepare_inputs(resize(size))
             if list_shapes(inputs) != present:
-                yield f"{bench.loaded.size_name}={size}", partial(_with, inputs)
+                yield f"{bench.loaded.size_name}={size}", inputs
         return
     batch_size = bench.batch_size
     if batch_size is None or batch_size < 4:
         return  # a size of 1 is another matter to dynamo, and 0 to everything
     for size in (batch_size - 1, batch_size // 2):
-        inputs = _cut(bench.inputs, batch_size, size)
-        yield f"batch size={size}", partial(_with, inputs)
-
-
-def _cut(inputs: Inputs, batch_size: int, size: int) -> Inputs:
-    def cut(tensor: torch.Tensor) -> torch.Tensor:
-        dimension = batch_dimension(tensor, batch_size)
-        return tensor if dimension is None else tensor.narrow(dimension, 0, size).contiguous()
-
-    shorter: Inputs = map_tensors(cut, inputs)
-    return shorter
+        yield f"batch size={size}", resize_batch(bench.inputs, batch_size, size)
 
 
 @contextlib.contextmanager

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
 import torch
 
 from compileboard.collectors.bench.loaded import Inputs
-from compileboard.collectors.bench.steps import Steps, cast, move_inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.bench.worker.statistics import (
     RecompileWatch,
@@ -21,10 +21,8 @@ from compileboard.collectors.bench.worker.statistics import (
 )
 from compileboard.collectors.bench.worker.timing import bounded, interleave
 from compileboard.collectors.bench.worker.workbench import (
-    TORCH_DTYPES,
     StageFailed,
     Workbench,
-    build,
     eagerly,
     failing_as,
     first_eager_run,
@@ -89,16 +87,13 @@ def _measure(
         outcome.facts.setdefault("failed", {})[name.rstrip("/")] = f"{failed.reason}: {cause}"
         return
     timed = turns.repeats
-    ratio = speedup_of(timed["eager"], timed["compiled"])
     numbers = {
         **turns.fault_values(),
-        "speedup": ratio.value,
-        "speedup_low": ratio.low,
-        "speedup_high": ratio.high,
+        **speedup_of(timed["eager"], timed["compiled"]),
+        "compilation_latency": max(0.0, first_s - median(timed["compiled"]) / 1e3),
+        "recompiles": float(seen.recompiles),
     }
-    numbers["compilation_latency"] = max(0.0, first_s - median(timed["compiled"]) / 1e3)
-    numbers["recompiles"] = float(seen.recompiles)
-    outcome.values |= {name + what: value for what, value in numbers.items() if value is not None}
+    outcome.values |= {name + what: value for what, value in numbers.items()}
     outcome.repeats |= {name + what: values for what, values in timed.items()}
 
 
@@ -112,8 +107,8 @@ def find_batch_size(bench: Workbench) -> ExperimentOutcome:
     exhausted. Source: batch_size_finder and decay_batch_exp of upstream's
     benchmarks/dynamo/common.py.
     """
-    other = build(bench.ref, (bench.batch_size or 1) + 1)
-    if list_shapes(other.inputs) == list_shapes(bench.inputs):
+    larger = _with_batch(bench, (bench.batch_size or 1) + 1).build()
+    if list_shapes(larger.inputs) == list_shapes(bench.inputs):
         return ExperimentOutcome(
             status="skipped", reason="its inputs do not change with the batch size it is asked for"
         )
@@ -141,19 +136,20 @@ def smaller(size: int) -> int:
     return (size // 2 + 1) // 2 * 2 if size // 2 > 2 else size - 1
 
 
+def _with_batch(bench: Workbench, size: int) -> Workbench:
+    settings = replace(bench.settings, batch_size=size, dynamic_batch_only=False)
+    return Workbench(bench.ref, settings, bench.stages)
+
+
 def _try(bench: Workbench, size: int) -> str | None:
     bench.free()
+    tried = _with_batch(bench, size)
     try:
-        loaded = build(bench.ref, size)
-        loaded.module.train(bench.module.training).to(bench.settings.device)
-        loaded.inputs = move_inputs(loaded.inputs, bench.settings.device)
-        if bench.settings.dtype in TORCH_DTYPES:
-            cast(loaded, TORCH_DTYPES[bench.settings.dtype])
-        steps = Steps(bench.settings, loaded.loss, bench.facts)
-        steps.use(loaded.module)
-        with bench.grad(), eagerly():
-            steps.step()(loaded.module, loaded.inputs, collect_outputs=False)
-        bench.synchronize()
+        tried.load()
+        step = tried.prepare()
+        with tried.grad(), eagerly():
+            tried.call(step)
+        tried.synchronize()
     except Exception as error:  # memory runs out under many names; what it was is said
         cause = error.__cause__ or error
         return f"{'OOM' if is_oom(cause) else type(cause).__name__}: {cause}"[:500]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +40,17 @@ class ModelRef:
             if self.argument is not None and self.argument.startswith("path:")
             else self.name
         )
+
+
+def list_refs(
+    suite: str, builder: str, catalogue: Mapping[str, Mapping[str, int]]
+) -> tuple[ModelRef, ...]:
+    """Return the models of a catalogue: batch sizes by name by family."""
+    return tuple(
+        ModelRef(suite, name, builder, name, family, batch_size)
+        for family, names in catalogue.items()
+        for name, batch_size in names.items()
+    )
 
 
 class NotAvailable(Exception):

@@ -9,12 +9,10 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
+from compileboard.collectors.bench.plan.models import NotAvailable, list_refs
 
 if TYPE_CHECKING:
-    from compileboard.collectors.bench.loaded import Inputs, Loaded
-
-BUILD = f"{__name__}:build"
+    from compileboard.collectors.bench.loaded import Loaded
 
 # family: {name: batch size}
 CATALOGUE = {
@@ -55,21 +53,15 @@ CATALOGUE = {
     },
 }
 
-MODELS = tuple(
-    ModelRef("timm", name, BUILD, name, family, batch_size)
-    for family, names in CATALOGUE.items()
-    for name, batch_size in names.items()
-)
+MODELS = list_refs("timm", f"{__name__}:build", CATALOGUE)
 
 
 def build(batch_size: int, name: str) -> Loaded:
     """Build a model, in a child process alone: the catalogue is read without torch and timm."""
     import timm
-    import torch
     from timm.data import resolve_model_data_config
-    from torch._dynamo.testing import reduce_to_scalar_loss
 
-    from compileboard.collectors.bench.loaded import Loaded
+    from compileboard.collectors.bench.loaded import load_of_images
 
     if not timm.is_model(name):
         raise NotAvailable(f"timm {timm.__version__} has no model {name}")
@@ -78,12 +70,4 @@ def build(batch_size: int, name: str) -> Loaded:
         warnings.simplefilter("ignore")
         # Without dropout of its own, as upstream: eager and compiled must compute the same.
         module = timm.create_model(name, pretrained=False, in_chans=3, drop_rate=0.0)
-    image: tuple[int, ...] = resolve_model_data_config(module)["input_size"]
-
-    def inputs(size: int) -> Inputs:
-        return (torch.randn(size, *image),)
-
-    sizes = (batch_size, batch_size * 2, batch_size * 4)
-    return Loaded(
-        module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes
-    )
+    return load_of_images(module, batch_size, resolve_model_data_config(module)["input_size"])

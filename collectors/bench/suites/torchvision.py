@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
+from compileboard.collectors.bench.plan.models import NotAvailable, list_refs
 
 if TYPE_CHECKING:
-    from compileboard.collectors.bench.loaded import Inputs, Loaded
-
-BUILD = f"{__name__}:build"
+    from compileboard.collectors.bench.loaded import Loaded
 
 # family: {name: batch size}
 CATALOGUE = {
@@ -46,26 +44,15 @@ CATALOGUE = {
     "video": {"mc3_18": 2, "r3d_18": 2},
 }
 
-MODELS = tuple(
-    ModelRef("torchvision", name, BUILD, name, family, batch_size)
-    for family, names in CATALOGUE.items()
-    for name, batch_size in names.items()
-)
-
-
-VIDEO = ("mc3_18", "r3d_18")
-VIDEO_FRAMES = 8
-VIDEO_SIZE = 112
-IMAGE_SIZE = 224
+MODELS = list_refs("torchvision", f"{__name__}:build", CATALOGUE)
+IMAGE, VIDEO = (3, 224, 224), (3, 8, 112, 112)
 
 
 def build(batch_size: int, name: str) -> Loaded:
     """Build a model, in a child process alone: the catalogue is read without torch."""
-    import torch
     import torchvision
-    from torch._dynamo.testing import reduce_to_scalar_loss
 
-    from compileboard.collectors.bench.loaded import Loaded
+    from compileboard.collectors.bench.loaded import load_of_images
 
     if name not in torchvision.models.list_models():
         raise NotAvailable(f"torchvision {torchvision.__version__} has no model {name}")
@@ -73,13 +60,4 @@ def build(batch_size: int, name: str) -> Loaded:
     if name.startswith(("deeplabv3", "fcn", "lraspp")):
         words["weights_backbone"] = None  # by default the pretrained backbone is downloaded
     module = torchvision.models.get_model(name, **words)
-
-    def inputs(size: int) -> Inputs:
-        if name in VIDEO:
-            return (torch.randn(size, 3, VIDEO_FRAMES, VIDEO_SIZE, VIDEO_SIZE),)
-        return (torch.randn(size, 3, IMAGE_SIZE, IMAGE_SIZE),)
-
-    sizes = (batch_size, batch_size * 2, batch_size * 4)
-    return Loaded(
-        module, inputs(batch_size), reduce_to_scalar_loss, batch_size, inputs, sizes=sizes
-    )
+    return load_of_images(module, batch_size, VIDEO if name in CATALOGUE["video"] else IMAGE)

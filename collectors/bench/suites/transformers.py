@@ -8,7 +8,9 @@ than trained ones. Batch sizes are below upstream's;
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from compileboard.collectors.bench.plan.models import ModelRef
@@ -22,34 +24,16 @@ class TransformersRecipe:
     inputs: str  # a kind of transformers_build.INPUTS
     batch_size: int
     length: int = 0
+    config: Mapping[str, Any] = field(default_factory=dict)
     class_name: str | None = None  # None: the model's name
-    config: dict[str, Any] = field(default_factory=dict)
 
 
-def _masked(batch_size: int, length: int = 512, **config: Any) -> TransformersRecipe:
-    return TransformersRecipe("masked LM", "tokens", batch_size, length, config=config)
-
-
-def _causal(
-    batch_size: int, length: int = 512, class_name: str | None = None, **config: Any
-) -> TransformersRecipe:
-    return TransformersRecipe("causal LM", "tokens", batch_size, length, class_name, config)
-
-
-def _seq2seq(batch_size: int, length: int, **config: Any) -> TransformersRecipe:
-    return TransformersRecipe("encoder-decoder", "tokens", batch_size, length, config=config)
-
-
-def _answers(batch_size: int, length: int = 512, **config: Any) -> TransformersRecipe:
-    return TransformersRecipe(
-        "question answering", "question_answering", batch_size, length, config=config
-    )
-
-
-def _classifier(batch_size: int, length: int, **config: Any) -> TransformersRecipe:
-    return TransformersRecipe(
-        "classification", "sequence_classification", batch_size, length, config=config
-    )
+_masked = partial(TransformersRecipe, "masked LM", "tokens")
+_causal = partial(TransformersRecipe, "causal LM", "tokens")
+_seq2seq = partial(TransformersRecipe, "encoder-decoder", "tokens")
+_answers = partial(TransformersRecipe, "question answering", "question_answering")
+_audio = partial(TransformersRecipe, "audio")
+_image = partial(TransformersRecipe, "vision transformer", "image")
 
 
 # What the small decoders of today have in common.
@@ -63,55 +47,52 @@ SMALL: dict[str, Any] = {
     "max_position_embeddings": 2048,
     "pad_token_id": 0,
 }
+MAMBA: dict[str, Any] = {
+    "vocab_size": 32000,
+    "hidden_size": 256,
+    "num_hidden_layers": 2,
+    "pad_token_id": 0,
+    "tie_word_embeddings": False,
+}
 
 RECIPES = {
     "BartForCausalLM": _causal(1, 1024),
     "BartForConditionalGeneration": _seq2seq(1, 1024),
-    "BertForMaskedLM": _masked(8),
-    "BertForQuestionAnswering": _answers(8),
+    "BertForMaskedLM": _masked(8, 512),
+    "BertForQuestionAnswering": _answers(8, 512),
     "BlenderbotSmallForCausalLM": _causal(16, 128),
     "DistilBertForMaskedLM": _masked(16, 128),
     "DistilBertForQuestionAnswering": _answers(16, 128),
-    "DistillGPT2": _causal(4, 512, "GPT2LMHeadModel", n_layer=6),
-    "ElectraForCausalLM": _causal(8),
-    "GPT2ForSequenceClassification": _classifier(2, 1024, pad_token_id=0),
-    "GoogleFnet": TransformersRecipe("masked LM", "tokens", 8, 512, "FNetForMaskedLM"),
-    "LayoutLMForMaskedLM": _masked(8),
+    "DistillGPT2": _causal(4, 512, {"n_layer": 6}, "GPT2LMHeadModel"),
+    "ElectraForCausalLM": _causal(8, 512),
+    "GPT2ForSequenceClassification": TransformersRecipe(
+        "classification", "sequence_classification", 2, 1024, {"pad_token_id": 0}
+    ),
+    "GoogleFnet": _masked(8, 512, class_name="FNetForMaskedLM"),
+    "LayoutLMForMaskedLM": _masked(8, 512),
     "MT5ForConditionalGeneration": _seq2seq(4, 128),
     "MobileBertForMaskedLM": _masked(16, 128),
     "OPTForCausalLM": _causal(1, 2048),
     # Its positions start behind the padding's: 514 for 512 tokens, as in every published
     # checkpoint.
-    "RobertaForCausalLM": _causal(8, is_decoder=True, max_position_embeddings=514),
-    "T5ForConditionalGeneration": _seq2seq(2, 1024, decoder_start_token_id=0),
+    "RobertaForCausalLM": _causal(8, 512, {"is_decoder": True, "max_position_embeddings": 514}),
+    "T5ForConditionalGeneration": _seq2seq(2, 1024, {"decoder_start_token_id": 0}),
     "TrOCRForCausalLM": _causal(4, 256),
-    "XLNetLMHeadModel": _causal(2),
-    "YituTechConvBert": TransformersRecipe("masked LM", "tokens", 8, 512, "ConvBertForMaskedLM"),
-    "Gemma2ForCausalLM": _causal(4, head_dim=64, **SMALL),
-    "LlamaForCausalLM": _causal(4, **SMALL),
-    "MambaForCausalLM": _causal(
-        4,
-        128,
-        vocab_size=32000,
-        hidden_size=256,
-        num_hidden_layers=2,
-        pad_token_id=0,
-        tie_word_embeddings=False,
+    "XLNetLMHeadModel": _causal(2, 512),
+    "YituTechConvBert": _masked(8, 512, class_name="ConvBertForMaskedLM"),
+    "Gemma2ForCausalLM": _causal(4, 512, {"head_dim": 64, **SMALL}),
+    "LlamaForCausalLM": _causal(4, 512, SMALL),
+    "MambaForCausalLM": _causal(4, 128, MAMBA),
+    "MistralForCausalLM": _causal(4, 512, {"sliding_window": 256, **SMALL}),
+    "MixtralForCausalLM": _causal(
+        2, 512, {"num_local_experts": 4, "num_experts_per_tok": 2, **SMALL}
     ),
-    "MistralForCausalLM": _causal(4, sliding_window=256, **SMALL),
-    "MixtralForCausalLM": _causal(2, num_local_experts=4, num_experts_per_tok=2, **SMALL),
-    "Qwen3ForCausalLM": _causal(4, head_dim=64, **SMALL),
-    "WhisperForConditionalGeneration": TransformersRecipe("audio", "speech_to_text", 2, 64),
-    "Wav2Vec2ForCTC": TransformersRecipe(
-        "audio", "speech", 2, 10000, config={"apply_spec_augment": False}
-    ),
+    "Qwen3ForCausalLM": _causal(4, 512, {"head_dim": 64, **SMALL}),
+    "WhisperForConditionalGeneration": _audio("speech_to_text", 2, 64),
+    "Wav2Vec2ForCTC": _audio("speech", 2, 10000, {"apply_spec_augment": False}),
     "CLIPModel": TransformersRecipe("vision and language", "image_and_text", 4, 77),
-    "SwinForImageClassification": TransformersRecipe(
-        "vision transformer", "image", 8, config={"num_labels": 1000}
-    ),
-    "ViTForImageClassification": TransformersRecipe(
-        "vision transformer", "image", 8, config={"num_labels": 1000}
-    ),
+    "SwinForImageClassification": _image(8, config={"num_labels": 1000}),
+    "ViTForImageClassification": _image(8, config={"num_labels": 1000}),
 }
 
 MODELS = tuple(

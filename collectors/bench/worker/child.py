@@ -7,7 +7,6 @@ cannot be forked safely.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import traceback
@@ -96,6 +95,7 @@ def import_torch(task: Task, stages: Stages) -> None:
 
 
 def run_experiment(task: Task, bench: Workbench) -> ExperimentOutcome:
+    bench.stage("load")
     bench.load()
     # What follows is timed as in anybody's process. It writes to every object: a fork copies the
     # pages now, not then.
@@ -130,19 +130,15 @@ def failure(error: BaseException) -> ExperimentOutcome:
     )
 
 
-def remove_hooks() -> None:
+def installed_hooks() -> Any:
+    """Return the hooks that observe this process, None if there are none."""
     hooks = sys.modules.get("_compileboard.observe.hooks")
-    if hooks is not None:
-        hooks.uninstall_hooks()
+    return hooks.current() if hooks is not None else None
 
 
-def unobserved() -> contextlib.AbstractContextManager[None]:
-    hooks: Any = sys.modules.get("_compileboard.observe.hooks")
-    installed = hooks.current() if hooks is not None else None
-    paused: contextlib.AbstractContextManager[None] = (
-        installed.paused() if installed else contextlib.nullcontext()
-    )
-    return paused
+def remove_hooks() -> None:
+    if installed_hooks():
+        sys.modules["_compileboard.observe.hooks"].uninstall_hooks()
 
 
 def leave(exit_code: int = 0) -> NoReturn:
@@ -187,13 +183,6 @@ def _forks_safely() -> bool:
     return len(os.listdir("/proc/self/task")) == 1
 
 
-def _forget_server() -> None:
-    hooks = sys.modules.get("_compileboard.observe.hooks")
-    installed = hooks.current() if hooks is not None else None
-    if installed is not None:
-        installed.spool.parent_id = None
-
-
 def _run_forked(request: dict[str, Any], server: int, connection: Connection) -> NoReturn:
     try:
         connection.close()
@@ -205,7 +194,8 @@ def _run_forked(request: dict[str, Any], server: int, connection: Connection) ->
         os.environ.update(request["environment"])
         sys.orig_argv = shared_command(f"{__name__}:start", str(server), request["folder"])
         sys.argv = ["-c", str(server), request["folder"]]
-        _forget_server()
+        if hooks := installed_hooks():
+            hooks.spool.parent_id = None  # the server is no process of the program's
         start(str(server), request["folder"])
     except BaseException:
         traceback.print_exc()

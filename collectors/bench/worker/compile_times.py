@@ -18,7 +18,7 @@ import torch
 import torch._dynamo.utils
 import torch._inductor.utils
 
-from compileboard.collectors.bench.worker.child import remove_hooks, unobserved
+from compileboard.collectors.bench.worker.child import installed_hooks, remove_hooks
 from compileboard.collectors.bench.worker.outcome import (
     COLD,
     WARM,
@@ -47,8 +47,10 @@ def start_compiler(bench: Workbench) -> float:
     from torch._inductor import config
 
     begin_s = time.perf_counter()
+    hooks = installed_hooks()
+    unobserved = hooks.paused() if hooks else contextlib.nullcontext()
     try:
-        with unobserved(), torch.no_grad(), config.patch({"triton.cudagraphs": False}):
+        with unobserved, torch.no_grad(), config.patch({"triton.cudagraphs": False}):
             torch.compile(lambda tensor: tensor + 1)(torch.ones(64, device=bench.settings.device))
             bench.synchronize()
     except Exception:  # what is wrong with the compiler is said of the model

@@ -43,12 +43,12 @@ class Mismatch:
 
 
 def describe_difference(eager: Any, compiled: Any, reference: Any = None) -> str:
-    left, right = _flatten(eager), _flatten(compiled)
+    left, right = flatten_result(eager), flatten_result(compiled)
     if left.keys() != right.keys():
         return (
             f"eager gives {_count(left)} and the compiled model {_count(right)}, or in other places"
         )
-    exact = _flatten(reference) if reference is not None else {}
+    exact = flatten_result(reference) if reference is not None else {}
     far = []
     for where, first in left.items():
         second = right[where]
@@ -68,7 +68,7 @@ def output_error(eager: Any, other: Any) -> float | None:
     """Return the largest relative error over tensors, None if they do not match. The error of a
     tensor is the RMS of the distance over the RMS of eager's values.
     """
-    left, right = _flatten(eager), _flatten(other)
+    left, right = flatten_result(eager), flatten_result(other)
     pairs = [
         (first, right.get(where), where)
         for where, first in left.items()
@@ -89,7 +89,7 @@ def output_error(eager: Any, other: Any) -> float | None:
     )
 
 
-def _flatten(result: Any) -> dict[str, Any]:
+def flatten_result(result: Any) -> dict[str, Any]:
     leaves: dict[str, Any] = {}
     for path, leaf in _pytree.tree_flatten_with_path(result)[0]:
         where = f"result{_pytree.keystr(path)}"

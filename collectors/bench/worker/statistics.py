@@ -22,15 +22,9 @@ CONFIDENCE = 0.95
 SEED = 1337
 
 
-@dataclass(frozen=True)
-class Speedup:
-    value: float
-    low: float | None
-    high: float | None
-
-
-def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> Speedup:
-    """Divide the medians; bound the ratio by a percentile bootstrap over the interleaved pairs.
+def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> dict[str, float]:
+    """Return the ratio of the medians as `speedup`, and from five pairs on `speedup_low` and
+    `speedup_high`, its bounds by a percentile bootstrap over the interleaved pairs.
 
     Pairs are drawn together, because a slow moment affects both. Raises ValueError if there are no
     repeats, unequal numbers, or a zero time. Source: Efron and Tibshirani, An Introduction to the
@@ -44,11 +38,15 @@ def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> Speedup:
         raise ValueError("a repeat that took no time cannot be divided by")
     value = median(eager) / median(compiled)
     if len(eager) < 5:
-        return Speedup(value, None, None)
+        return {"speedup": value}
     draw, count = random.Random(SEED), len(eager)  # noqa: S311  drawn again, it must be the same
     ratios = sorted(_resampled(eager, compiled, draw, count) for _ in range(RESAMPLES))
     tail = (1 - CONFIDENCE) / 2
-    return Speedup(value, ratios[int(tail * RESAMPLES)], ratios[int((1 - tail) * RESAMPLES) - 1])
+    return {
+        "speedup": value,
+        "speedup_low": ratios[int(tail * RESAMPLES)],
+        "speedup_high": ratios[int((1 - tail) * RESAMPLES) - 1],
+    }
 
 
 def _resampled(
@@ -60,20 +58,15 @@ def _resampled(
 
 def add_speedup(outcome: ExperimentOutcome, repeats: dict[str, list[float]]) -> None:
     """Add repeats in milliseconds, their speedup with its interval, and their noise."""
-    speedup = speedup_of(repeats["eager"], repeats["compiled"])
     outcome.repeats = repeats
     outcome.values |= {
-        "speedup": speedup.value,
+        **speedup_of(repeats["eager"], repeats["compiled"]),
         "abs_latency": median(repeats["compiled"]),
         "eager_latency": median(repeats["eager"]),
     }
-    optional = {
-        "speedup_low": speedup.low,
-        "speedup_high": speedup.high,
-        "eager_noise": noise_of(repeats["eager"]),
-        "compiled_noise": noise_of(repeats["compiled"]),
-    }
-    outcome.values |= {name: value for name, value in optional.items() if value is not None}
+    for side in ("eager", "compiled"):
+        if (noise := noise_of(repeats[side])) is not None:
+            outcome.values[f"{side}_noise"] = noise
 
 
 def dynamo_counts() -> Counter[str]:

@@ -236,15 +236,13 @@ def resize_batch(inputs: Inputs, batch_size: int, size: int) -> Inputs:
         rows = torch.arange(size, device=tensor.device).clamp(max=batch_size - 1)
         return tensor.index_select(dimension, rows)
 
-    resized: Inputs = map_tensors(resize, inputs)
-    return resized
+    return map_tensors(resize, inputs)
 
 
 def randomized(inputs: Inputs) -> Inputs:
-    drawn: Inputs = map_tensors(
+    return map_tensors(
         lambda tensor: torch.randn_like(tensor) if tensor.is_floating_point() else tensor, inputs
     )
-    return drawn
 
 
 GB = 10**9  # as upstream

@@ -66,7 +66,6 @@ class Workbench:
         """Build the model and move it to the device. Raises StageFailed, caused by the builder's
         error.
         """
-        self.stage("load")
         self.loaded = self.build()
         self.steps = Steps(self.settings, self.loaded.loss, self.facts)
         if self.settings.activation_checkpointing:
@@ -95,14 +94,31 @@ class Workbench:
         enable()
 
     def build(self) -> Loaded:
-        batch_size = self.ref.batch_size_for(self.settings.mode, self.settings.batch_size)
-        return build(self.ref, batch_size, self.settings.part, self.seed)
+        """Call the model's builder. Raises StageFailed, or NotAvailable if the library lacks the
+        model.
+        """
+        ref, part = self.ref, self.settings.part
+        module, _, function = ref.builder.partition(":")
+        arguments = [] if ref.argument is None else [ref.argument]
+        try:
+            builder = getattr(import_module(module), function)
+            self.seed()
+            if part is not None and "part" not in inspect.signature(builder).parameters:
+                raise ValueError(f"--part {part}: {ref.name} has no parts to choose from")
+            words = {} if part is None else {"part": part}
+            batch_size = ref.batch_size_for(self.settings.mode, self.settings.batch_size)
+            loaded: Loaded = builder(batch_size, *arguments, **words)
+            return loaded
+        except NotAvailable:
+            raise
+        except FAILURES as error:
+            raise StageFailed("model_fail_to_load") from error
 
     def seed(self) -> None:
         reset_rng_state()
 
     def prepare_inputs(self, inputs: Inputs, *, castable: bool = True) -> Inputs:
-        moved: Inputs = move_inputs(inputs, self.settings.device)
+        moved = move_inputs(inputs, self.settings.device)
         if self.settings.channels_last:
             moved = map_tensors(
                 lambda tensor: (
@@ -220,39 +236,6 @@ class Workbench:
         if self.settings.is_cuda:
             outcome.hardware = torch.cuda.get_device_name()
         return outcome
-
-
-def build(
-    ref: ModelRef,
-    batch_size: int,
-    part: str | None = None,
-    seed: Callable[[], None] = reset_rng_state,
-) -> Loaded:
-    """Call a model's builder. Raises StageFailed, or NotAvailable if the library lacks the
-    model.
-    """
-    module, _, function = ref.builder.partition(":")
-    try:
-        builder = getattr(import_module(module), function)
-        seed()
-        if part is not None and "part" not in inspect.signature(builder).parameters:
-            raise ValueError(f"--part {part}: {ref.name} has no parts to choose from")
-        words = {} if part is None else {"part": part}
-        loaded = (
-            builder(batch_size, **words)
-            if ref.argument is None
-            else builder(batch_size, ref.argument, **words)
-        )
-    except NotAvailable:
-        raise
-    except FAILURES as error:
-        raise StageFailed("model_fail_to_load") from error
-    if not isinstance(loaded, Loaded):
-        raise StageFailed("model_fail_to_load") from TypeError(
-            f"{ref.builder} returned {type(loaded).__name__}; expected "
-            "compileboard.collectors.bench.loaded.Loaded"
-        )
-    return loaded
 
 
 def is_oom(error: BaseException) -> bool:

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.bench.plan.models import ModelRef
+from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.suites.user import OnlyError, parse_only
 from compileboard.collectors.bench.suites.user_build import build as user_build
-from compileboard.collectors.bench.worker.workbench import StageFailed
-from compileboard.collectors.bench.worker.workbench import build as workbench_build
+from compileboard.collectors.bench.worker.outcome import Stages
+from compileboard.collectors.bench.worker.workbench import StageFailed, Workbench
 
 pytestmark = pytest.mark.torch
 
@@ -196,12 +197,9 @@ def whole(batch_size):
     )
     with pytest.raises(OnlyError, match="--part encoder: whole has no parameter part"):
         user_build(2, f"path:{tmp_path}/nets.py,model:whole", part="encoder")
+    ref = ModelRef("builtin", "mlp", "tests.integration.bench.test_user_models:no_parts")
     with pytest.raises(StageFailed) as failed:
-        workbench_build(
-            ModelRef("builtin", "mlp", "tests.integration.bench.test_user_models:no_parts"),
-            2,
-            "encoder",
-        )
+        Workbench(ref, BenchSettings(part="encoder"), Stages(tmp_path)).build()
     assert "--part encoder: mlp has no parts" in str(failed.value.__cause__)
 
 
