@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -244,7 +244,7 @@ class Judge:
     backend: str = "inductor"  # of dynamo's graph
     mode: str = COMPILED  # eager: the graph fails without a compiler as well
     is_strict: bool = False
-    settings: dict[str, Any] = field(default_factory=dict)  # of inductor, for this trial alone
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of inductor, in this trial alone
 
     def in_eager(self) -> Judge:
         return replace(self, mode=EAGER)

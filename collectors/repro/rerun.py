@@ -7,12 +7,15 @@ import os
 import shutil
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compileboard.collectors.contract.repros import find_operation
 from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.repro import (
+    OUT_OF_MEMORY,
+    SIGNAL,
+    TIMED_OUT,
     Failure,
     NotRunnable,
     Repro,
@@ -20,26 +23,39 @@ from compileboard.collectors.repro.repro import (
     captured_failure,
     raised,
 )
-from compileboard.collectors.repro.trials import OK, OUT_OF_MEMORY, SIGNAL, TIMED_OUT, Outcome
+from compileboard.collectors.repro.trials import OK, Outcome
+
+if TYPE_CHECKING:
+    from compileboard.collectors.repro.judging import Judge
 
 SAME, OTHER, PASSES, LIMITED = "same", "other", "passes", "limited"  # what `run` answers
 _LITTLE_BYTES = 1 << 16  # of a disk: less is full
 
 
 def rerun(task: ReproTask) -> dict[str, Any]:
-    kind = task.options.get("kind") or task.repro.manifest.kind
-    level = task.options.get("level") or task.repro.manifest.level
-    is_strict = bool(task.options.get("strict"))
-    task.progress({"text": f"compiling {task.repro.manifest.node_count or '?'} operations"})
+    manifest, options = task.repro.manifest, task.options
+    kind, level = options.get("kind") or manifest.kind, options.get("level") or manifest.level
+    how = make_judge(task.repro, level, kind, is_strict=bool(options.get("strict")))
+    task.progress({"text": f"compiling {manifest.node_count or '?'} operations"})
     task.load_compiler(level)
-    outcome = task.trials.run(attempt, task.repro, level, kind, task.device, is_strict)
+    outcome = task.trials.run(attempt, task.repro, task.device, how)
     return {**describe_outcome(task.repro, outcome, kind), "level": level}
+
+
+def make_judge(repro: Repro, level: str, kind: str, *, is_strict: bool = False) -> Judge:
+    """Return how a graph is tried: for its answer, or for how it fails wherever that is."""
+    from compileboard.collectors.repro.judging import Judge
+
+    backend = repro.manifest.backend or "inductor"
+    return Judge(
+        "accuracy" if kind == "accuracy" else "runtime", level, backend, is_strict=is_strict
+    )
 
 
 def replay(task: ReproTask) -> dict[str, Any]:
     task.progress({"text": "tracing the frame"})
     outcome = task.trials.run(trace_record, task.repro.path)
-    return {**describe_outcome(task.repro, outcome), "level": "dynamo"}
+    return {**describe_outcome(task.repro, outcome, task.repro.manifest.kind), "level": "dynamo"}
 
 
 def trace_record(path: str) -> dict[str, Any]:
@@ -73,26 +89,21 @@ def trace_record(path: str) -> dict[str, Any]:
     return {"failure": vars(Failure(failure.PASSED))}
 
 
-def attempt(
-    repro: Repro, level: str, kind: str, device: str | None, is_strict: bool
-) -> dict[str, Any]:
+def attempt(repro: Repro, device: str | None, how: Judge) -> dict[str, Any]:
     from compileboard.collectors.repro.graph_loading import list_random_inputs, load_graph
-    from compileboard.collectors.repro.judging import Judge, judge
+    from compileboard.collectors.repro.judging import judge
 
-    gm, inputs = load_graph(repro, level, device=device)
-    judge_kind = "accuracy" if kind == "accuracy" else "runtime"
-    backend = repro.manifest.backend or "inductor"
-    if level == "dynamo":
-        check_backend(backend, repro.manifest.preload)
-    how = Judge(judge_kind, level, backend, is_strict=is_strict)
+    gm, inputs = load_graph(repro, how.level, device=device)
+    if how.level == "dynamo":
+        check_backend(how.backend, repro.manifest.preload)
     return {
         **judge(gm, inputs, how),
-        "random_inputs": list_random_inputs(repro, level),
+        "random_inputs": list_random_inputs(repro, how.level),
         "input_count": len(inputs),
     }
 
 
-def check_backend(name: str, preload: tuple[str, ...] = ()) -> None:
+def check_backend(name: str, preload: tuple[str, ...]) -> None:
     from torch._dynamo.backends.registry import lookup_backend
     from torch._dynamo.exc import InvalidBackend
 
@@ -103,42 +114,38 @@ def check_backend(name: str, preload: tuple[str, ...] = ()) -> None:
         raise NotRunnable(f"{needed}: {advise_preload(preload)}") from None
 
 
-def describe_outcome(repro: Repro, outcome: Outcome, kind: str | None = None) -> dict[str, Any]:
+def describe_outcome(repro: Repro, outcome: Outcome, kind: str) -> dict[str, Any]:
     outcome.check()
-    expected = captured_failure(repro.manifest)
+    manifest = repro.manifest
+    expected = captured_failure(manifest)
+    # A script of torch's may not name its failure.
+    is_known = manifest.kind == "accuracy" or bool(
+        manifest.error_type or manifest.message or manifest.signal
+    )
     actual = read_failure(outcome, expected)
     value = outcome.value if outcome.status == OK else {}
-    if actual.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY):
+    is_another_question = kind != manifest.kind
+    if actual.status in (TIMED_OUT, OUT_OF_MEMORY):
         status = LIMITED
     elif not actual.fails:
         status = PASSES
+    elif is_another_question or not is_known or actual.is_like(expected):
+        status = SAME
     else:
-        status = SAME if is_recorded(repro, actual, kind) else OTHER
+        status = OTHER
     return {
         "status": status,
         "failure": actual.describe().rstrip("."),
         "failure_status": actual.status,
         "message": actual.message,
-        "expected": expected.describe().rstrip(".") if _is_known(repro) else None,
+        "expected": expected.describe().rstrip(".") if is_known else None,
         "differences": value.get("differences", []),
         "random_inputs": value.get("random_inputs", []),
-        "input_count": value.get("input_count", len(repro.manifest.inputs)),
+        "input_count": value.get("input_count", len(manifest.inputs)),
         "operation": find_operation(actual.message),
         "traceback": outcome.traceback,
         "seconds": round(outcome.seconds, 3),
     }
-
-
-def is_recorded(repro: Repro, actual: Failure, kind: str | None = None) -> bool:
-    """Return whether this is the recorded failure; any is, if torch's script does not name one."""
-    expected = captured_failure(repro.manifest)
-    if (
-        kind is not None and kind != repro.manifest.kind
-    ):  # another question than it was recorded for
-        return actual.fails
-    if not _is_known(repro):
-        return actual.fails
-    return actual.is_like(expected)
 
 
 def read_failure(outcome: Outcome, expected: Failure) -> Failure:
@@ -147,12 +154,10 @@ def read_failure(outcome: Outcome, expected: Failure) -> Failure:
     if outcome.status == SIGNAL or (
         outcome.signal is not None and outcome.signal == expected.signal
     ):
-        return Failure(
-            failure.SIGNAL, signal=outcome.signal, message=outcome.output[-2_000:] or None
-        )
+        return Failure(SIGNAL, signal=outcome.signal, message=outcome.output[-2_000:] or None)
     if outcome.status == TIMED_OUT:
         is_hang = expected.signal in failure.ENDED_BY_OTHERS
-        return expected if is_hang else Failure(failure.TIMED_OUT)
+        return expected if is_hang else Failure(TIMED_OUT)
     if outcome.status == OUT_OF_MEMORY and expected.signal == "SIGKILL":
         return expected
     failures = [raised(*entry) for entry in outcome.errors]
@@ -160,7 +165,7 @@ def read_failure(outcome: Outcome, expected: Failure) -> Failure:
     if same is not None:
         return same
     if outcome.status == OUT_OF_MEMORY:
-        return Failure(failure.OUT_OF_MEMORY)
+        return Failure(OUT_OF_MEMORY)
     return failures[0]
 
 
@@ -234,10 +239,3 @@ def _describe_input(name: str, value: Any, *, is_drawn: bool) -> dict[str, Any]:
         row["nan_count"] = int(value.isnan().sum())
         row["largest"] = float(finite.nan_to_num(0.0, 0.0, 0.0).max())
     return row
-
-
-def _is_known(repro: Repro) -> bool:
-    manifest = repro.manifest
-    return manifest.kind == "accuracy" or bool(
-        manifest.error_type or manifest.message or manifest.signal
-    )

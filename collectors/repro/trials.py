@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import io
 import os
 import pickle
 import shutil
@@ -27,15 +28,15 @@ from typing import Any, NoReturn
 from compileboard.collectors.record.garbage import without_collections
 from compileboard.collectors.record.memory import lift_memory_limit, limit_memory
 from compileboard.collectors.record.program import end_with, read_tail, signal_group, signal_name
-from compileboard.collectors.repro.repro import NotRunnable
-
-OK, RAISED, SIGNAL, TIMED_OUT, OUT_OF_MEMORY = (
-    "ok",
-    "raised",
-    "signal",
-    "timed out",
-    "out of memory",
+from compileboard.collectors.repro.repro import (
+    OUT_OF_MEMORY,
+    RAISED,
+    SIGNAL,
+    TIMED_OUT,
+    NotRunnable,
 )
+
+OK = "ok"
 DEFAULT_SECONDS = 120.0
 MOST_TEXT_CHARS = 8_000  # of a message; head and tail of a longer one
 COMPILER = "torch._inductor.compile_fx"
@@ -74,7 +75,7 @@ class Outcome:
     def message(self) -> str:
         if self.errors:
             return f"{self.errors[0][0]}: {self.errors[0][1]}"
-        return self.signal or self.status
+        return self.signal or self.status.replace("_", " ")
 
     def check(self) -> None:
         refused = next(
@@ -360,40 +361,30 @@ class _ForkServer:
         self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits
     ) -> Outcome:
         try:
-            self._connection.send_bytes(_dump((function, arguments, limits)))
-            body = self._connection.recv_bytes()
+            self._connection.send((_dump((function, arguments)), limits))
+            outcome: Outcome = self._connection.recv()
+            return outcome
         except (EOFError, OSError):
             raise NotRunnable("the process that starts trials has ended") from None
-        outcome: Outcome = pickle.loads(body)  # noqa: S301  of our own child
-        return outcome
 
 
 def _serve(connection: Connection, trials: Trials) -> NoReturn:
     """Fork a trial for each request, until the driver closes the connection: an EOFError."""
     while True:
-        body = connection.recv_bytes()
-        outcome = trials.fork(_call_pickled, (body,), _load(body)[2])
-        connection.send_bytes(pickle.dumps(outcome))
+        body, limits = connection.recv()
+        connection.send(trials.fork(_call_pickled, (body,), limits))
 
 
-def _call_pickled(body: bytes) -> Any:
-    function, arguments, _ = _load(body)
-    return function(*arguments)
-
-
-def _dump(value: Any) -> bytes:
-    import io
-
+def _dump(call: tuple[Callable[..., Any], Sequence[Any]]) -> bytes:
     import torch
 
     buffer = io.BytesIO()
-    torch.save(value, buffer)  # keeps what shares storage
+    torch.save(call, buffer)  # keeps what shares storage, and the device of each
     return buffer.getvalue()
 
 
-def _load(body: bytes) -> Any:
-    import io
-
+def _call_pickled(body: bytes) -> Any:
     import torch
 
-    return torch.load(io.BytesIO(body), weights_only=False, map_location="cpu")
+    function, arguments = torch.load(io.BytesIO(body), weights_only=False)
+    return function(*arguments)

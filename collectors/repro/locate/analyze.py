@@ -7,7 +7,7 @@ outputs pass once eager computes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,7 +40,6 @@ from compileboard.collectors.repro.repro import PASSED, WRONG_ANSWERS, Failure, 
 DEFAULT_MEMORY_BYTES = 4 << 30  # of intermediate values at a time
 MOST_EXPLAINED = 5  # nodes that are computed by eager in turn
 WITHOUT_DECOMPOSITIONS, WITH_DECOMPOSITIONS = "aot_eager", "aot_eager_decomp_partition"
-Trial = Callable[[Any, Sequence[Any], Judge], Failure]
 
 
 def judge_here(module: Any, inputs: Sequence[Any], how: Judge) -> Failure:
@@ -56,7 +55,6 @@ class Analyzer:
     inputs: Sequence[Any]
     how: Judge
     memory_bytes: int = DEFAULT_MEMORY_BYTES
-    attempt: Trial = judge_here
     compile_count: int = 0
     survey: Survey = field(init=False)
     originals: dict[str, Any] = field(init=False)
@@ -118,7 +116,7 @@ class Analyzer:
         self.compile_count += 1
         # random numbers of eager's stream; a CUDA graph's second run would overwrite what the first
         # returned
-        settings = {**how.settings, "fallback_random": True, "triton.cudagraphs": False}
+        settings = {"fallback_random": True, "triton.cudagraphs": False}
         with torch._inductor.config.patch(settings), torch.no_grad():
             values = clone_together([_detach(value) for value in self.inputs])
             compiled = compile_graph(exposed.module, values, how)
@@ -203,24 +201,20 @@ class Analyzer:
         module = replace_by_inputs(self.module, names)
         self.compile_count += 1
         inputs = clone_together(self.inputs)
-        return self.attempt(module, [*inputs, *values], self.how).status == PASSED
+        return judge_here(module, [*inputs, *values], self.how).status == PASSED
 
 
 def analyze_graph(
-    module: Any,
-    inputs: Sequence[Any],
-    how: Judge,
-    memory_bytes: int = DEFAULT_MEMORY_BYTES,
-    attempt: Trial = judge_here,
+    module: Any, inputs: Sequence[Any], how: Judge, memory_bytes: int = DEFAULT_MEMORY_BYTES
 ) -> Analysis:
-    failure = attempt(module, inputs, how)
+    failure = judge_here(module, inputs, how)
     if (
         failure.fails and failure.status not in WRONG_ANSWERS
     ):  # it has no answer that could be judged
         return Analysis(
             findings.NOT_REPRODUCED, level=how.level, failure=failure.describe(), compile_count=1
         )
-    analyzer = Analyzer(module, inputs, how, memory_bytes, attempt, compile_count=1)
+    analyzer = Analyzer(module, inputs, how, memory_bytes, compile_count=1)
     if how.level == "dynamo":
         rows = analyzer.judge_nodes(WITH_DECOMPOSITIONS)
         if wrong := _list_wrong(rows):

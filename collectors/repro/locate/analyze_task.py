@@ -14,46 +14,35 @@ from typing import Any
 from compileboard.collectors.contract.repros import find_operation
 from compileboard.collectors.repro import findings
 from compileboard.collectors.repro.findings import Analysis
+from compileboard.collectors.repro.graph_loading import list_random_inputs, load_graph
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge
+from compileboard.collectors.repro.locate.analyze import DEFAULT_MEMORY_BYTES, analyze_graph
 from compileboard.collectors.repro.locate.graph_trial import (
     GraphEdit,
     RepeatedTry,
     find_hidden,
     find_shortest_failing,
-    list_levels,
+    list_judges,
     list_operations,
-    make_judge,
     read_value,
 )
-from compileboard.collectors.repro.repro import NotRunnable, Repro
+from compileboard.collectors.repro.repro import Repro
 
 MOST_FUSED_NODES = 400  # of a graph whose hidden nodes are searched
 
 
 def analyze(task: ReproTask) -> dict[str, Any]:
-    analysis: Analysis | None = None
-    levels = [task.options["level"]] if task.options.get("level") else list_levels(task.repro)
-    for level in levels:
-        how = make_judge(task.repro, level, bool(task.options.get("strict")))
-        if how.kind != "accuracy":
-            analysis = _find_failing_operation(task, how)
-        else:
-            analysis = _choose(analysis, _judge_operations(task, how))
-        if analysis.status in (findings.NAMED, findings.ONLY_FUSED):
+    judges, analyses = list_judges(task), list[Analysis]()
+    for how in judges:
+        find = _judge_operations if how.kind == "accuracy" else _find_failing_operation
+        analyses.append(find(task, how))
+        if analyses[-1].status in (findings.NAMED, findings.ONLY_FUSED):
             break
-    if analysis is None:
-        raise NotRunnable(f"{task.repro.name} has no graph")
+    analysis = min(analyses, key=lambda entry: findings.STATUSES.index(entry.status))
     if analysis.status == findings.UNEXPLAINED and analysis.cause is None:
-        analysis = _find_fusion(task, make_judge(task.repro, levels[0]), analysis)
+        analysis = _find_fusion(task, judges[0], analysis)
     return analysis.dump()
-
-
-def _choose(first: Analysis | None, second: Analysis) -> Analysis:
-    if first is None or second.status in (findings.NAMED, findings.ONLY_FUSED):
-        return second
-    order = (findings.UNEXPLAINED, findings.NOT_REPRODUCED)
-    return min(first, second, key=lambda entry: order.index(entry.status))
 
 
 def _judge_operations(task: ReproTask, how: Judge) -> Analysis:
@@ -69,9 +58,6 @@ def _judge_operations(task: ReproTask, how: Judge) -> Analysis:
 def analyze_loaded(
     repro: Repro, device: str | None, how: Judge, memory_bytes: int | None
 ) -> Analysis:
-    from compileboard.collectors.repro.graph_loading import list_random_inputs, load_graph
-    from compileboard.collectors.repro.locate.analyze import DEFAULT_MEMORY_BYTES, analyze_graph
-
     module, inputs = load_graph(repro, how.level, device=device)
     analysis = analyze_graph(module, inputs, how, (memory_bytes or DEFAULT_MEMORY_BYTES * 2) // 2)
     if names := list_random_inputs(repro, how.level):

@@ -17,14 +17,13 @@ from compileboard.collectors.contract.repros import find_operation
 from compileboard.collectors.repro import findings
 from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.findings import Bisection, TriedSetting
+from compileboard.collectors.repro.graph_loading import load_graph
 from compileboard.collectors.repro.isolation import ReproTask
-from compileboard.collectors.repro.judging import NO_FUSION, Judge
+from compileboard.collectors.repro.judging import NO_FUSION, Judge, judge
 from compileboard.collectors.repro.locate.graph_trial import (
     RepeatedTry,
-    list_levels,
+    list_judges,
     list_operations,
-    load_edited,
-    make_judge,
     read_value,
 )
 from compileboard.collectors.repro.repro import Repro
@@ -69,14 +68,12 @@ BESIDE: Mapping[str, Mapping[str, Any]] = {
 
 
 def bisect(task: ReproTask) -> dict[str, Any]:
-    bisection: Bisection | None = None
-    levels = [task.options["level"]] if task.options.get("level") else list_levels(task.repro)
-    for level in levels:
-        tries = RepeatedTry(task, make_judge(task.repro, level, bool(task.options.get("strict"))))
+    for how in list_judges(task):
+        tries = RepeatedTry(task, how)
         bisection = _bisect_level(tries, with_settings=bool(task.options.get("settings")))
         if bisection.status == findings.NAMED:
             break
-    return (bisection or Bisection(findings.NOT_REPRODUCED)).dump()
+    return bisection.dump()
 
 
 def _bisect_level(tries: RepeatedTry, *, with_settings: bool) -> Bisection:
@@ -207,18 +204,14 @@ def _find_changes(settings: Mapping[str, Any]) -> dict[str, Any]:
 def try_bisected(
     repro: Repro, device: str | None, how: Judge, folder: str, backend: str
 ) -> dict[str, Any]:
-    from compileboard.collectors.repro.judging import judge
-
     bisector = importlib.import_module(BISECTOR).CompilerBisector
     bisector.in_process_cache, bisector.bisection_enabled = folder, True
     _name_lowered_operations(bisector)
     changes = (
         (bisector.get_config_change(INDUCTOR) or {}) if backend == INDUCTOR else {}
     )  # aot_eager reads its own
-    module, inputs = load_edited(repro, device, how.level, None)
-    return judge(
-        module, inputs, replace(how, backend=backend, settings={**how.settings, **changes})
-    )
+    module, inputs = load_graph(repro, how.level, device=device)
+    return judge(module, inputs, replace(how, backend=backend, settings=changes))
 
 
 def _name_lowered_operations(bisector: Any) -> None:

@@ -5,15 +5,22 @@ The trial loads the graph itself, because the driver must not touch a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from compileboard.collectors.repro import repro as failure
+from compileboard.collectors.repro.graph_loading import list_calls, load_graph
 from compileboard.collectors.repro.isolation import ReproTask
-from compileboard.collectors.repro.judging import Judge, judge
+from compileboard.collectors.repro.judging import Judge, clone_together, judge
+from compileboard.collectors.repro.locate.surgery import (
+    cut_after,
+    expose,
+    name_operation,
+    survey_graph,
+)
 from compileboard.collectors.repro.repro import Failure, NotRunnable, Repro, captured_failure
-from compileboard.collectors.repro.rerun import read_failure
+from compileboard.collectors.repro.rerun import make_judge, read_failure
 from compileboard.collectors.repro.trials import OK, Outcome
 
 
@@ -21,6 +28,9 @@ from compileboard.collectors.repro.trials import OK, Outcome
 class GraphEdit:
     cut: int | None = None  # number of calls
     exposed: tuple[str, ...] = ()  # nodes
+
+
+WHOLE = GraphEdit()
 
 
 def find_shortest_failing(count: int, fails: Callable[[int], bool]) -> int | None:
@@ -75,7 +85,7 @@ class RepeatedTry:
         return outcome
 
     def attempt(
-        self, edit: GraphEdit | None = None, settings: dict[str, Any] | None = None
+        self, edit: GraphEdit = WHOLE, settings: Mapping[str, Any] | None = None
     ) -> Failure:
         return self.read(self.run(try_edited, edit, settings or {}))
 
@@ -99,8 +109,8 @@ class RepeatedTry:
             if count
         )
 
-    def fails(self, edit: GraphEdit | None = None, settings: dict[str, Any] | None = None) -> bool:
-        return self.is_same(self.attempt(edit, settings))
+    def fails(self, edit: GraphEdit) -> bool:
+        return self.is_same(self.attempt(edit))
 
     @property
     def is_reproduced(self) -> bool:
@@ -112,53 +122,35 @@ class RepeatedTry:
         return self.first is not None and self.first.fails and result.is_like(self.first)
 
 
-def make_judge(repro: Repro, level: str, is_strict: bool = False) -> Judge:
-    kind = "accuracy" if repro.manifest.kind == "accuracy" else "runtime"
-    return Judge(kind, level, repro.manifest.backend or "inductor", is_strict=is_strict)
-
-
-def list_levels(repro: Repro) -> list[str]:
-    has_both = repro.manifest.level == "aot" and repro.dynamo_program is not None
-    return [repro.manifest.level, *(["dynamo"] if has_both else [])]
+def list_judges(task: ReproTask) -> list[Judge]:
+    """Return how a task's graph is judged: at the level that is asked for, or at each it has."""
+    manifest, level = task.repro.manifest, task.options.get("level")
+    levels = [level or manifest.level]
+    if level is None and manifest.level == "aot" and task.repro.dynamo_program is not None:
+        levels.append("dynamo")
+    is_strict = bool(task.options.get("strict"))
+    return [make_judge(task.repro, level, manifest.kind, is_strict=is_strict) for level in levels]
 
 
 def read_value(outcome: Outcome) -> Any:
-    if outcome.status == OK:
-        value: dict[str, Any] = outcome.value
-        return value
-    line = next(
-        (part.strip() for part in outcome.message.splitlines() if part.strip()), outcome.status
-    )
-    if outcome.error_type == "NotRunnable":
-        raise NotRunnable(outcome.errors[0][1])
-    raise NotRunnable(f"the graph could not be taken apart: {line[:300]}")
-
-
-def load_edited(
-    repro: Repro, device: str | None, level: str, edit: GraphEdit | None
-) -> tuple[Any, list[Any]]:
-    from compileboard.collectors.repro.graph_loading import load_graph
-    from compileboard.collectors.repro.judging import clone_together
-    from compileboard.collectors.repro.locate.surgery import cut_after, expose, survey_graph
-
-    module, inputs = load_graph(repro, level, device=device)
-    if edit is not None and edit.cut is not None:
-        module = cut_after(module, edit.cut, clone_together(inputs))
-    if edit is not None and edit.exposed:
-        module = expose(module, edit.exposed, survey_graph(module, clone_together(inputs))).module
-    return module, inputs
+    outcome.check()
+    if outcome.status != OK:
+        line = outcome.message.splitlines()[0]
+        raise NotRunnable(f"the graph could not be taken apart: {line[:300]}")
+    return outcome.value
 
 
 def try_edited(
-    repro: Repro, device: str | None, how: Judge, edit: GraphEdit | None, settings: dict[str, Any]
+    repro: Repro, device: str | None, how: Judge, edit: GraphEdit, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    module, inputs = load_edited(repro, device, how.level, edit)
-    return judge(module, inputs, replace(how, settings={**how.settings, **settings}))
+    module, inputs = load_graph(repro, how.level, device=device)
+    if edit.cut is not None:
+        module = cut_after(module, edit.cut, clone_together(inputs))
+    if edit.exposed:
+        module = expose(module, edit.exposed, survey_graph(module, clone_together(inputs))).module
+    return judge(module, inputs, replace(how, settings=settings))
 
 
 def list_operations(repro: Repro, device: str | None, how: Judge) -> list[tuple[str, str]]:
-    from compileboard.collectors.repro.graph_loading import list_calls, load_graph
-    from compileboard.collectors.repro.locate.surgery import name_operation
-
     module, _ = load_graph(repro, how.level, device=device)
     return [(node.name, name_operation(module, node)) for node in list_calls(module)]

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch._functorch.fx_minifier as fx_minifier
@@ -44,7 +44,7 @@ from compileboard.collectors.repro.minify.smallest import (
 )
 from compileboard.collectors.repro.repro import OUT_OF_MEMORY, TIMED_OUT, Failure
 from compileboard.collectors.repro.rerun import read_failure
-from compileboard.collectors.repro.trials import OK, RAISED, Outcome, TrialLimits
+from compileboard.collectors.repro.trials import OK, TrialLimits, Trials
 
 
 @dataclass(frozen=True)
@@ -114,14 +114,6 @@ MOST_GUESSES = 3
 PLUMBING = ("getitem", "alias", "detach", "_to_copy")
 
 
-class TrialRunner(Protocol):
-    limits: TrialLimits
-
-    def run(
-        self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
-    ) -> Outcome: ...
-
-
 @dataclass(frozen=True)
 class SmallestGraph:
     module: Any
@@ -152,7 +144,7 @@ class GraphSearch:
     module: Any
     inputs: list[Any]
     how: Judge
-    trials: TrialRunner
+    trials: Trials
     expected: Failure | None = None  # that was captured
     operation: str | None = None  # that it names
     log: QueryLog = field(default_factory=lambda: QueryLog(None))
@@ -236,7 +228,9 @@ class GraphSearch:
                 failure.raised(*entry).error_type == failure.DEVICE_ERROR
                 for entry in outcome.errors
             )
-            if outcome.status in (OK, RAISED) and not is_dead:  # an error ends `annotate` by itself
+            if (
+                outcome.status in (OK, failure.RAISED) and not is_dead
+            ):  # an error ends `annotate` by itself
                 return None
             return int.from_bytes(Path(file.name).read_bytes()[:8], "little")
 

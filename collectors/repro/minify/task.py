@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from compileboard.collectors.repro.minify.search import (
     QueryLog,
     Question,
     SmallestGraph,
-    TrialRunner,
 )
 from compileboard.collectors.repro.minify.smallest import to_repro, without_values
 from compileboard.collectors.repro.repro import (
@@ -41,60 +40,8 @@ from compileboard.collectors.repro.repro import (
     Repro,
     captured_failure,
 )
-from compileboard.collectors.repro.rerun import attempt, read_failure
-from compileboard.collectors.repro.trials import OK, Outcome, TrialLimits
-
-
-class DeviceTrials:
-    def __init__(self, trials: TrialRunner) -> None:
-        self._trials = trials
-        self.limits = trials.limits
-
-    def run(
-        self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
-    ) -> Outcome:
-        module, inputs, *rest = arguments
-        devices = [
-            str(value.device) if isinstance(value, torch.Tensor) else None for value in inputs
-        ]
-        return self._trials.run(
-            call_on_devices, function, module, list(inputs), devices, rest, limits=limits
-        )
-
-
-def call_on_devices(
-    function: Callable[..., Any],
-    module: Any,
-    inputs: Sequence[Any],
-    devices: Sequence[str | None],
-    rest: Sequence[Any],
-) -> Any:
-    accelerator = next((device for device in devices if device not in (None, "cpu")), None)
-    if accelerator is not None:
-        module = module.to(accelerator)
-    return function(module, move_together(inputs, devices), *rest)
-
-
-def move_together(values: Sequence[Any], devices: Sequence[str | None]) -> list[Any]:
-    storages: dict[Any, Any] = {}
-    moved = []
-    for value, device in zip(values, devices):
-        if not isinstance(value, torch.Tensor) or device is None or str(value.device) == device:
-            moved.append(value)
-            continue
-        if value.layout != torch.strided:
-            moved.append(value.detach().to(device).requires_grad_(value.requires_grad))
-            continue
-        storage = value.untyped_storage()
-        key = (storage.data_ptr(), value.dtype, device)
-        if key not in storages:
-            whole = torch.as_strided(
-                value.detach(), (storage.nbytes() // value.element_size(),), (1,), 0
-            )
-            storages[key] = whole.to(device)
-        view = torch.as_strided(storages[key], value.shape, value.stride(), value.storage_offset())
-        moved.append(view.requires_grad_(value.requires_grad))
-    return moved
+from compileboard.collectors.repro.rerun import attempt, make_judge, read_failure
+from compileboard.collectors.repro.trials import OK, Trials
 
 
 def run(task: ReproTask) -> dict[str, Any]:
@@ -120,13 +67,11 @@ def run(task: ReproTask) -> dict[str, Any]:
 
 
 def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
-    manifest, options = task.repro.manifest, task.options
-    trials: TrialRunner = task.trials
-    if task.trials.device.startswith("cuda"):
+    manifest, options, trials = task.repro.manifest, task.options, task.trials
+    if trials.device.startswith("cuda"):
         task.load_compiler(level)
         apply_settings(task.repro)  # trials have those that are set before
-        task.trials.needs_fork_server()
-        trials = DeviceTrials(task.trials)
+        trials.needs_fork_server()
     with task.deadline("loading the repro"):
         module, inputs = load_graph(task.repro, level, device=task.device)
     start = time.monotonic()
@@ -152,7 +97,7 @@ def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
     ).run()
 
 
-def _suspect(trials: TrialRunner, module: Any, inputs: Sequence[Any], how: Judge) -> list[str]:
+def _suspect(trials: Trials, module: Any, inputs: Sequence[Any], how: Judge) -> list[str]:
     if how.kind != "accuracy":
         return []
     outcome = trials.run(list_wrong_nodes, module, inputs, how)
@@ -219,17 +164,13 @@ def _describe(task: ReproTask, level: str, smallest: SmallestGraph) -> dict[str,
 def _confirm(
     task: ReproTask, smallest: SmallestGraph, answer: Minification, repro: Repro
 ) -> tuple[Minification, Repro]:
-    drawn = without_values(repro)
-    task.load_compiler(repro.manifest.level)
+    drawn, manifest = without_values(repro), repro.manifest
+    how = make_judge(
+        repro, manifest.level, manifest.kind, is_strict=bool(task.options.get("strict"))
+    )
+    task.load_compiler(manifest.level)
     for is_random, candidate in ((True, drawn), (False, repro)):
-        outcome = task.trials.run(
-            attempt,
-            candidate,
-            repro.manifest.level,
-            repro.manifest.kind,
-            task.device,
-            bool(task.options.get("strict")),
-        )
+        outcome = task.trials.run(attempt, candidate, task.device, how)
         answer = replace(
             answer, tried_count=answer.tried_count + 1, seconds=answer.seconds + outcome.seconds
         )

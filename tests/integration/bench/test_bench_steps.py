@@ -93,7 +93,7 @@ def prepare(
 ) -> Workbench:
     """Return a workbench that will load a module."""
     loaded = Loaded(module, (torch.ones(2, 4),), keeps_mode=True)
-    monkeypatch.setattr("compileboard.collectors.bench.worker.workbench.build", lambda *_: loaded)
+    monkeypatch.setattr(Workbench, "build", lambda _: loaded)
     return Workbench(ModelRef("builtin", "mlp", "m:f"), settings, Stages(folder))
 
 
@@ -200,9 +200,7 @@ def test_the_batch_varies_on_both_sides_where_it_alone_is_dynamic(
         (Fixed(4, 4), "batch_variation_error"),
     ):
         loaded = Loaded(module, (torch.ones(8, 4),), keeps_mode=True)
-        monkeypatch.setattr(
-            "compileboard.collectors.bench.worker.workbench.build", lambda *_, loaded=loaded: loaded
-        )
+        monkeypatch.setattr(Workbench, "build", lambda _, loaded=loaded: loaded)
         bench = Workbench(ModelRef("builtin", "mlp", "m:f"), settings, Stages(tmp_path))
         bench.load()
         module.register_forward_hook(lambda _module, given, _result: sizes.append(len(given[0])))

@@ -20,15 +20,11 @@ from compileboard.collectors.repro import findings, judging  # noqa: E402
 from compileboard.collectors.repro import repro as failure  # noqa: E402
 from compileboard.collectors.repro.graph_loading import list_calls  # noqa: E402
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
-from compileboard.collectors.repro.minify.search import (  # noqa: E402  # noqa: E402
+from compileboard.collectors.repro.minify.search import (  # noqa: E402
     GraphSearch,
     QueryLog,
     Question,
     SmallestGraph,
-)
-from compileboard.collectors.repro.minify.task import (  # noqa: E402
-    DeviceTrials,
-    move_together,
 )
 from compileboard.collectors.repro.repro import (  # noqa: E402
     Failure,
@@ -323,22 +319,19 @@ def test_a_graph_is_pickled_to_trials_that_were_forked_before(tmp_path: Path) ->
     trials.needs_fork_server()
     try:
         smallest = minify(
-            torch.fx.GraphModule({}, graph), [torch.ones(3)], Judge("runtime"), DeviceTrials(trials)
+            torch.fx.GraphModule({}, graph), [torch.ones(3)], Judge("runtime"), trials
         )
+        whole = torch.ones(6)
+        shared = trials.run(_share_memory, whole, whole[2:4])
     finally:
         trials.close()
     assert smallest.answer.operations == ("aten.view.default",)
     assert smallest.failure.error_type == "RuntimeError" and smallest.answer.fails_in_eager
+    assert shared.value, shared
 
 
-def test_what_is_moved_shares_what_it_shared() -> None:
-    whole = torch.ones(6)
-    moved = move_together([whole, whole[2:4], 5], ["meta", "meta", None])
-    assert [value.device.type for value in moved[:2]] == ["meta", "meta"] and moved[2] == 5
-    assert (
-        moved[1].storage_offset() == 2
-        and moved[1]._typed_storage()._cdata == moved[0]._typed_storage()._cdata
-    )
+def _share_memory(whole: Any, part: Any) -> bool:
+    return bool(whole.data_ptr() + 2 * whole.element_size() == part.data_ptr())
 
 
 def _sin_times(count: int) -> Any:
