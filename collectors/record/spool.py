@@ -335,11 +335,16 @@ def home(environment: Mapping[str, str]) -> Path:
     return Path(state).expanduser().absolute() / "compileboard"
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, body: str | bytes) -> None:
     """Write a file whole or not at all. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+        temporary.write_bytes(
+            body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+        )
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def spool_root(environment: Mapping[str, str]) -> Path:

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.contract.repros import KEPT, ReproInput
+from compileboard.collectors.contract.repros import ReproInput
 from compileboard.collectors.repro.repro import Repro, advise_passing
 from compileboard.collectors.terminal.run_summary import printable
 from compileboard.collectors.terminal.values import collector_command, lay_out
@@ -115,10 +115,7 @@ def _spec_row(spec: ReproInput, repro: Repro) -> list[str]:
         return [printable(spec.name), spec.kind, value if spec.kind != "none" else "", "", ""]
     shape = "×".join(str(size) for size in spec.shape or ()) or "scalar"
     layout = f"stride {tuple(spec.stride)}" if spec.stride and not _is_contiguous(spec) else ""
-    has_values = (
-        spec.values == KEPT and spec.digest in repro.values
-    ) or spec.storage in repro.storage_hashes
-    state = "recorded" if has_values else f"{spec.values.replace('_', ' ')}: drawn"
+    state = "recorded" if repro.has_values(spec) else f"{spec.values.replace('_', ' ')}: drawn"
     return [
         printable(spec.name),
         spec.dtype or "",

@@ -17,13 +17,14 @@ import linecache
 import re
 import types
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 import torch.fx as fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from compileboard.collectors.contract.repros import KEPT, ReproInput
+from compileboard.collectors.contract.repros import ReproInput
 from compileboard.collectors.formats.torch_repro import (
     count_extent,
     evaluate_size,
@@ -33,7 +34,7 @@ from compileboard.collectors.formats.torch_repro import (
 from compileboard.collectors.observe.torch_compat import CONFIG_MODULES
 from compileboard.collectors.record.memory import allowed_bytes
 from compileboard.collectors.repro.isolation import restore_environment
-from compileboard.collectors.repro.preloads import describe_absent
+from compileboard.collectors.repro.preloads import describe_absent, describe_raised
 from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_preload
 
 SEED = 7
@@ -62,25 +63,31 @@ _PASSED_ON = (
 
 
 def load_graph(
-    repro: Repro, level: str | None = None, *, device: str | None = None, seed: int = SEED
+    repro: Repro, level: str | None = None, *, device: str | None = None
 ) -> tuple[fx.GraphModule, list[Any]]:
     """Return a repro's graph and inputs. Raises NotRunnable."""
-    module = load_module(repro, level, seed=seed)
+    module = load_module(repro, level)
     try:
         gm = trace(module, list_results(repro.text(level)))
     except (AttributeError, NameError) as error:
         raise NotRunnable(_describe_unknown(repro, error)) from error
-    specs = repro.inputs(level)
-    if not specs:
-        specs = _specs_of_script(repro, level)
-    inputs = load_inputs(repro, specs, gm, device=device, seed=seed)
+    specs = repro.inputs(level) or _specs_of_script(repro, level)
+    placeholders = list_placeholders(gm)
+    if len(placeholders) != len(specs):
+        raise NotRunnable(
+            f"the graph takes {len(placeholders)} inputs, and {len(specs)} are recorded"
+        )
+    _check_memory(repro, specs)
+    symbols = {**_list_hints(specs), **repro.manifest.symbols}
+    loader = _InputLoader(repro, specs, symbols, _index_bounds(gm, specs, symbols), device)
+    inputs = [loader.load(spec) for spec in specs]
     if device is not None:
         gm = gm.to(device)
-    annotate(gm, specs, inputs, repro.manifest.symbols)
+    annotate(gm, specs, inputs, symbols)
     return gm, inputs
 
 
-def load_module(repro: Repro, level: str | None = None, *, seed: int = SEED) -> torch.nn.Module:
+def load_module(repro: Repro, level: str | None = None) -> torch.nn.Module:
     """Execute a repro's program and return its graph as a module; see `check_trust`.
 
     Raises NotRunnable.
@@ -90,7 +97,7 @@ def load_module(repro: Repro, level: str | None = None, *, seed: int = SEED) -> 
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     module = types.ModuleType("compileboard_repro")
     apply_settings(repro)
-    torch.manual_seed(seed)  # constants that were too long for the script are drawn
+    torch.manual_seed(SEED)  # constants that were too long for the script are drawn
     try:
         exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  trusted, or refused before
         graph = getattr(module, "mod", None) or module.Repro()
@@ -140,43 +147,18 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]  # torch is untyped here
         return fx.GraphModule(module, graph)
 
 
-def load_inputs(
-    repro: Repro,
-    specs: Sequence[ReproInput],
-    gm: fx.GraphModule,
-    *,
-    device: str | None = None,
-    seed: int = SEED,
-) -> list[Any]:
-    """Return real inputs with recorded or generated values, and recorded strides, offsets and
-    sharing.
-
-    Raises NotRunnable.
-    """
-    _check_memory(repro, specs)
-    generator = torch.Generator().manual_seed(seed)
-    storages: dict[int, Any] = {}
-    bounds = _index_bounds(gm, specs, repro)
-    return [_load_input(repro, spec, storages, specs, generator, bounds, device) for spec in specs]
-
-
 def annotate(
     gm: fx.GraphModule, specs: Sequence[ReproInput], inputs: Sequence[Any], symbols: dict[str, int]
 ) -> None:
-    placeholders = list_placeholders(gm)
-    if len(placeholders) != len(specs):
-        raise NotRunnable(
-            f"the graph takes {len(placeholders)} inputs, and {len(specs)} are recorded"
-        )
     if not any(_is_symbolic(spec) for spec in specs):
         return
     from torch._dispatch.python import enable_python_dispatcher
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    env = ShapeEnv()
+    placeholders, env = list_placeholders(gm), ShapeEnv()
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
-    symbolic = _make_symbols(env, {**_list_hints(specs), **symbols})
+    symbolic = _make_symbols(env, symbols)
     fakes = [_make_fake(mode, spec, value, symbolic) for spec, value in zip(specs, inputs)]
     for node, fake in zip(placeholders, fakes):
         node.meta["val"] = fake
@@ -194,9 +176,7 @@ def list_random_inputs(repro: Repro, level: str | None = None) -> list[str]:
     return [
         spec.name
         for spec in repro.inputs(level)
-        if spec.kind == "tensor"
-        and not (spec.values == KEPT and spec.digest in repro.values)
-        and spec.storage not in repro.storage_hashes
+        if spec.kind == "tensor" and not repro.has_values(spec)
     ]
 
 
@@ -258,110 +238,104 @@ def _make_fake(mode: Any, spec: ReproInput, value: Any, symbols: dict[str, Any])
 # --- values
 
 
-def _load_input(
-    repro: Repro,
-    spec: ReproInput,
-    storages: dict[int, Any],
-    specs: Sequence[ReproInput],
-    generator: torch.Generator,
-    bounds: dict[str, int],
-    device: str | None,
-) -> Any:
-    symbols = {**_list_hints(specs), **repro.manifest.symbols}
-    if spec.kind == "symint":
-        return (
-            spec.value
-            if spec.value is not None
-            else _evaluate(spec.expression or "", symbols, spec)
-        )
-    if spec.kind in ("int", "float", "bool"):
-        return spec.value
-    if spec.kind == "none":
-        return None
-    if spec.kind != "tensor":
+class _InputLoader:
+    """Makes inputs with recorded or seeded values, and recorded strides, offsets and sharing."""
+
+    def __init__(
+        self,
+        repro: Repro,
+        specs: Sequence[ReproInput],
+        symbols: dict[str, int],
+        bounds: dict[str, int],
+        device: str | None,
+    ) -> None:
+        self._repro = repro
+        self._specs = specs
+        self._symbols = symbols
+        self._bounds = bounds
+        self._device = device
+        self._generator = torch.Generator().manual_seed(SEED)
+        self._storages: dict[int, Any] = {}
+
+    def load(self, spec: ReproInput) -> Any:
+        """Raises NotRunnable."""
+        if spec.kind == "symint" and spec.value is None:
+            return self._evaluate(spec.expression or "", spec)
+        if spec.kind in ("symint", "int", "float", "bool"):
+            return spec.value
+        if spec.kind == "none":
+            return None
+        if spec.kind == "tensor":
+            return self._load_tensor(spec)
         if spec.value == "generator":
             return torch.Generator()
         raise NotRunnable(
             f"input {spec.name} is a {spec.value or 'value'} that cannot be recorded, nor run "
             "without it"
         )
-    dtype = getattr(torch, spec.dtype or "float32", None)
-    if not isinstance(dtype, torch.dtype):
-        raise NotRunnable(
-            f"input {spec.name} is of type {spec.dtype}, which torch {torch.__version__} does "
-            "not have"
-        )
-    shape = [_evaluate(size, symbols, spec) for size in spec.shape or ()]
-    stride = [_evaluate(size, symbols, spec) for size in spec.stride or ()]
-    offset = _evaluate(spec.storage_offset, symbols, spec)
-    extent = count_extent(shape, stride, offset)
-    storage_bytes = max(extent * dtype.itemsize, spec.storage_bytes or 0)
-    number = spec.storage if spec.storage is not None else -1 - len(storages)
-    target = torch.device(device or spec.device or "cpu")
-    if number not in storages:
-        sharing = [
-            other
-            for other in specs
-            if other is not spec and other.storage == number and number >= 0
-        ]
-        storage_bytes = max([storage_bytes, *(other.storage_bytes or 0 for other in sharing)])
-        bound = min(
-            (bounds[part.name] for part in (spec, *sharing) if part.name in bounds), default=None
-        )
-        loaded = _load_storage(repro, spec, number, storage_bytes, dtype, generator, bound)
-        try:
-            storages[number] = loaded.to(target).untyped_storage()
-        except (RuntimeError, AssertionError) as error:
-            if "memory" in str(error):
-                raise
+
+    def _load_tensor(self, spec: ReproInput) -> Any:
+        dtype = getattr(torch, spec.dtype or "float32", None)
+        if not isinstance(dtype, torch.dtype):
             raise NotRunnable(
-                f"input {spec.name} needs {target}: {_first_line(error)}; try --device cpu"
-            ) from None
-    storage = storages[number]
-    if storage.nbytes() < extent * dtype.itemsize:
-        storage.resize_(extent * dtype.itemsize)
-    tensor = torch.empty(0, dtype=dtype, device=target)
-    with torch.no_grad():
-        tensor.set_(storage, offset, shape, stride)
-    if spec.is_parameter:
-        return torch.nn.Parameter(tensor, requires_grad=spec.requires_grad)
-    return tensor.requires_grad_(spec.requires_grad)
-
-
-def _load_storage(
-    repro: Repro,
-    spec: ReproInput,
-    number: int,
-    storage_bytes: int,
-    dtype: torch.dtype,
-    generator: torch.Generator,
-    bound: int | None,
-) -> torch.Tensor:
-    body = repro.values.get(spec.digest) if spec.digest is not None else None
-    if body is not None:
-        return (
-            torch.frombuffer(bytearray(body), dtype=torch.uint8)
-            if body
-            else torch.empty(0, dtype=torch.uint8)
-        )
-    content_hash = repro.storage_hashes.get(number)
-    if content_hash is not None and repro.storage_folder is not None:
-        from torch.utils._content_store import ContentStoreReader
-
-        try:
-            storage = ContentStoreReader(repro.storage_folder).read_storage(
-                content_hash, device="cpu"
+                f"input {spec.name} is of type {spec.dtype}, which torch {torch.__version__} does "
+                "not have"
             )
-        except FileNotFoundError:
-            pass  # torch draws them too; `list_random_inputs` says so
-        else:
-            return torch.empty(0, dtype=torch.uint8).set_(storage)
-    count = -(-storage_bytes // dtype.itemsize)
-    return (
-        draw_values(count, dtype, generator, bound)
-        .view(torch.uint8)[: max(storage_bytes, 0)]
-        .clone()
-    )
+        shape = [self._evaluate(size, spec) for size in spec.shape or ()]
+        stride = [self._evaluate(size, spec) for size in spec.stride or ()]
+        offset = self._evaluate(spec.storage_offset, spec)
+        needed_bytes = count_extent(shape, stride, offset) * dtype.itemsize
+        number = spec.storage if spec.storage is not None else -1 - len(self._storages)
+        target = torch.device(self._device or spec.device or "cpu")
+        if number not in self._storages:
+            loaded = self._load_storage(spec, number, needed_bytes, dtype)
+            try:
+                self._storages[number] = loaded.to(target).untyped_storage()
+            except (RuntimeError, AssertionError) as error:
+                if "memory" in str(error):
+                    raise
+                raise NotRunnable(
+                    f"input {spec.name} needs {target}: {describe_raised(error)}; try --device cpu"
+                ) from None
+        storage = self._storages[number]
+        if storage.nbytes() < needed_bytes:
+            storage.resize_(needed_bytes)
+        tensor = torch.empty(0, dtype=dtype, device=target)
+        with torch.no_grad():
+            tensor.set_(storage, offset, shape, stride)
+        if spec.is_parameter:
+            return torch.nn.Parameter(tensor, requires_grad=spec.requires_grad)
+        return tensor.requires_grad_(spec.requires_grad)
+
+    def _load_storage(
+        self, spec: ReproInput, number: int, needed_bytes: int, dtype: torch.dtype
+    ) -> torch.Tensor:
+        repro = self._repro
+        body = repro.values.get(spec.digest) if spec.digest is not None else None
+        if body is not None:
+            empty = torch.empty(0, dtype=torch.uint8)
+            return torch.frombuffer(bytearray(body), dtype=torch.uint8) if body else empty
+        content_hash = repro.storage_hashes.get(number)
+        if content_hash is not None and repro.storage_folder is not None:
+            from torch.utils._content_store import ContentStoreReader
+
+            # Without its file torch draws the values too; `list_random_inputs` says so.
+            with suppress(FileNotFoundError):
+                reader = ContentStoreReader(repro.storage_folder)
+                storage = reader.read_storage(content_hash, device="cpu")
+                return torch.empty(0, dtype=torch.uint8).set_(storage)
+        sharing = [spec, *(other for other in self._specs if other.storage == number)]
+        size = max(needed_bytes, *(part.storage_bytes or 0 for part in sharing))
+        bounds = [self._bounds[part.name] for part in sharing if part.name in self._bounds]
+        count = -(-size // dtype.itemsize)
+        values = draw_values(count, dtype, self._generator, min(bounds, default=None))
+        return values.view(torch.uint8)[:size].clone()
+
+    def _evaluate(self, size: int | str, spec: ReproInput) -> int:
+        try:
+            return int(evaluate_size(size, self._symbols))
+        except (ValueError, TypeError) as error:
+            raise NotRunnable(f"input {spec.name}: {error}") from None
 
 
 def draw_values(
@@ -383,12 +357,10 @@ def draw_values(
         return torch.zeros(count * dtype.itemsize, dtype=torch.uint8).view(dtype)
 
 
-def _index_bounds(gm: fx.GraphModule, specs: Sequence[ReproInput], repro: Repro) -> dict[str, int]:
-    symbols = {**_list_hints(specs), **repro.manifest.symbols}
-    placeholders = list_placeholders(gm)
-    if len(placeholders) != len(specs):
-        return {}
-    by_node = dict(zip(placeholders, specs))
+def _index_bounds(
+    gm: fx.GraphModule, specs: Sequence[ReproInput], symbols: dict[str, int]
+) -> dict[str, int]:
+    by_node = dict(zip(list_placeholders(gm), specs))
     bounds: dict[str, int] = {}
     for node, spec in by_node.items():
         if spec.kind != "tensor" or (spec.dtype or "").startswith(("float", "bfloat", "complex")):
@@ -474,13 +446,6 @@ def apply_settings(repro: Repro) -> None:
                 continue
 
 
-def _evaluate(size: int | str, symbols: dict[str, int], spec: ReproInput) -> int:
-    try:
-        return int(evaluate_size(size, symbols))
-    except (ValueError, TypeError) as error:
-        raise NotRunnable(f"input {spec.name}: {error}") from None
-
-
 def _describe_unknown(repro: Repro, error: BaseException) -> str:
     operation = _NO_OPERATION.search(str(error))
     if operation is not None and operation.group(1) not in ("aten", "prims", "prim", "inductor"):
@@ -493,7 +458,7 @@ def _describe_unknown(repro: Repro, error: BaseException) -> str:
     )
     return (
         f"{repro.name} cannot be loaded by torch {torch.__version__}{of_other}: "
-        f"{_first_line(error)}"
+        f"{describe_raised(error)}"
     )
 
 
@@ -506,8 +471,3 @@ def _check_memory(repro: Repro, specs: Sequence[ReproInput]) -> None:
             f"{repro.name} has inputs of {needed_bytes / 1e9:,.1f} GB, and "
             f"{free_bytes / 1e9:,.1f} GB are free here"
         )
-
-
-def _first_line(error: BaseException) -> str:
-    line = next((part.strip() for part in str(error).splitlines() if part.strip()), "")
-    return f"{type(error).__name__}: {line[:200]}"

@@ -68,14 +68,13 @@ class ReproTask:
     repro: Repro
     options: dict[str, Any]
     trials: Trials
-    limits: TrialLimits
     folder: Path  # private; gone afterwards
     progress: Callable[[dict[str, Any]], None] = lambda _: None
     device: str | None = None  # that was asked for instead of the recorded one
 
     @contextlib.contextmanager
     def deadline(self, what: str) -> Any:
-        self.progress({"deadline_s": self.limits.seconds, "what": what})
+        self.progress({"deadline_s": self.trials.limits.seconds, "what": what})
         try:
             yield
         finally:
@@ -305,7 +304,7 @@ def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str
         target = import_module(module)
     limit_memory(None if device.startswith("cuda") else job["limits"].memory_bytes)
     trials = Trials(job["limits"], folder, device, job["probes"])
-    task = ReproTask(repro, job["options"], trials, job["limits"], folder, write, job["device"])
+    task = ReproTask(repro, job["options"], trials, folder, write, job["device"])
     needs_compiler = repro.manifest.kind in ("compile", "accuracy")
     if needs_compiler and repro.manifest.compiler is None:  # the others may do without
         task.load_compiler(repro.manifest.level)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -24,13 +23,14 @@ from compileboard.collectors.contract.events import (
     RunStarted,
 )
 from compileboard.collectors.contract.repros import (
+    KEPT,
     ReproInput,
     ReproManifest,
     dump_manifest,
     error_pattern,
 )
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.record.spool import home
+from compileboard.collectors.record.spool import home, replace_file
 from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.repros import ReproResult, save_result
 
@@ -94,6 +94,10 @@ class Repro:
         if level is None or level == self.manifest.level:
             return self.manifest.inputs
         return self.manifest.dynamo_inputs
+
+    def has_values(self, spec: ReproInput) -> bool:
+        is_kept = spec.values == KEPT and spec.digest in self.values
+        return is_kept or spec.storage in self.storage_hashes
 
     def check_trust(self, *, is_trusted: bool) -> None:
         """Raises NotRunnable for a repro of another origin unless it is trusted."""
@@ -270,10 +274,10 @@ def save_answer(repro: Repro, result: ReproResult) -> str:
     folder.mkdir(exist_ok=True)
     stem = f"{result.command}-{result.started_us}"
     if result.program is not None:
-        _write(folder / f"{stem}.py", result.program)
+        replace_file(folder / f"{stem}.py", result.program)
     body = {name: value for name, value in asdict(result).items() if name != "program"}
     path = folder / f"{stem}.json"
-    _write(path, json.dumps(body, indent=1, ensure_ascii=False) + "\n")
+    replace_file(path, json.dumps(body, indent=1, ensure_ascii=False) + "\n")
     return str(path)
 
 
@@ -289,12 +293,3 @@ def work_folder(repro: Repro, environment: Mapping[str, str]) -> Path:
 
 def now_us() -> int:
     return read_clock_us()
-
-
-def _write(path: Path, text: str) -> None:
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8", errors="surrogatepass")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)

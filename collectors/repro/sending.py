@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +44,7 @@ from compileboard.collectors.push.run_bundles import bundle_runs, temporary_data
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.record.outbox_sink import OutboxSink
 from compileboard.collectors.record.own_repros import find_own_folders
-from compileboard.collectors.record.spool import home, new_run_id
+from compileboard.collectors.record.spool import home, new_run_id, replace_file
 from compileboard.collectors.repro.preloads import list_preload, relative_name
 from compileboard.collectors.repro.repro import NotRunnable, Repro, list_import_events
 from compileboard.collectors.store.connection import StoreFull, checkpoint
@@ -75,15 +75,10 @@ def export(repro: Repro, output: str, preload: Sequence[str], *, is_forced: bool
         raise NotRunnable(f"{output!a}: expected a name that ends in .py or .tar.gz")
     if path.exists() and not is_forced:
         raise NotRunnable(f"there is a file {output!a} already; --force replaces it")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(body)
-        os.replace(part, path)
+        replace_file(path, body)
     except OSError as error:
         raise NotRunnable(f"{output!a} cannot be written: {error.strerror or error}") from None
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
     if not note and not repro.values:
         note = "; no values of inputs are recorded, they are drawn"
     return f"wrote {output} ({len(body):,} bytes){note}"

@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -112,11 +112,6 @@ class Trials:
         """Start the process that later trials are forked from; call before CUDA is initialised."""
         if self._server is None:
             self._server = _ForkServer(self)
-
-    def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
 
     def run(
         self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
@@ -220,9 +215,7 @@ def _understand(
         return Outcome(TIMED_OUT, seconds=seconds, output=output)
     if body is not None:
         outcome: Outcome = pickle.loads(body)  # noqa: S301  of our own child
-        return Outcome(
-            outcome.status, outcome.value, outcome.errors, outcome.traceback, None, seconds, output
-        )
+        return replace(outcome, seconds=seconds, output=output)
     if status is not None and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         is_full = number == signal.SIGKILL or "bad_alloc" in output
@@ -344,18 +337,13 @@ class _ForkServer:
     def __init__(self, trials: Trials) -> None:
         self._connection, theirs = Pipe()
         owner = os.getpid()
-        self._pid = os.fork()
-        if self._pid == 0:
+        if os.fork() == 0:
             self._connection.close()
             with contextlib.suppress(BaseException):
                 end_with(owner)
                 _serve(theirs, trials)
             os._exit(0)
         theirs.close()
-
-    def close(self) -> None:
-        self._connection.close()
-        os.waitpid(self._pid, 0)
 
     def run(
         self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits

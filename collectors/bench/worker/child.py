@@ -26,6 +26,7 @@ from compileboard.collectors.bench.worker.outcome import (
 from compileboard.collectors.bench.worker.torch_setup import prepare_environment
 from compileboard.collectors.record.garbage import search_imports, without_collections
 from compileboard.collectors.record.program import end_with
+from compileboard.collectors.record.spool import replace_file
 from compileboard.collectors.stack_room import call_with_room, widen_backward
 from compileboard.start import shared_command
 
@@ -66,9 +67,7 @@ def _measure_whole(folder: Path, stages: Stages) -> ExperimentOutcome:
 
 def write_result(folder: Path, outcome: ExperimentOutcome, stages: Stages) -> None:
     outcome.facts["stages_s"] = stages.durations()
-    temporary = folder / f"{RESULT}.part"
-    temporary.write_text(outcome.dump(), encoding="utf-8")
-    os.replace(temporary, folder / RESULT)
+    replace_file(folder / RESULT, outcome.dump())
 
 
 def _measure(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from compileboard.collectors.bench.experiments import TIMED
 from compileboard.collectors.bench.plan.tasks import Task
+from compileboard.collectors.record.spool import replace_file
 
 if TYPE_CHECKING:
     from compileboard.collectors.bench.plan.settings import BenchSettings
@@ -47,9 +48,7 @@ def keep_answers(instructions: Any, path: Path) -> None:
         question = hashlib.sha256(f"{self._arch_flags}\n{code}".encode()).hexdigest()
         if question not in answers:
             answers[question] = bool(ask(self, code))
-            part = path.with_name(f"{path.name}.{os.getpid()}")
-            part.write_text(json.dumps(answers), encoding="utf-8")
-            part.replace(path)
+            replace_file(path, json.dumps(answers))
         return answers[question]
 
     instructions.check_build = check_build

@@ -171,7 +171,7 @@ class Analyzer:
             facts = self.survey.nodes[argument.name]
             if facts.is_tensor:
                 raise KeyError(argument.name)
-            if facts.value is None and isinstance(argument, torch.fx.Node):
+            if facts.value is None:
                 return self._read_tuple(argument, values)
             return facts.value
 

@@ -28,6 +28,7 @@ from compileboard.collectors.repro.findings import (
     WRONG,
     JudgedNode,
 )
+from compileboard.collectors.repro.judging import clone_together
 
 EAGER_FACTOR = 3.0
 ROUNDINGS = 8.0  # units in the last place of the dtype
@@ -263,7 +264,7 @@ def _make_rounding(draw: int) -> Callable[[Any], Any]:
 
 
 def _call(operation: NodeOperation, args: Any, kwargs: Any) -> Any:
-    arguments, keywords = tree_map(_copy, (args, kwargs))
+    arguments, keywords = tree_map(lambda value: clone_together([value])[0], (args, kwargs))
     with torch.no_grad():
         value = operation.function(*arguments, **keywords)
     return value if operation.key is None else operator.getitem(value, operation.key)
@@ -302,15 +303,6 @@ def _call_exactly(
         return None
     is_wide = value.dtype in (torch.float64, torch.complex128)
     return value if is_wide == (compiled.is_floating_point() or compiled.is_complex()) else None
-
-
-def _copy(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    if value.layout != torch.strided or any(value.stride(dim) == 0 for dim in range(value.dim())):
-        return value.detach().clone()
-    copy = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
-    return copy.copy_(value.detach())
 
 
 def _widen(tensor: Any) -> Any:

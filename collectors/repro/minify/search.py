@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch._functorch.fx_minifier as fx_minifier
 
-from compileboard.collectors.contract.repros import find_operation
+from compileboard.collectors.contract import repros
 from compileboard.collectors.repro import repro as failure
 from compileboard.collectors.repro.findings import (
     MINIFIED,
@@ -35,12 +35,12 @@ from compileboard.collectors.repro.findings import (
 )
 from compileboard.collectors.repro.graph_loading import list_calls, list_placeholders
 from compileboard.collectors.repro.judging import COMPILED, EAGER, NO_FUSION, Judge, judge
+from compileboard.collectors.repro.locate.surgery import find_operation
 from compileboard.collectors.repro.minify.smallest import (
     annotate,
     count_nodes,
     graph_key,
     isolate_node,
-    operation_name,
 )
 from compileboard.collectors.repro.repro import OUT_OF_MEMORY, TIMED_OUT, Failure
 from compileboard.collectors.repro.rerun import read_failure
@@ -87,26 +87,12 @@ class QueryLog:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
-    def add(self, key: str, answer: Failure, node_count: int, seconds: float) -> None:
+    def add(self, key: str, answer: Failure) -> None:
         self._answers[key] = answer
-        if self._path is None:
-            return
-        body = {
-            "key": key,
-            "failure": answer.to_json(),
-            "nodes": node_count,
-            "seconds": round(seconds, 3),
-        }
-        with self._path.open("a", encoding="utf-8") as file:
-            # a first newline ends a line that a lost process left open
-            file.write(("" if self._ends_with_newline() else "\n") + json.dumps(body) + "\n")
-
-    def _ends_with_newline(self) -> bool:
-        if self._path is None or not self._path.exists() or not self._path.stat().st_size:
-            return True
-        with self._path.open("rb") as file:
-            file.seek(-1, 2)
-            return file.read(1) == b"\n"
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                # First a newline: a lost process may have left a line open.
+                file.write("\n" + json.dumps({"key": key, "failure": answer.to_json()}))
 
 
 MOST_GUESSES = 3
@@ -180,7 +166,7 @@ class GraphSearch:
                     f"captured: {expected.describe()}; here: {first.describe()}",
                 )
             self._target = first
-            self._search(module, inputs, self.operation or find_operation(first.message))
+            self._search(module, inputs, self.operation or repros.find_operation(first.message))
         except (_Stopped, KeyboardInterrupt) as error:
             status, why = NOT_FINISHED, str(error) or "interrupted"
         return self._finish(status, self._target, why)
@@ -250,7 +236,7 @@ class GraphSearch:
             return [
                 node
                 for node in nodes
-                if operation_name(node) in (operation, operation.removeprefix("torch.ops."))
+                if find_operation(module, node).name == operation.removeprefix("torch.ops.")
             ]
         names = self.suspect(module, inputs)
         return [node for name in names for node in nodes if node.name == name]
@@ -295,18 +281,13 @@ class GraphSearch:
             answer, is_remembered = read_failure(outcome, self._target), False
             if answer.status == failure.TIMED_OUT and self._left_s() < 0:
                 raise _Stopped(_NO_TIME_LEFT)
-            self.log.add(key, answer, len(list_calls(module)), time.monotonic() - start)
+            self.log.add(key, answer)
             self._counts["tried"] += 1
             self._counts["limited"] += answer.status in (failure.TIMED_OUT, failure.OUT_OF_MEMORY)
         else:
             self._counts["remembered"] += 1
-        self._tell(
-            module,
-            answer,
-            is_remembered and key in self._asked,
-            is_remembered,
-            time.monotonic() - start,
-        )
+        if not (is_remembered and key in self._asked):
+            self._tell(module, answer, is_remembered, time.monotonic() - start)
         self._asked.add(key)
         return answer
 
@@ -317,11 +298,7 @@ class GraphSearch:
         limits = self.trials.limits
         return replace(limits, seconds=max(1.0, min(limits.seconds, self._left_s())))
 
-    def _tell(
-        self, module: Any, answer: Failure, is_repeat: bool, is_remembered: bool, seconds: float
-    ) -> None:
-        if is_repeat:
-            return
+    def _tell(self, module: Any, answer: Failure, is_remembered: bool, seconds: float) -> None:
         self._query += 1
         fails = self._target.is_same(answer) or (
             self._target.status == failure.PASSED and answer.fails
@@ -334,7 +311,7 @@ class GraphSearch:
 
     def _finish(self, status: str, answer: Failure, why: str | None) -> SmallestGraph:
         module, inputs = self._best
-        operations = tuple(operation_name(node) for node in list_calls(module))
+        operations = tuple(find_operation(module, node).name for node in list_calls(module))
         computing = [name for name in operations if not any(part in name for part in PLUMBING)]
         is_together, is_fusion = status == MINIFIED and len(computing) > 1, False
         if is_together:

@@ -34,17 +34,6 @@ from compileboard.collectors.repro.repro import Repro
 _MANY: Any = is_tuple
 
 
-def operation_name(node: Any) -> str:
-    target = node.target
-    if isinstance(target, str):
-        return target
-    if isinstance(target, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        return str(target)
-    return (
-        f"{getattr(target, '__module__', None) or 'builtins'}.{getattr(target, '__name__', target)}"
-    )
-
-
 def graph_key(module: Any, inputs: Sequence[Any], how: Judge) -> str:
     """Hash a question: graph, inputs' properties and sharing, symbolic sizes, and judge."""
     storages: dict[int, int] = {}

@@ -13,6 +13,7 @@ import torch
 
 from compileboard.collectors.contract.repros import dump_manifest
 from compileboard.collectors.formats.repro_archive import write_script
+from compileboard.collectors.record.spool import replace_file
 from compileboard.collectors.repro.findings import (
     MINIFIED,
     NOT_REPRODUCED,
@@ -126,9 +127,7 @@ def _keep(
         return
     smaller = to_repro(repro, level, module, inputs, None)
     text, _ = write_script(smaller.manifest, smaller.program, None, smaller.values)
-    part = folder / "smallest.py.part"
-    part.write_text(text, encoding="utf-8", errors="surrogatepass")
-    part.replace(folder / "smallest.py")
+    replace_file(folder / "smallest.py", text)
 
 
 def _expected(repro: Repro) -> Failure | None:

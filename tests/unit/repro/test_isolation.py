@@ -63,8 +63,8 @@ def test_trial_ends_in_every_way_and_leaves_nothing(tmp_path: Path) -> None:
         "add": ["ok", 3, [], None],
         "raised": ["raised", None, [["RuntimeError", "outer"], ["KeyError", "'inner'"]], None],
         "crash": ["signal", None, [], "SIGSEGV"],
-        "late": ["timed out", None, [], None],
-        "memory": ["out of memory", None, [["MemoryError", ""]], None],
+        "late": ["timed_out", None, [], None],
+        "memory": ["out_of_memory", None, [["MemoryError", ""]], None],
         "left": ["raised", None, [["SystemExit", "it ended with exit code 3"]], None],
     }
     assert str(answer["cache"]).startswith(str(answer["folder"]))

@@ -317,14 +317,9 @@ def test_a_graph_is_pickled_to_trials_that_were_forked_before(tmp_path: Path) ->
     graph.output((graph.call_function(torch.ops.aten.view.default, (value, [7])),))
     trials = Trials(TrialLimits(60), tmp_path)
     trials.needs_fork_server()
-    try:
-        smallest = minify(
-            torch.fx.GraphModule({}, graph), [torch.ones(3)], Judge("runtime"), trials
-        )
-        whole = torch.ones(6)
-        shared = trials.run(_share_memory, whole, whole[2:4])
-    finally:
-        trials.close()
+    smallest = minify(torch.fx.GraphModule({}, graph), [torch.ones(3)], Judge("runtime"), trials)
+    whole = torch.ones(6)
+    shared = trials.run(_share_memory, whole, whole[2:4])
     assert smallest.answer.operations == ("aten.view.default",)
     assert smallest.failure.error_type == "RuntimeError" and smallest.answer.fails_in_eager
     assert shared.value, shared
@@ -349,7 +344,7 @@ def test_a_trial_that_reaches_a_limit_counts_as_passing(monkeypatch: pytest.Monk
             self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
         ) -> Outcome:
             outcome = super().run(function, *arguments, limits=limits)
-            return Outcome("timed out") if self.count == 3 else outcome
+            return Outcome("timed_out") if self.count == 3 else outcome
 
     answer = _search(trials=Limited()).answer
     assert answer.limited_count == 1 and answer.nodes_after == 1
