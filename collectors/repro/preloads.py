@@ -19,6 +19,7 @@ from typing import Any
 from compileboard.collectors.observe.repro.preload import relative_path
 from compileboard.collectors.observe.torch_compat import CONFIG_MODULES
 from compileboard.collectors.repro.repro import NotRunnable, Repro, work_folder
+from compileboard.collectors.terminal.values import first_line
 
 _REMEMBERED = "preload.json"
 _BELOW_MAIN = "; what registers nothing belongs below `if __name__ == '__main__':`"
@@ -171,8 +172,7 @@ def _is_literal(text: str) -> bool:
 
 
 def describe_raised(error: BaseException) -> str:
-    line = next((part.strip() for part in str(error).splitlines() if part.strip()), "")
-    return f"{type(error).__name__}: {line[:300]}".removesuffix(": ")
+    return f"{type(error).__name__}: {first_line(str(error), 300)}".removesuffix(": ")
 
 
 def describe_absent(error: ModuleNotFoundError) -> str:

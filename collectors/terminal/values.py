@@ -22,6 +22,11 @@ def lay_out(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
+def first_line(text: str, most: int = 160) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= most else line[:most].rsplit(" ", 1)[0] + " …"
+
+
 def read_count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise ValueError(f"expected a number from 1 up, got {text!r}")

@@ -24,7 +24,7 @@ from compileboard.collectors.record.crashes import promote_crashes
 from compileboard.collectors.record.program import run_to_deadline, start_session
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.progress_line import read_graph_checks
-from compileboard.collectors.terminal.values import collector_command
+from compileboard.collectors.terminal.values import collector_command, first_line
 from compileboard.start import own_command
 
 GRAPHS = "graphs"
@@ -65,9 +65,10 @@ class BlamedGraph:
     graph_count: int | None
 
     def describe(self) -> str:
+        message = first_line(self.message or "no message", 120)
         return (
             f"graph {self.number} of {self.graph_count} {WORDS.get(self.kind, self.kind)} "
-            f"({self.phase}, {self.node_count} operations): {first_line(self.message)}"
+            f"({self.phase}, {self.node_count} operations): {message}"
         )
 
 
@@ -185,7 +186,3 @@ def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str) -
         {"run_id": run_id, "task": task},
     ).fetchall()
     return [BlamedGraph(format_id(row["id"]), *tuple(row)[1:]) for row in rows]
-
-
-def first_line(message: str | None) -> str:
-    return next(iter((message or "no message").splitlines()), "")[:120]

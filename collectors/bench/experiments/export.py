@@ -31,6 +31,7 @@ from compileboard.collectors.bench.worker.outcome import EXPORT, ExperimentOutco
 from compileboard.collectors.bench.worker.same_as_eager import judge
 from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, batch_dimension
+from compileboard.collectors.terminal.values import first_line
 
 # Frames of a traceback that are nobody's model: torch's own, the standard library's, this
 # harness's.
@@ -189,7 +190,7 @@ def describe_failure(error: BaseException, stage: str) -> dict[str, Any]:
     return {
         "stage": stage,
         "error": type(error).__name__,
-        "message": _first_line(str(error)),
+        "message": first_line(str(error), _LONGEST),
         "operator": find_operator(error),
         "line": _format_line(frame.filename, frame.lineno) if frame else None,
         "source": frame.line if frame else None,
@@ -285,7 +286,7 @@ def _describe_draft(failure: Any) -> dict[str, Any]:
         message = f"{data['op']}: {message}" if message else f"{data['op']} has no fake kernel"
     return {
         "kind": str(failure.failure_type),
-        "message": _first_line(message),
+        "message": first_line(message, _LONGEST),
         "line": places[-1] if places else None,
     }
 
@@ -304,12 +305,7 @@ def _format_line(path: str, line: int | None) -> str:
 
 
 def describe_briefly(error: BaseException) -> str:
-    return f"{type(error).__name__}: {_first_line(str(error))}"
-
-
-def _first_line(text: str) -> str:
-    line = next(iter(text.strip().splitlines()), "")
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+    return f"{type(error).__name__}: {first_line(str(error), _LONGEST)}"
 
 
 def run(bench: Workbench) -> ExperimentOutcome:

@@ -18,6 +18,8 @@ from compileboard.collectors.contract.verdicts import (
     judge_sides,
 )
 from compileboard.collectors.terminal.progress_line import count_text
+from compileboard.collectors.terminal.run_summary import printable
+from compileboard.collectors.terminal.values import first_line
 
 REASONS = {
     "OOM": "out of memory",
@@ -40,7 +42,6 @@ BESIDE = {
     "second_process_latency": "second process {:.2f} s",
 }
 NOISY = 0.10  # a spread of the repeats that is worth a word
-MOST_CHARACTERS = 160
 MOST_EAGER = 3  # modules in a result's line
 LOW, HIGH = "speedup_low", "speedup_high"
 
@@ -60,7 +61,7 @@ class Progress:
                 f"[{self.done + 1}/{self.total}] {task.ref.name} {task.experiment}, "
                 f"{task.asked.device}{left}"
             )
-            sys.stderr.write(f"\r\x1b[K{plain(text)} …")
+            sys.stderr.write(f"\r\x1b[K{printable(text)} …")
             sys.stderr.flush()
 
     def end(self, result: BenchMeasured, *, explain: bool) -> None:
@@ -72,7 +73,7 @@ class Progress:
             f"[{self.done}/{self.total}] {result.device:4} {result.mode:9} {result.model:28} "
             f"{result.experiment:17}"
         )
-        text = f"{plain(head)} {took}  {plain(describe(result))}"
+        text = f"{printable(head)} {took}  {printable(describe(result))}"
         sys.stderr.write(f"\r\x1b[K{text}\n" if self.live else f"{text}\n")
         if explain and result.status == "measured":
             sys.stderr.write(f"    {explained(result)}\n")
@@ -83,7 +84,7 @@ class Progress:
                 f"{name}:{count}" for name, count in result.facts["call_counts"].items()
             )
             sys.stderr.write(
-                f"    STATS: call_* op count: {result.facts['op_count']} | {plain(counts)}\n"
+                f"    STATS: call_* op count: {result.facts['op_count']} | {printable(counts)}\n"
             )
         sys.stderr.flush()
 
@@ -113,16 +114,14 @@ def describe(result: BenchMeasured) -> str:
     if "speedup" not in values:
         return result.accuracy + beside if result.accuracy else _list_numbers(values)
     text = f"{result.accuracy}, " if result.accuracy else ""
-    text += f"{values['speedup']:.3f}x"
-    if "speedup_low" not in values:
+    text += speedup_text(values)
+    if LOW not in values:
         text += (
             f", {count_text(len(result.repeats.get('eager', [])), 'repeat')}: too few to tell "
             "an interval"
         )
-    else:
-        text += f" [{values['speedup_low']:.3f}, {values['speedup_high']:.3f}]"
-        if values["speedup_low"] <= 1.0 <= values["speedup_high"]:
-            text += " no clear difference"
+    elif is_unclear(values):
+        text += " no clear difference"
     noise = max(values.get("eager_noise", 0.0), values.get("compiled_noise", 0.0))
     if noise > NOISY:
         text += f", noisy: repeats spread by {noise:.0%}"
@@ -132,6 +131,23 @@ def describe(result: BenchMeasured) -> str:
         )
         text += f": {judge_against_baseline(result).text}"
     return text + beside
+
+
+def speedup_text(values: Mapping[str, float]) -> str:
+    interval = f" [{values[LOW]:.3f}, {values[HIGH]:.3f}]" if LOW in values else ""
+    return f"{values['speedup']:.3f}x{interval}"
+
+
+def is_unclear(values: Mapping[str, float]) -> bool:
+    """Return whether a speedup's interval holds 1."""
+    return LOW in values and values[LOW] <= 1.0 <= values[HIGH]
+
+
+def name_result(result: BenchMeasured) -> str:
+    """Return a result's model, with its experiment unless that is the usual one."""
+    if result.experiment == "performance":
+        return result.model
+    return f"{result.model} ({result.experiment})"
 
 
 def _describe_eager(distributed: Mapping[str, Any]) -> str:
@@ -152,7 +168,7 @@ def judge_against_baseline(
 
 def read_side(result: BenchMeasured, wrong: Collection[tuple[str, str]] = ()) -> SideValues:
     values = {STORE_NAMES.get(name, name): value for name, value in result.values.items()}
-    interval = (values[LOW], values[HIGH]) if LOW in values and HIGH in values else None
+    interval = (values[LOW], values[HIGH]) if LOW in values else None
     return SideValues(values, interval, result.repeats, (result.suite, result.model) in wrong)
 
 
@@ -160,28 +176,14 @@ def _list_numbers(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in list(values.items())[:4])
 
 
-def plain(text: str) -> str:
-    """Escape control characters, so that text from a run cannot move the cursor or set colours."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-def first_line(text: str) -> str:
-    line = next(iter(text.strip().splitlines()), "")
-    return line if len(line) <= MOST_CHARACTERS else line[:MOST_CHARACTERS].rsplit(" ", 1)[0] + " …"
-
-
 def explained(result: BenchMeasured) -> str:
-    names = ("unique_graphs", "calls_captured", "graph_breaks", "unique_graph_breaks")
-    if not any(name in result.values for name in names):
+    counts = result.values
+    if "unique_graphs" not in counts:
         return f"{result.experiment}: graphs, ops and graph breaks not counted"
-    graphs, ops, breaks, unique = (
-        f"{result.values[name]:.0f}" if name in result.values else "an uncounted number of"
-        for name in names
-    )
-    unique = unique if "unique_graph_breaks" in result.values else "unique ones not counted"
-    unique = f"{unique} unique" if unique.isdigit() else unique
     return (
-        f"Dynamo produced {graphs} graphs covering {ops} ops with {breaks} graph breaks ({unique})"
+        f"Dynamo produced {counts['unique_graphs']:.0f} graphs covering "
+        f"{counts['calls_captured']:.0f} ops with {counts['graph_breaks']:.0f} graph breaks "
+        f"({counts['unique_graph_breaks']:.0f} unique)"
     )
 
 

@@ -14,9 +14,11 @@ from compileboard.collectors.bench.report.progress import (
     HIGH,
     LOW,
     REASONS,
+    is_unclear,
     judge_against_baseline,
-    plain,
+    name_result,
     read_side,
+    speedup_text,
 )
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.contract.library_names import is_harness_step
@@ -34,6 +36,7 @@ from compileboard.collectors.formats.result_file import SPEEDUPS
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups import HUD_PASSING, geomean
 from compileboard.collectors.terminal.progress_line import count_text
+from compileboard.collectors.terminal.run_summary import printable
 from compileboard.collectors.terminal.values import lay_out
 
 
@@ -41,7 +44,7 @@ def summarize(results: Sequence[BenchMeasured]) -> str:
     if not results:
         return "Nothing was measured."
     tag = results[0].facts.get("tag")
-    heading = ["", plain(f"Summary for tag={tag}:")] if tag else [""]
+    heading = ["", printable(f"Summary for tag={tag}:")] if tag else [""]
     lines = [
         *heading,
         *_performance(results),
@@ -53,14 +56,10 @@ def summarize(results: Sequence[BenchMeasured]) -> str:
 
 
 def _unclear(timed: Sequence[BenchMeasured]) -> Rows:
-    spans = [
-        result.model
-        for result in timed
-        if result.values.get(LOW, 2) <= 1 <= result.values.get(HIGH, 0)
-    ]
+    spans = [result.model for result in timed if is_unclear(result.values)]
     bare = [result.model for result in timed if LOW not in result.values]
-    rows = [("no clear difference", plain(", ".join(spans)))] if spans else []
-    return [*rows, ("too few repeats", plain(", ".join(bare)))] if bare else rows
+    rows = [("no clear difference", printable(", ".join(spans)))] if spans else []
+    return [*rows, ("too few repeats", printable(", ".join(bare)))] if bare else rows
 
 
 def _against_baseline(results: Sequence[BenchMeasured], wrong: Models) -> Rows:
@@ -183,17 +182,12 @@ def _mean_rows(results: Sequence[BenchMeasured], experiment: str) -> Rows:
 
 
 def _noise_floor(timed: Sequence[BenchMeasured]) -> Rows:
-    bounds = [(result.values[LOW], result.values[HIGH]) for result in timed if LOW in result.values]
-    if not bounds:
+    known = [result.values for result in timed if LOW in result.values]
+    if not known:
         return []
-    spanning = sum(low <= 1 <= high for low, high in bounds)
-    width = median(max(high - 1, 1 - low) for low, high in bounds)
-    return [
-        (
-            "noise floor",
-            f"±{width:.1%}, median of {len(bounds)}; {spanning} of {len(bounds)} intervals hold 1",
-        )
-    ]
+    width = median(max(values[HIGH] - 1, 1 - values[LOW]) for values in known)
+    spanning = f"{sum(map(is_unclear, known))} of {len(known)} intervals hold 1"
+    return [("noise floor", f"±{width:.1%}, median of {len(known)}; {spanning}")]
 
 
 def _failures(results: Sequence[BenchMeasured]) -> list[str]:
@@ -202,15 +196,11 @@ def _failures(results: Sequence[BenchMeasured]) -> list[str]:
         names_by_reason: dict[str, list[str]] = {}
         for result in results:
             if result.status == status:
-                name = (
-                    result.model
-                    if result.experiment == "performance"
-                    else f"{result.model} ({result.experiment})"
-                )
-                names_by_reason.setdefault(result.reason or "no reason given", []).append(name)
+                reason = result.reason or "no reason given"
+                names_by_reason.setdefault(reason, []).append(name_result(result))
         for reason, names in sorted(names_by_reason.items()):
             cause = f"{reason}: {REASONS[reason]}" if reason in REASONS else reason
-            lines.append(plain(f"{status} ({cause}): {', '.join(names)}"))
+            lines.append(printable(f"{status} ({cause}): {', '.join(names)}"))
     return ["", *lines] if lines else []
 
 
@@ -235,16 +225,11 @@ def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
     if len(leading) > 1:
         lines.append(_overall(leading))
     lines += [line for pair in both if pair not in timed for line in _describe_states(*pair)]
-    lines += [
-        f"{result.model} ({result.experiment}): only in base"
-        for key, result in before.items()
-        if key not in after
-    ]
-    lines += [
-        f"{result.model} ({result.experiment}): only in new"
-        for key, result in after.items()
-        if key not in before
-    ]
+    for side, results, others in (("base", before, after), ("new", after, before)):
+        lines += [
+            f"{model} ({experiment}): only in {side}"
+            for _, model, experiment in (key for key in results if key not in others)
+        ]
     return "\n".join(lines)
 
 
@@ -279,10 +264,9 @@ def _key(result: BenchMeasured) -> tuple[str, str, str]:
 
 
 def _row(base: BenchMeasured, new: BenchMeasured, verdicts: Verdicts) -> tuple[str, ...]:
-    name = new.model if new.experiment == "performance" else f"{new.model} ({new.experiment})"
     return (
-        name,
-        f"{_speedup(base)} → {_speedup(new)}",
+        name_result(new),
+        f"{speedup_text(base.values)} → {speedup_text(new.values)}",
         _change(base, new, "abs_latency", "{:.3f}"),
         _change(base, new, "compilation_latency", "{:.1f}"),
         _change(base, new, "graph_breaks", "{:.0f}"),
@@ -292,23 +276,11 @@ def _row(base: BenchMeasured, new: BenchMeasured, verdicts: Verdicts) -> tuple[s
 
 def describe_verdicts(verdicts: Verdicts) -> str:
     changed = [
-        verdict
+        f"{verdict.metric.label.lower()} {verdict.text}"
         for name, verdict in verdicts.items()
         if name != "speedup" and verdict.word in CHANGED
     ]
-    return "; ".join(
-        [
-            verdicts["speedup"].text,
-            *(f"{verdict.metric.label.lower()} {verdict.text}" for verdict in changed),
-        ]
-    )
-
-
-def _speedup(result: BenchMeasured) -> str:
-    text = f"{result.values['speedup']:.3f}x"
-    return text + (
-        f" [{result.values[LOW]:.3f}, {result.values[HIGH]:.3f}]" if LOW in result.values else ""
-    )
+    return "; ".join([verdicts["speedup"].text, *changed])
 
 
 def _change(base: BenchMeasured, new: BenchMeasured, name: str, form: str) -> str:
@@ -333,9 +305,8 @@ def _describe_states(base: BenchMeasured, new: BenchMeasured) -> list[str]:
 
 def _state(result: BenchMeasured) -> str:
     if result.status == "measured":
-        return result.accuracy or (
-            "measured" if "speedup" not in result.values else _speedup(result)
-        )
+        timed = speedup_text(result.values) if "speedup" in result.values else "measured"
+        return result.accuracy or timed
     reason = REASONS.get(result.reason or "", result.reason or "no reason given")
     return f"{result.status} ({reason})"
 
@@ -395,15 +366,13 @@ def format_breaks(breaks: Sequence[BenchBreak], *, explain: bool) -> list[str]:
         f"distinct graph breaks: {len(breaks)}, by reason and line; {total} in all{beside}",
     ]
     for bench_break in shown:
-        reason = (bench_break.reason.strip().splitlines() or [""])[0]
-        location = (
-            f"{bench_break.file}:{bench_break.line}"
-            if bench_break.file and bench_break.line
-            else bench_break.file or "no place recorded"
-        )
-        lines.append(plain(f"  {bench_break.gb_id + ' ' if bench_break.gb_id else ''}{reason}"))
+        reason = bench_break.reason.strip().partition("\n")[0]
+        location = bench_break.file or "no place recorded"
+        if bench_break.file and bench_break.line:
+            location += f":{bench_break.line}"
+        lines.append(printable(f"  {bench_break.gb_id + ' ' if bench_break.gb_id else ''}{reason}"))
         models = _name_models(bench_break.models)
-        lines.append(plain(f"    {location}, {bench_break.break_count} times in {models}"))
+        lines.append(printable(f"    {location}, {bench_break.break_count} times in {models}"))
     if len(shown) < len(breaks):
         lines.append(f"  and {len(breaks) - len(shown)} more, which --explain lists")
     return lines

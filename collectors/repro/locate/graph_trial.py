@@ -22,6 +22,7 @@ from compileboard.collectors.repro.locate.surgery import (
 from compileboard.collectors.repro.repro import Failure, NotRunnable, Repro, captured_failure
 from compileboard.collectors.repro.rerun import make_judge, read_failure
 from compileboard.collectors.repro.trials import OK, Outcome
+from compileboard.collectors.terminal.values import first_line
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ def list_judges(task: ReproTask) -> list[Judge]:
 def read_value(outcome: Outcome) -> Any:
     outcome.check()
     if outcome.status != OK:
-        line = outcome.message.splitlines()[0]
-        raise NotRunnable(f"the graph could not be taken apart: {line[:300]}")
+        line = first_line(outcome.message, 300)
+        raise NotRunnable(f"the graph could not be taken apart: {line}")
     return outcome.value
 
 
