@@ -31,17 +31,15 @@ if TYPE_CHECKING:
     from compileboard.collectors.bench.distributed.parallel import RankWorkbench
 
 
-def start(parent: str, listener: str, folder: str) -> None:
+def start(parent: str, listener: str, folder_name: str) -> None:
+    """`listener` is the descriptor of the socket that rank 0 inherits; "" in the others."""
     end_with(int(parent))
-    main(Path(folder), int(listener) if listener else None)
-
-
-def main(folder: Path, listener: int | None) -> None:
-    stages = Stages(folder)
-    task = read_task(folder.parent)
+    folder = Path(folder_name)
+    stages, task = Stages(folder), read_task(folder.parent)
     try:
         import_torch(task, stages)
-        bench, outcome = _measure(task, stages, join(task, stages, listener))
+        store = join(task, stages, int(listener) if listener else None)
+        bench, outcome = _measure(task, stages, store)
     except BaseException as error:
         bench, outcome = None, failure(error)
     write_result(folder, outcome, stages)

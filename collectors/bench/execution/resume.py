@@ -15,11 +15,9 @@ from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.record.spool import home
 from compileboard.collectors.store.connection import StoreError, StoreMissing, open_reader
 from compileboard.collectors.store.large_runs import reopen_in
+from compileboard.collectors.terminal.run_summary import find_run, read_alive_since_us
 
 PLAN = "COMPILEBOARD_BENCH_PLAN"  # among what is kept of a run's environment: which models, and how
-RUNS_NAMED = (
-    "select id from runs where id >= :start and id < :end and source = 'bench' order by id limit 2"
-)
 NEWEST_OF_PLAN = """
 select id
 from runs
@@ -31,7 +29,6 @@ PLAN_OF = (
     "select json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') from runs where id = :id"
 )
 STATE = "select state, heartbeat_us from runs where id = :id"
-ALIVE_US = 20_000_000  # a recorder says every few seconds that it is there
 
 
 class NotMeasured(ValueError):
@@ -62,7 +59,7 @@ def find_before(database: str, plan: str, named_run: str) -> ResumePoint:
             else _newest(reader, database, plan)
         )
         state, heartbeat_us = reader.execute(STATE, {"id": run_id}).fetchone()
-        if state == "running" and time.time_ns() // 1000 - heartbeat_us < ALIVE_US:
+        if state == "running" and heartbeat_us >= read_alive_since_us():
             raise ValueError(
                 f"--resume: run {run_id} is still being measured; wait for its end, or end it "
                 "with Ctrl-C"
@@ -77,11 +74,9 @@ def find_before(database: str, plan: str, named_run: str) -> ResumePoint:
 
 
 def _named(reader: sqlite3.Connection, database: str, plan: str, named_run: str) -> str:
-    rows = reader.execute(RUNS_NAMED, {"start": named_run, "end": named_run + "\uffff"}).fetchall()
-    if len(rows) != 1:
-        problem = "no bench run" if not rows else "several runs"
-        raise NotMeasured(f"--resume {named_run}: {problem} with this id in {database}")
-    run_id = str(rows[0]["id"])
+    run_id = find_run(reader, named_run)
+    if run_id is None:
+        raise NotMeasured(f"--resume {named_run}: no run with this id in {database}")
     if reader.execute(PLAN_OF, {"id": run_id}).fetchone()[0] != plan:
         raise ValueError(
             f"--resume {named_run}: that run measured other models or with other settings; "

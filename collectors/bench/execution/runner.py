@@ -298,13 +298,7 @@ def finish(
     if not arguments.server:
         show = collector_command("show", measured.run_id, database=arguments.db)
         print_line(f"{state} {count_text(len(results), 'result')}; {show}")
-    return _exit_code(measured)
-
-
-def _exit_code(measured: BenchReport) -> int:
-    if measured.interrupted:
-        return INTERRUPTED
-    statuses = {result.status for result in measured.results}
+    statuses = {result.status for result in results}
     if statuses == {"skipped"}:
         return EMPTY
     return FAILED if "failed" in statuses and "measured" not in statuses else DONE

@@ -59,10 +59,6 @@ class NotAvailable(Exception):
         self.reason = reason
 
 
-class SelectionError(ValueError):
-    """The models cannot be selected as requested."""
-
-
 def select(
     models: Iterable[ModelRef],
     *,
@@ -77,7 +73,7 @@ def select(
     else.
 
     A partition is a slice of all models and is taken first, so that filters never move a model to
-    another machine. Raises SelectionError.
+    another machine. Raises ValueError.
     """
     ordered = sorted(models, key=lambda ref: (ref.suite, ref.name))
     if only is not None:
@@ -94,20 +90,17 @@ def select(
 
 
 def partition_bounds(count: int, total_partitions: int, partition_id: int) -> tuple[int, int]:
-    """Return start and end of a partition; the last one takes the remainder. Raises SelectionError
+    """Return start and end of a partition; the last one takes the remainder. Raises ValueError
     if it does not exist.
     """
-    if total_partitions < 1:
-        raise SelectionError(f"--total-partitions {total_partitions}: expected 1 or more")
     if not 0 <= partition_id < total_partitions:
-        raise SelectionError(
+        raise ValueError(
             f"--partition-id {partition_id}: with --total-partitions {total_partitions} expected "
             f"{'0' if total_partitions == 1 else f'0 to {total_partitions - 1}'}"
         )
     size = count // total_partitions
-    return partition_id * size, count if partition_id == total_partitions - 1 else (
-        partition_id + 1
-    ) * size
+    is_last = partition_id == total_partitions - 1
+    return partition_id * size, count if is_last else (partition_id + 1) * size
 
 
 def _exactly(models: list[ModelRef], name: str) -> list[ModelRef]:
@@ -121,7 +114,7 @@ def _exactly(models: list[ModelRef], name: str) -> list[ModelRef]:
         if near
         else "; --suite chooses another suite, --list names all models"
     )
-    raise SelectionError(f"--only {name}: no model of {suites} has this name{hint}")
+    raise ValueError(f"--only {name}: no model of {suites} has this name{hint}")
 
 
 def _compile(flag: str, expressions: Sequence[str]) -> list[re.Pattern[str]]:
@@ -130,9 +123,7 @@ def _compile(flag: str, expressions: Sequence[str]) -> list[re.Pattern[str]]:
         try:
             compiled.append(re.compile(expression, re.IGNORECASE))
         except re.error as error:
-            raise SelectionError(
-                f"{flag} {expression}: not a regular expression: {error}"
-            ) from error
+            raise ValueError(f"{flag} {expression}: not a regular expression: {error}") from error
     return compiled
 
 

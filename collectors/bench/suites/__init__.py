@@ -20,10 +20,6 @@ OFFLINE = {
 LOCAL = "local"  # the suite of a person's own models
 
 
-class UnknownSuite(ValueError):
-    """No suite has this name."""
-
-
 @dataclass(frozen=True)
 class Suite:
     """A suite: `catalogue` is a module with `MODELS`, `libraries` are needed to build them.
@@ -75,7 +71,7 @@ def find_suite(name: str) -> Suite:
         for suite in SUITES
     )
     hint = "; torchvision has its vision models" if name == "torchbench" else ""
-    raise UnknownSuite(f"no suite {name!r}; there are {known}{hint}")
+    raise ValueError(f"no suite {name!r}; there are {known}{hint}")
 
 
 def list_models(suites: Iterable[str]) -> list[ModelRef]:

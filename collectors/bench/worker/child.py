@@ -34,12 +34,8 @@ if TYPE_CHECKING:
     from compileboard.collectors.bench.worker.workbench import Workbench
 
 
-def start(parent: str, folder: str) -> None:
+def start(parent: str, folder_name: str) -> None:
     end_with(int(parent))
-    main(folder)
-
-
-def main(folder_name: str) -> None:
     folder = Path(folder_name)
     stages = Stages(folder)
     write_result(folder, _measure_whole(folder, stages), stages)

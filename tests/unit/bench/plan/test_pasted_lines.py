@@ -208,11 +208,11 @@ def test_ci_says_that_it_validates_no_translation(
 
 
 @pytest.mark.parametrize("flag", ["--batch-size 4", "--use-eval-mode", "--find-batch-sizes"])
-def test_a_class_decides_its_batch_and_its_mode(flag: str) -> None:
-    planted = Path(__file__).parents[3] / "data" / "bench" / "planted.py"
-    words = ["--training", *flag.split(), "--only"]
+def test_a_class_decides_its_batch_and_its_mode(flag: str, tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text("class Fine: ...\n")
+    words = ["--training", *flag.split(), "--only", f"path:{tmp_path}/nets.py,class:Fine"]
     with pytest.raises(ValueError, match=f"{flag.split()[0]}: the class Fine decides that itself"):
-        make_job(parse(*words, f"path:{planted},class:Fine"), Checkout(environment={}), {})
+        make_job(parse(*words), Checkout(environment={}), {})
 
 
 def test_both_devices_are_measured_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:

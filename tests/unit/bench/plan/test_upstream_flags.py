@@ -67,7 +67,7 @@ def test_upstreams_suites_are_ours() -> None:
     )
     assert {ref.suite for ref in suites.list_models(["timm_models"])} == {"timm"}
     with pytest.raises(
-        suites.UnknownSuite,
+        ValueError,
         match=r"'torchbench'; .*timm \(timm_models\).*torchvision has its vision",
     ):
         suites.list_models(["torchbench"])
