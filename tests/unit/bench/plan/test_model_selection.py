@@ -72,7 +72,7 @@ def test_partitions_are_cut_before_the_filter_which_moves_no_model_to_another_ma
 
 @pytest.mark.parametrize(("total", "number"), [(2, 2), (2, -1), (1, 1)])
 def test_a_partition_that_there_is_not_is_refused(total: int, number: int) -> None:
-    with pytest.raises(ValueError, match="--partition-id .*expected"):
+    with pytest.raises(ValueError, match=r"--partition-id .*expected"):
         select(MODELS, total_partitions=total, partition_id=number)
 
 
