@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from compileboard.collectors.repro.repro import PASSED, Failure
@@ -246,15 +246,11 @@ def _known(kind: Any, body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sparse(value: Any) -> dict[str, Any]:
-    defaults = {
-        entry.name: None if entry.default is MISSING else entry.default for entry in fields(value)
-    }
-    required = {entry.name for entry in fields(value) if entry.default is MISSING}
+    parts = [(entry, getattr(value, entry.name)) for entry in fields(value)]
     return {
-        name: list(part) if isinstance(part, tuple) else part
-        for name, part in asdict(value).items()
-        if (name in required or part != defaults[name])
-        and not (isinstance(part, float) and not math.isfinite(part))
+        entry.name: list(part) if isinstance(part, tuple) else part
+        for entry, part in parts
+        if part != entry.default and not (isinstance(part, float) and not math.isfinite(part))
     }
 
 

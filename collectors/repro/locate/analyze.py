@@ -21,7 +21,6 @@ from compileboard.collectors.repro.graph_loading import list_calls, list_placeho
 from compileboard.collectors.repro.judging import Judge, clone_together, compile_graph, judge
 from compileboard.collectors.repro.locate.node_error import NodeOperation, judge_node
 from compileboard.collectors.repro.locate.surgery import (
-    Exposed,
     Key,
     Survey,
     copy_module,
@@ -71,9 +70,9 @@ class Analyzer:
         return [row for names in self._split() for row in self._judge_part(names, how)]
 
     def _judge_part(self, names: Sequence[str], how: Judge) -> list[JudgedNode]:
-        exposed = expose(self.module, self._add_inputs(names), self.survey)
+        exposed, keys = expose(self.module, self._add_inputs(names), self.survey)
         try:
-            first, second = self._run_twice(exposed, how)
+            first, second = self._run_twice(exposed, keys, how)
         except Exception as error:
             if len(names) > 1:
                 middle = len(names) // 2
@@ -112,20 +111,21 @@ class Analyzer:
         parts = [part.name for node in nodes for part in (*list_inputs(node, self.survey), node)]
         return [name for name in dict.fromkeys(parts) if self.survey.nodes[name].is_tensor]
 
-    def _run_twice(self, exposed: Exposed, how: Judge) -> tuple[dict[Key, Any], dict[Key, Any]]:
+    def _run_twice(
+        self, exposed: Any, keys: Sequence[Key], how: Judge
+    ) -> tuple[dict[Key, Any], dict[Key, Any]]:
         self.compile_count += 1
         # random numbers of eager's stream; a CUDA graph's second run would overwrite what the first
         # returned
         settings = {"fallback_random": True, "triton.cudagraphs": False}
         with torch._inductor.config.patch(settings), torch.no_grad():
             values = clone_together([_detach(value) for value in self.inputs])
-            compiled = compile_graph(exposed.module, values, how)
+            compiled = compile_graph(exposed, values, how)
             runs = []
             for _ in range(2):
                 torch.manual_seed(0)
                 outputs = compiled(clone_together([_detach(value) for value in self.inputs]))
-                count = len(exposed.keys)
-                runs.append(dict(zip(exposed.keys, list(outputs)[-count:] if count else [])))
+                runs.append(dict(zip(keys, list(outputs)[len(outputs) - len(keys) :])))
         return runs[0], runs[1]
 
     def _judge_node(

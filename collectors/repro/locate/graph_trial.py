@@ -148,7 +148,7 @@ def try_edited(
     if edit.cut is not None:
         module = cut_after(module, edit.cut, clone_together(inputs))
     if edit.exposed:
-        module = expose(module, edit.exposed, survey_graph(module, clone_together(inputs))).module
+        module, _ = expose(module, edit.exposed, survey_graph(module, clone_together(inputs)))
     return judge(module, inputs, replace(how, settings=settings))
 
 

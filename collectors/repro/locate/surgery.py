@@ -143,35 +143,22 @@ def name_target(target: Any) -> str:
 
 
 def find_source(node: Any) -> str | None:
-    places = (
-        _SOURCE.findall(node.meta.get("stack_trace") or "") if isinstance(node.meta, dict) else []
-    )
+    places = _SOURCE.findall(node.meta.get("stack_trace") or "")
     return f"{places[-1][0]}:{places[-1][1]}" if places else None
 
 
 Key = tuple[str, str | None]  # a node and, for its value just before another node, that one
 
 
-@dataclass
-class Exposed:
-    module: Any
-    keys: tuple[Key, ...]
-
-
 def copy_module(module: Any) -> Any:
-    graph = torch.fx.Graph()
-    nodes: dict[Any, Any] = {}
-    outputs = graph.graph_copy(module.graph, nodes)
-    old = next(node for node in module.graph.nodes if node.op == "output")
-    new = graph.output(outputs)
-    new.meta = copy.copy(old.meta)
-    for before, after in nodes.items():
-        after.meta = copy.copy(before.meta)
-    return torch.fx.GraphModule(module, graph)
+    return torch.fx.GraphModule(module, copy.deepcopy(module.graph))
 
 
-def expose(module: Any, names: Collection[str], survey: Survey) -> Exposed:
-    """Return a graph that also returns nodes' values, copied where memory is written to later."""
+def expose(module: Any, names: Collection[str], survey: Survey) -> tuple[Any, tuple[Key, ...]]:
+    """Return a graph that also returns nodes' values, and what they are of.
+
+    A value is copied where its memory is written to later.
+    """
     changed = copy_module(module)
     by_name = {node.name: node for node in changed.graph.nodes}
     keys: dict[Key, None] = {}
@@ -192,7 +179,7 @@ def expose(module: Any, names: Collection[str], survey: Survey) -> Exposed:
                 keys[argument.name, source.name] = None
                 values.append(_add_copy(changed, argument, source))
     _return_values(changed, values)
-    return Exposed(changed, tuple(keys))
+    return changed, tuple(keys)
 
 
 def find_key(node: Any, argument: Any, survey: Survey) -> Key:
@@ -226,14 +213,16 @@ def _add_copy(module: Any, node: Any, before: Any = None) -> Any:
     graph = module.graph
     with graph.inserting_before(before) if before else graph.inserting_after(node):
         clone = graph.call_function(torch.ops.aten.clone.default, (node,))
-    clone.meta = {
-        name: value for name, value in node.meta.items() if name in ("val", "example_value")
-    }
+    clone.meta = _value_meta(node)
     return clone
 
 
+def _value_meta(node: Any) -> dict[str, Any]:
+    return {name: node.meta[name] for name in ("val", "example_value") if name in node.meta}
+
+
 def _return_values(module: Any, values: Sequence[Any]) -> None:
-    output = next(node for node in module.graph.nodes if node.op == "output")
+    output = module.graph.output_node()
     old = output.args[0]
     own = list(old) if isinstance(old, (tuple, list)) else [old]
     output.args = ((*own, *values),)
@@ -250,9 +239,7 @@ def cut_after(module: Any, count: int, inputs: Sequence[Any]) -> Any:
     """
     changed = copy_module(module)
     calls = list_calls(changed)
-    for node in [node for node in changed.graph.nodes if node.op == "output"]:
-        changed.graph.erase_node(node)
-    for node in reversed(calls[count:]):
+    for node in (changed.graph.output_node(), *reversed(calls[count:])):
         changed.graph.erase_node(node)
     values = [node for node in calls[:count] if not node.users]
     output = changed.graph.output(tuple(values))
@@ -268,19 +255,12 @@ def replace_by_inputs(module: Any, names: Sequence[str]) -> Any:
     """Replace nodes by additional inputs in this order; their writes are dropped."""
     changed = copy_module(module)
     by_name = {node.name: node for node in changed.graph.nodes}
-    last = list_placeholders(changed)[-1:]
+    graph, last = changed.graph, next(reversed(list_placeholders(changed)), None)
     for name in names:
         node = by_name[name]
-        with (
-            changed.graph.inserting_after(last[0])
-            if last
-            else changed.graph.inserting_before(_first(changed))
-        ):
-            placeholder = changed.graph.placeholder(f"eager_{name}")
-        placeholder.meta = {
-            key: value for key, value in node.meta.items() if key in ("val", "example_value")
-        }
-        last = [placeholder]
+        with graph.inserting_after(last) if last is not None else graph.inserting_before():
+            placeholder = last = changed.graph.placeholder(f"eager_{name}")
+        placeholder.meta = _value_meta(node)
         parent = node.args[0] if node.target is operator.getitem else None
         node.replace_all_uses_with(placeholder)
         changed.graph.erase_node(node)
@@ -289,7 +269,3 @@ def replace_by_inputs(module: Any, names: Sequence[str]) -> Any:
     changed.graph.lint()
     changed.recompile()
     return changed
-
-
-def _first(module: Any) -> Any:
-    return next(iter(module.graph.nodes))

@@ -180,7 +180,7 @@ class GraphSearch:
 
     def _ask_first(self, module: Any, inputs: list[Any]) -> Failure:
         if self.how.kind in ("runtime", "crash"):
-            eager = self.how.in_eager()
+            eager = replace(self.how, mode=EAGER)
             first = self._ask_anew(module, inputs, eager)
             if first.status in _OF_KIND[self.how.kind] and self._is_expected(first):
                 self.how = eager
