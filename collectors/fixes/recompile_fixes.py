@@ -638,13 +638,14 @@ def _fill(title: str, facts: RecompileFacts) -> str:
     name = name_sources((source, *siblings)) if source else name_source(source)
     dimensions = _list_dimensions(replace(facts, source=source, dim=dim))
     expected = next(iter(_list_other_sizes(facts)), None) if facts.dim is not None else None
+    passed = _list_passed(facts, dimensions)
     names = {
         "source": name,
         "value": name_dimensions(dimensions) if facts.category == "tensor_size" else name,
         "sources": name_sources(
             tuple(dict.fromkeys(source for source, _ in dimensions)) or (source,)
         ),
-        "dimensions": name_dimensions(dimensions or [(source, dim)]),
+        "dimensions": name_dimensions(passed or dimensions or [(source, dim)]),
         "others": ""
         if facts.dynamic_sources or facts.siblings or facts.called_at
         else ", and of inputs that share its size,",
@@ -654,7 +655,7 @@ def _fill(title: str, facts: RecompileFacts) -> str:
         "expected": expected or name_source(facts.values[0] if facts.values else None, "the other"),
         "expression": facts.source or "the size",
         "item": _quote_appended(facts),
-        "before": _name_place(facts, dimensions),
+        "before": _name_place(facts, passed),
     }
     # One pass: a source may itself hold braces.
     return _BLANK.sub(lambda blank: names[blank[1]], title)
@@ -673,17 +674,31 @@ def _quote_appended(facts: RecompileFacts) -> str:
     return "Append"
 
 
-def _name_place(facts: RecompileFacts, dimensions: Sequence[tuple[str | None, int | None]]) -> str:
+def _name_place(facts: RecompileFacts, passed: Sequence[tuple[str, int]]) -> str:
     """Say where an input is marked. A library's function has its inputs from the user's call: what
     that does not pass itself is named by its source.
     """
     if facts.called_at is None:
         return "before the first call"
-    passed = {source: _find_passed(facts, source or "") for source, _dim in dimensions}
-    marks = [f"`torch._dynamo.mark_dynamic({passed[source]}, {dim})`" for source, dim in dimensions]
-    if all(passed.values()) and marks and None not in {dim for _source, dim in dimensions}:
+    if passed:
+        marks = [f"`torch._dynamo.mark_dynamic({name}, {dim})`" for name, dim in passed]
         return f"before the call at {facts.called_at}: {join_names(marks)}"
     return f"with torch.compiler.config.dynamic_sources, before the call at {facts.called_at}"
+
+
+def _list_passed(
+    facts: RecompileFacts, dimensions: Sequence[tuple[str | None, int | None]]
+) -> list[tuple[str, int]]:
+    """List the dimensions of a library's inputs as the user's call names them, each once; none
+    where it does not pass them all itself.
+    """
+    passed: dict[tuple[str, int], None] = {}
+    for source, dim in dimensions if facts.called_at else ():
+        name = _find_passed(facts, source or "")
+        if name is None or dim is None:
+            return []
+        passed[name, dim] = None
+    return list(passed)
 
 
 def _find_passed(facts: RecompileFacts, source: str) -> str | None:

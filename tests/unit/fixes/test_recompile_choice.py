@@ -293,19 +293,29 @@ def test_settings_are_joined_or_exclude_each_other() -> None:
 
 
 def test_a_librarys_input_is_marked_at_the_users_call() -> None:
-    def title(call: str) -> str:
+    def title(call: str, *siblings: str) -> str:
         facts = RecompileFacts(
-            "tensor_size", "kwargs['ids']", dim=1, called_at="run.py:9", call_code=call
+            "tensor_size",
+            "kwargs['ids']",
+            dim=1,
+            called_at="run.py:9",
+            call_code=call,
+            siblings=siblings,
         )
         return suggest_recompile_fixes(facts)[0].title
 
-    mark = "Mark dimension 1 of kwargs['ids'] dynamic"
-    assert title("loss = model(ids=tokens).loss") == (
-        f"{mark} before the call at run.py:9: `torch._dynamo.mark_dynamic(tokens, 1)`"
+    once = (
+        "Mark dimension 1 of tokens dynamic before the call at run.py:9: "
+        "`torch._dynamo.mark_dynamic(tokens, 1)`"
     )
+    assert title("loss = model(ids=tokens).loss") == once
+    assert title("loss = model(ids=tokens).loss", "ids") == once
     assert "`torch._dynamo.mark_dynamic(batch['ids'], 1)`" in title("model(**batch)")
     setting = "with torch.compiler.config.dynamic_sources, before the call at run.py:9"
-    assert title("out = model.generate(prompt)") == f"{mark} {setting}"
+    assert (
+        title("out = model.generate(prompt)")
+        == f"Mark dimension 1 of kwargs['ids'] dynamic {setting}"
+    )
 
 
 def test_a_guard_alone_has_the_titles_of_its_fixes() -> None:
