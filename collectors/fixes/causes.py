@@ -709,17 +709,17 @@ def _claim_joined(
     """Return the compile time saved if the code around a break becomes one graph, and the keys of
     the recompiles that the break caused; those `freed` do not happen either.
     """
-    names = {(row.file, _bare_name(row.function)) for row in broken.values()}
-    # A function that one with the same break called is compiled only for that.
-    inner = {
-        (row.file, row.function)
-        for event in events
-        if (row := broken.get(event.compile_key or -1)) is not None
-        and any(
-            (frame.file, frame.name) in names - {(row.file, _bare_name(row.function))}
-            for frame in event.above
-        )
-    }
+    functions = {(row.file, row.function) for row in broken.values()}
+    # A function that another with the same break called is compiled only for that.
+    inner = set()
+    for event in events:
+        row = broken.get(event.compile_key or -1)
+        if row is None:
+            continue
+        others = functions - {(row.file, row.function)}
+        names = {(file, _bare_name(function)) for file, function in others}
+        if any((frame.file, frame.name) in names for frame in event.above):
+            inner.add((row.file, row.function))
     resumed = {row.key for row in after}
     parts: dict[str, tuple[list[RecordedCompile], list[RecordedCompile]]] = {}
     of_state: dict[Hashable, list[RecordedCompile]] = defaultdict(list)
