@@ -121,6 +121,7 @@ def _list_violations(page: Page, options: dict[str, object]) -> list[str]:
     ]
 
 
+@pytest.mark.sampled(2)
 def test_no_kind_of_page_breaks_a_rule_of_axe_or_scrolls_sideways_at_400_percent(
     open_tab: Callable[..., Page], addresses: list[str]
 ) -> None:

@@ -111,6 +111,7 @@ def test_every_command_of_the_wheel_starts(project: Workplace, script: str) -> N
         assert (done.returncode, "usage: " in done.stdout.lower()) == (0, True), done.stderr
 
 
+@pytest.mark.nightly
 def test_commands_find_ours_and_the_program_theirs(project: Workplace) -> None:
     program = project.write(THEIRS + "print('theirs')\n")
     run_python = f"{project.environment['BIN']}/python"
