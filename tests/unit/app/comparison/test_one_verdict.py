@@ -53,11 +53,8 @@ def bench(
             "compiled": [compiled_ms * chance.lognormvariate(0, 0.01) for _ in range(30)],
             "cold_compile_s": [cold_s * chance.lognormvariate(0, 0.02) for _ in range(samples)],
         }
-        speedup = speedup_of(repeats["eager"], repeats["compiled"])
         values = {
-            "speedup": speedup.value,
-            "speedup_low": speedup.low or 0.0,
-            "speedup_high": speedup.high or 0.0,
+            **speedup_of(repeats["eager"], repeats["compiled"]),
             "eager_latency": median(repeats["eager"]),
             "abs_latency": median(repeats["compiled"]),
             "compilation_latency": median(repeats["cold_compile_s"]),
