@@ -1184,10 +1184,10 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
     first = own[0]
     row, guard = first.compile, first.guard
     # A guard in torch's own function is on no line of the user's file.
-    line = (None if row.torch_function else guard.line) or row.line
-    source_line = row.source_line or (code.text(row.file, line) or "").strip() or None
-    if guard.source_line and not row.torch_function:
-        source_line = guard.source_line
+    of_user = (None, None) if row.torch_function else (guard.line, guard.source_line)
+    line = of_user[0] or row.line
+    text = of_user[1] or row.source_line or (code.text(row.file, line) or "").strip()
+    source_line = text or None
     part = code.find(row.file, line)
     is_eager = any(member.variation.is_limited for member in members)
     common = RecompileFacts(

@@ -352,7 +352,7 @@ def find_outer_call(function: Function, line: int) -> ast.Call | None:
     nothing reads: calls of one name count as one.
     """
     body = [part for part in function.body if not _is_text(part)]
-    at = next((n for n, part in enumerate(body) if part.lineno <= line <= _last_line(part)), None)
+    at = next((n for n, part in enumerate(body) if part.lineno <= line <= last_line(part)), None)
     call = getattr(body[at], "value", None) if at is not None else None
     if at is None or not is_plain(function) or not isinstance(body[at], ast.Expr):
         return None
@@ -378,7 +378,7 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _last_line(node: ast.stmt) -> int:
+def last_line(node: ast.stmt) -> int:
     return node.end_lineno or node.lineno
 
 
@@ -419,8 +419,10 @@ def list_loops(function: Function, line: int) -> list[ast.For | ast.While]:
     ]
 
 
-def reads_counter(loop: ast.For | ast.While, but: ast.stmt | None) -> bool:
-    """Return whether the body reads the counter of `range` or `enumerate`, but in one statement."""
+def reads_counter(loop: ast.For | ast.While, ignored: ast.stmt | None) -> bool:
+    """Return whether the body reads the counter of `range` or `enumerate` outside the ignored
+    statement.
+    """
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
     name, counter = dotted_name(loop.iter.func), loop.target
@@ -432,7 +434,7 @@ def reads_counter(loop: ast.For | ast.While, but: ast.stmt | None) -> bool:
     return any(
         isinstance(part, ast.Name) and part.id in names
         for statement in loop.body
-        if statement is not but
+        if statement is not ignored
         for part in ast.walk(statement)
     )
 
@@ -514,7 +516,9 @@ def list_looped_dims(lines: Sequence[str], name: str) -> set[int]:
 def _list_iterated(
     function: Function, node: ast.expr, name: str, seen: frozenset[str] = frozenset()
 ) -> set[int]:
-    """Return the dimensions of a tensor that what is iterated has as many items as."""
+    """Return the dimensions of a tensor whose sizes are the number of passes of a loop over an
+    expression.
+    """
     if ast.unparse(node) == name:
         return {0}
     if isinstance(node, ast.Name):

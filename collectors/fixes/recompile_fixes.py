@@ -476,9 +476,10 @@ def _needed_int(facts: RecompileFacts) -> Chosen:
 
 def _float(facts: RecompileFacts) -> Chosen:
     if not _needs_value(facts):
-        uses = _list_uses(facts, facts.source)  # none where another function has it by its own name
-        is_given_on = facts.lines and (not uses or "unknown" in uses)
-        return ["float-given-on" if is_given_on else "float"]
+        # A function that is called may read it by a name of its own: no use is seen then.
+        uses = _list_uses(facts, facts.source)
+        is_passed_on = facts.lines and (not uses or "unknown" in uses)
+        return ["float-passed-on" if is_passed_on else "float"]
     branches = re.search(r"[<>]|[=!]=|\bif\b", facts.source_line or "")
     return [
         "float-with-a-branch" if branches else "float-that-the-code-needs",

@@ -14,6 +14,7 @@ from compileboard.collectors.fixes.preconditions import (
     is_changed_in_place,
     is_harmless,
     is_plain,
+    last_line,
     list_arguments,
     list_names,
     writes_state,
@@ -35,18 +36,17 @@ class Report:
 
 def find_report(function: Function, line: int, *, is_known: bool = False) -> Report | None:
     """Return the report at a line of a function; `is_known` says that its call is one."""
-    outer = next((n for n in function.body if n.lineno <= line <= _last_line(n)), None)
+    outer = next((n for n in function.body if n.lineno <= line <= last_line(n)), None)
     if outer is None or not is_plain(function):
         return None
-    is_branch = isinstance(outer, ast.If) and not outer.orelse
-    body, test = (
-        (outer.body, outer.test) if isinstance(outer, ast.If) and is_branch else ([outer], None)
-    )
+    body, test = [outer], None
+    if isinstance(outer, ast.If) and not outer.orelse:
+        body, test = outer.body, outer.test
     own = body[-1]
     call = own.value if isinstance(own, ast.Expr) else None
     if not isinstance(call, ast.Call) or line < body[0].lineno:
         return None
-    inside = list(ast.walk(outer))
+    inside = set(ast.walk(outer))
     rest = [part for part in ast.walk(function) if part not in inside]
     read, read_elsewhere = set(_list_read(inside)), set(_list_read(rest))
     written = {ast.unparse(part) for part in rest if _is_stored(part)}
@@ -59,9 +59,9 @@ def find_report(function: Function, line: int, *, is_known: bool = False) -> Rep
     ):
         return None
     lacking = _list_lacking(function, outer, written)
-    return (
-        None if lacking is None else Report(call, test, lacking, frozenset(read - read_elsewhere))
-    )
+    if lacking is None:
+        return None
+    return Report(call, test, lacking, own=frozenset(read - read_elsewhere))
 
 
 def only_reports(function: Function) -> bool:
@@ -73,10 +73,6 @@ def only_reports(function: Function) -> bool:
         and not writes_state(function, function.body)
         and not is_changed_in_place(function, arguments)
     )
-
-
-def _last_line(node: ast.stmt) -> int:
-    return node.end_lineno or node.lineno
 
 
 def _is_stored(node: ast.AST) -> bool:
@@ -106,7 +102,7 @@ def _list_lacking(function: Function, outer: ast.stmt, written: set[str]) -> tup
     written to later.
     """
     parents = {child: part for part in ast.walk(outer) for child in ast.iter_child_nodes(part)}
-    last = _last_line(outer)
+    last = last_line(outer)
     later = {
         n.id
         for n in ast.walk(function)
