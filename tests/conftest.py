@@ -82,7 +82,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _leave_samples(items: Sequence[pytest.Item]) -> None:
-    """Mark the cases of a `sampled(n)` test nightly, all but every nth."""
+    """Mark the cases of a `sampled(n)` test nightly, all but every nth.
+
+    Choose n without a factor in common with the number of values that vary fastest: the cases that
+    are left would all have the same one.
+    """
     seen: Counter[str] = Counter()
     for item in items:
         marker = item.get_closest_marker("sampled")

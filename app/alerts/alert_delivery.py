@@ -35,7 +35,7 @@ LOOK_AGAIN_US = DAY_US
 MARK_EVERY_US = 60 * MINUTE_US  # a pass a minute that finds nothing need not write
 ATTEMPTS = 5
 WAITS_US = tuple(minutes * MINUTE_US for minutes in (1, 5, 30, 120))
-# A claim this old is nobody's: every conversation ends after minutes (`hold_deadline`).
+# A claim this old was abandoned: `hold_deadline` ends every delivery within minutes.
 CLAIM_LIMIT_US = 15 * MINUTE_US
 LOST = "the sender ended before the delivery was confirmed; not sent again"
 MOST_INCIDENTS = 500  # of one message

@@ -1,8 +1,9 @@
-"""How a message leaves: JSON or Slack's form over HTTP, or e-mail over SMTP, within a deadline.
+"""Deliver alert messages: JSON or Slack blocks over HTTP, e-mail over SMTP.
 
-Only what certainly did not arrive is retried: mail is sent step by step to know. Slack's limits and
-escapes are those of https://docs.slack.dev/reference/block-kit/blocks and
-…/messaging/formatting-message-text.
+A delivery is retried only if the message certainly did not arrive, so the SMTP dialogue is run
+command by command. Slack's limits and escaping:
+https://docs.slack.dev/reference/block-kit/blocks and
+https://docs.slack.dev/messaging/formatting-message-text
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ def _prepare(
 def hold_deadline(
     find_socket: Callable[[], socket.socket | None], seconds: float
 ) -> Iterator[None]:
+    """Shut the socket down after `seconds`: its own timeout bounds only one operation."""
+
     def cut() -> None:
         connection = find_socket()
         if connection is not None:
@@ -288,7 +291,8 @@ def _make_change(change: SeriesChange) -> dict[str, Any]:
 
 SUBJECT_LIMIT = 200
 _FAILURES = (OSError, smtplib.SMTPException)
-_POINT = re.compile(rb"^\.", re.MULTILINE)  # a line that is a point alone would end the mail
+# SMTP ends a mail at a line with a single dot, so leading dots are doubled (RFC 5321, 4.5.2).
+_POINT = re.compile(rb"^\.", re.MULTILINE)
 
 
 def make_mail(message: AlertMessage, channel: Channel) -> EmailMessage:
@@ -372,9 +376,8 @@ def _hand_over(server: smtplib.SMTP, body: bytes, host: str) -> None:
         code, reply = server.docmd("DATA")
         if code == 354:
             server.send(_POINT.sub(b"..", body).removesuffix(b"\r\n") + b"\r\n.\r\n")
-    except (
-        _FAILURES
-    ) as error:  # the point that ends a mail was not handed over: nobody takes it for whole
+    # The final dot was not sent, so no server has accepted the mail.
+    except _FAILURES as error:
         raise DeliveryFailed(
             f"{host} broke off before it had the mail: {_explain(error)}"
         ) from None

@@ -1,5 +1,5 @@
-"""The state of alerts: rules, pending deliveries, sent and failed ones; and the feed of incidents
-(Atom, RFC 4287) with the filters of the Incidents page.
+"""The Alerts page (rules, pending, sent and failed deliveries) and the Atom feed of incidents
+(RFC 4287), which takes the filters of the Incidents page.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Artifacts of a run: text, diffs, changes between compiles, their directory, and torch's logs as
-downloads.
+"""Pages of a run's artifacts: texts, diffs, changes between compiles, the directory, and downloads
+of torch's trace logs.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _build(given: dict[str, str]) -> ComparisonScreen | None:
         get_clock(),
         given["base"],
         given["new"],
-        anyway=_reads_anyway(),
+        anyway=_read_anyway(),
         suite=given["suite"],
     )
 
@@ -167,7 +167,7 @@ def _write_query(run_id: str, *series: Any) -> str:
     return urlencode(values | {"dynamic": "yes" if values["dynamic"] else "no", "run": run_id})
 
 
-def _reads_anyway() -> bool:
+def _read_anyway() -> bool:
     given = request.args.get("anyway", "")
     if given not in ("", "1"):
         raise FilterError(f"anyway: {given[:40]!r} is not 1, the one value that it has")

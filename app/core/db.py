@@ -1,5 +1,6 @@
-"""Connections of a request: a store for reading, and a short-lived writer; what of the board the
-other engine does not show yet.
+"""Database connections of a request: a store to read from and a short-lived writer.
+
+Also the state of publication to ClickHouse, and search indexing in a child process.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ where p.run_id is null
   or (p.rows_run_pub < r.pub and r.state <> 'running')
 """
 STATE_SQL = "select version, passed_us, error, error_us from engine_publications where id = 1"
-# Whether what the board has of a run, or has no longer, is what the engine shows, as far as people
-# change it.
+# Whether ClickHouse shows the board's current state of a run: its row, its annotations, or that it
+# was deleted.
 SHOWN_SQL = """
 select coalesce(
   (
@@ -206,6 +207,7 @@ def restore_deleted_run(run_id: str) -> None:
 
 
 def start_indexing(path: str) -> int:
+    """Index pending runs for search in a child process; return how many are pending."""
     with closing(open_reader(path)) as reader:
         pending_count = len(list_pending(reader))
     if pending_count:

@@ -1,4 +1,4 @@
-"""Filters and functions of templates: labels, links that keep filters, and active filters."""
+"""Jinja filters and globals: labels, links that keep filters, and a list's active filters."""
 
 from __future__ import annotations
 

@@ -55,7 +55,12 @@ class SharedRecord:
 
 
 class SharedTable:
-    """A fixed-size table in shared memory. Create it before the workers are forked."""
+    """A fixed-size table in memory that all workers of a server share.
+
+    Create it before the workers are forked. Records are read and written under a kernel lock, which
+    is released when a process dies. A set holds `records_a_set` records; a new one replaces the
+    record of a full set that was touched longest ago.
+    """
 
     def __init__(
         self, name: str, *, value_bytes: int, set_count: int = 1, records_a_set: int = RECORDS_A_SET

@@ -1,4 +1,4 @@
-"""The tables of a run's report, and one as CSV (RFC 4180), safe to open in a spreadsheet.
+"""The tables of a run's report, and their CSV form (RFC 4180), safe to open in a spreadsheet.
 
 The columns are the same for every run; values without a column are JSON in `other_metrics`. A list
 is a JSON array, `[]` if empty: an empty cell means not recorded.

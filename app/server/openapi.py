@@ -1,4 +1,4 @@
-"""The API: every address, subject by subject, its rule in Flask, and the OpenAPI 3.1 document."""
+"""The API's operations in the order of the document, their blueprint, and the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def annotate(
         raise ValueError(f"a title has at most {TITLE_LIMIT} characters; this one has {len(title)}")
     if note is not None and len(note) > NOTE_LIMIT:
         raise ValueError(f"a note has at most {NOTE_LIMIT} characters; this one has {len(note)}")
-    now_us = now_us or read_clock_us()
+    now_us = read_clock_us() if now_us is None else now_us
     with write_transaction(connection):
         if not has_row(connection, "select 1 from runs where id = ?", (run_id,)):
             return False
@@ -115,7 +115,7 @@ def save_baseline(
         "name": name,
         "run_id": run_id,
         "note": None if note is None else note.strip(),
-        "now_us": now_us or read_clock_us(),
+        "now_us": read_clock_us() if now_us is None else now_us,
         "body": pack(json.dumps(body, separators=(",", ":")), primed=False),
     }
     return bool(write(connection, UPDATE if replacing else INSERT, values))

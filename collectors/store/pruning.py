@@ -136,7 +136,7 @@ def prune_runs(
     A size limit is compared with the actual size after each run. Runs with unusable files are
     skipped and listed in `problems`.
     """
-    now_us = now_us or read_clock_us()
+    now_us = read_clock_us() if now_us is None else now_us
     values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
     trashed = list_trashed_texts(database_path(connection))
     for row in connection.execute(_CANDIDATES, values).fetchall():

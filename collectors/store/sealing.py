@@ -96,7 +96,7 @@ def seal_run(
 
     Raises NotSealable if it is running, changed recently or is unpublished; StoreError.
     """
-    now_us = now_us or read_clock_us()
+    now_us = read_clock_us() if now_us is None else now_us
     sealed = get_sealed_run(connection, run_id)
     if sealed is None:
         pub = _need_sealable(connection, run_id, now_us, quiet_us)

@@ -79,7 +79,7 @@ def create_token(
     """Store a token; return its secret, which is not stored. Raises TokenError for an invalid
     name.
     """
-    name, now_us = name.strip(), now_us or read_clock_us()
+    name, now_us = name.strip(), read_clock_us() if now_us is None else now_us
     if not name or len(name) > NAME_LIMIT or not name.isprintable() or not scopes:
         raise TokenError(
             f"name: expected a printable text of 1 to {NAME_LIMIT} characters, and a scope"

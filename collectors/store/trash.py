@@ -89,7 +89,7 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
 
     Raises StoreError if the trash cannot be written; the run then stays.
     """
-    now_us = now_us or read_clock_us()
+    now_us = read_clock_us() if now_us is None else now_us
     path = trash_path(database_path(connection), run_id)
     with write_transaction(connection):
         row = connection.execute(
@@ -203,7 +203,7 @@ def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
 def prune_trash(
     connection: sqlite3.Connection, *, age_us: int = WEEK_US, now_us: int | None = None
 ) -> list[str]:
-    now_us = now_us or read_clock_us()
+    now_us = read_clock_us() if now_us is None else now_us
     database = database_path(connection)
     with write_transaction(connection):
         rows = connection.execute(

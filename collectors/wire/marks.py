@@ -6,14 +6,14 @@ Counts are totals, of which the largest is kept, so that repeated marks add noth
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from compileboard.collectors.contract.events import SCHEMA_VERSION, Json
 from compileboard.collectors.contract.rejects import KINDS, OF_LAST_READING, Reject, Rejects
-from compileboard.collectors.contract.values import clean, fit_event
-from compileboard.collectors.wire.lines import UnknownLine, WireError
+from compileboard.collectors.contract.values import LARGEST_WHOLE
+from compileboard.collectors.wire.lines import DIGEST, UnknownLine, WireError
 
 MARKS: dict[str, type[Mark]] = {}
 
@@ -71,7 +71,7 @@ class LogRead(Mark):
 @dataclass(frozen=True)
 class SourceRead(Mark):
     MARK = "source"
-    excerpts: list[tuple[str, int, list[str]]]  # file, number of the first line, lines
+    excerpts: Sequence[tuple[str, int, Sequence[str]]]  # file, number of the first line, lines
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class TracePieces(Mark):
     name: str
     size_bytes: int  # of the whole log
     position: int  # of the first of these pieces among all
-    pieces: list[str]
+    pieces: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,14 @@ class StreamEnd(Mark):
 
 def dump_mark(mark: Mark) -> bytes:
     body = {"v": SCHEMA_VERSION, "mark": mark.MARK, **vars(mark)}
-    if "rejects" in body:
-        body["rejects"] = {
-            kind: [reject.count, reject.first_line, reject.example]
-            for kind, reject in body["rejects"].by_kind.items()
-        }
-    return json.dumps(clean(body), separators=(",", ":")).encode() + b"\n"
+    return json.dumps(body, separators=(",", ":"), default=_dump_rejects).encode() + b"\n"
+
+
+def _dump_rejects(rejects: Rejects) -> Json:
+    return {
+        kind: [reject.count, reject.first_line, reject.example]
+        for kind, reject in rejects.by_kind.items()
+    }
 
 
 def load_mark(body: Mapping[str, Json]) -> Mark:
@@ -119,22 +121,80 @@ def load_mark(body: Mapping[str, Json]) -> Mark:
     cls = MARKS.get(str(body.get("mark")))
     if cls is None:
         raise UnknownLine(f"unknown mark {str(body.get('mark'))[:80]!r}; known: {', '.join(MARKS)}")
-    values = {field.name: body[field.name] for field in fields(cls) if field.name in body}
-    if "rejects" in values:
-        values["rejects"] = _load_rejects(values["rejects"])
+    values = {}
+    for of_mark in fields(cls):
+        if of_mark.name not in body:
+            continue
+        value = _LOADERS[str(of_mark.type)](body[of_mark.name])
+        if value is _WRONG:
+            raise WireError(
+                f"{cls.MARK}: {of_mark.name} is {str(body[of_mark.name])[:80]!r}, not "
+                f"{of_mark.type}"
+            )
+        values[of_mark.name] = value
     try:
-        mark, notes = fit_event(cls(**values))
+        return cls(**values)
     except TypeError as error:
         raise WireError(f"a {cls.MARK} mark lacks a value: {error}") from None
-    if mark is None or notes:
-        raise WireError(f"{cls.MARK}: {'; '.join(notes)}")
-    return mark
 
 
-def _load_rejects(body: Json) -> Rejects | None:
-    """Convert rejects from JSON; None if they are of another type or of an unknown kind."""
-    try:
-        rejects = Rejects({kind: Reject(*row) for kind, row in body.items()})
-    except (TypeError, AttributeError):
-        return None
-    return rejects if KINDS.keys() >= rejects.by_kind.keys() else None
+_WRONG = object()
+
+
+def _load_count(value: Json) -> Any:
+    return value if type(value) is int and 0 <= value <= LARGEST_WHOLE else _WRONG
+
+
+def _load_text(value: Json) -> Any:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else _WRONG
+
+
+def _load_rejects(value: Json) -> Any:
+    if not isinstance(value, dict):
+        return _WRONG
+    rejects = Rejects()
+    for kind, row in value.items():
+        if not isinstance(row, list) or len(row) != 3 or kind not in KINDS:
+            return _WRONG
+        count, line, example = row
+        if _WRONG in (
+            _load_count(count),
+            _or_none(_load_count)(line),
+            _or_none(_load_text)(example),
+        ):
+            return _WRONG
+        rejects.by_kind[kind] = Reject(count, line, _or_none(_load_text)(example))
+    return rejects
+
+
+def _load_excerpts(value: Json) -> Any:
+    if not isinstance(value, list):
+        return _WRONG
+    for row in value:
+        if not isinstance(row, list) or len(row) != 3 or not isinstance(row[2], list):
+            return _WRONG
+        if _WRONG in (_load_text(row[0]), _load_count(row[1]), *map(_load_text, row[2])):
+            return _WRONG
+    return [(_load_text(file), line, tuple(map(_load_text, lines))) for file, line, lines in value]
+
+
+def _load_pieces(value: Json) -> Any:
+    is_list = isinstance(value, list) and all(
+        isinstance(piece, str) and DIGEST.fullmatch(piece) for piece in value
+    )
+    return value if is_list else _WRONG
+
+
+def _or_none(load: Any) -> Any:
+    return lambda value: None if value is None else load(value)
+
+
+_LOADERS = {
+    "int": _load_count,
+    "str": _load_text,
+    "int | None": _or_none(_load_count),
+    "str | None": _or_none(_load_text),
+    "Rejects": _load_rejects,
+    "Sequence[str]": _load_pieces,
+    "Sequence[tuple[str, int, Sequence[str]]]": _load_excerpts,
+}

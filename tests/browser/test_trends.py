@@ -242,7 +242,7 @@ def test_trends_read_without_javascript(open_tab: Callable[..., Page], suite: st
     assert page.get_by_role("button", name="Zoom in").count() == 0
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
 )

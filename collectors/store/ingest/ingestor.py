@@ -125,7 +125,7 @@ class Ingestor:
         recorded again with a savepoint per event, and the result lists the rejected ones. Raises
         NotOwner, or StoreError with nothing recorded.
         """
-        now_us = now_us or read_clock_us()
+        now_us = read_clock_us() if now_us is None else now_us
         batch = list(events)
         try:
             return self._record(run_id, batch, now_us, also, last, self._ingest_batch)

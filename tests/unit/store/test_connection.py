@@ -62,7 +62,8 @@ def at_once(path: Path, count: int) -> None:
         assert process.returncode == 0
 
 
-@pytest.mark.parametrize("attempt", range(2))
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("attempt", range(5))
 def test_two_processes_may_migrate_and_write_at_once(tmp_path: Path, attempt: int) -> None:
     at_once(tmp_path / "new.db", 2)
     with closing(open_reader(tmp_path / "new.db")) as reader:

@@ -142,7 +142,7 @@ def test_a_bad_line_costs_itself(store: sqlite3.Connection) -> None:
         b"{",
         b"[]",
         b'{"v":1,"kind":"run_ended"}',
-        b'{"v":1,"mark":"end","size_bytes":null,"checksum":0}',
+        b'{"v":1,"mark":"end","size_bytes":-1,"checksum":0}',
     ]
     refused = write([ReproAnswered("p", 1, 6, repro="0" * 16)])  # the run has no repro
     stream = send(

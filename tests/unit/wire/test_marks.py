@@ -32,7 +32,7 @@ def rejects(**counts: int) -> Rejects:
 MARKS: list[Mark] = [
     Beat("1.0", 3),
     LogRead("p", "a.log", 50, 4, 3, 17, rejects(bad_json=2)),
-    SourceRead([["train.py", 4, ["a", "b"]]]),  # type: ignore[list-item]
+    SourceRead([("train.py", 4, ("a", "b"))]),
     SpoolRejects("p.jsonl", rejects(refused=1)),
     TracePieces("a.log", 5, 0, ["0" * 32]),
     StreamEnd(500, 1 << 31),
@@ -49,14 +49,14 @@ def test_a_mark_comes_back(mark: Mark) -> None:
 
 @pytest.mark.parametrize("mark", MARKS, ids=lambda mark: mark.MARK)
 @pytest.mark.parametrize(
-    "value", [2**63, "\x00", [5], {"bad_json": 1}, {"no": [1, 2, ""]}, [["f", "", []]], True]
+    "value", [-1, 2**63, "\x00", [5], {"bad_json": 1}, {"no": [1, 2, ""]}, [["f", -1, []]], True]
 )
 def test_a_mark_with_a_wrong_value_is_refused(mark: Mark, value: Any) -> None:
     body = json.loads(dump_mark(mark))
     for name in vars(mark):
         if isinstance(value, str) and isinstance(body[name], str):
             continue
-        with pytest.raises(WireError, match=f"{mark.MARK}: {name}"):
+        with pytest.raises(WireError, match=f"{name} is"):
             load_mark({**body, name: value})
 
 

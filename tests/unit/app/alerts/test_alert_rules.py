@@ -6,16 +6,14 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.alerts.rules import (
     EXAMPLE,
-    KINDS,
     Digest,
     Quiet,
     RulesError,
-    format_one_of,
     load_rules,
     read_rules,
 )
@@ -124,7 +122,7 @@ def test_the_example_is_right_and_documented(tmp_path: Path) -> None:
         ),
         (
             RULE.replace('"slack"', '"pager"'),
-            f"channel 'team': kind is 'pager'; expected {format_one_of(tuple(KINDS))}",
+            "channel 'team': kind is 'pager'; expected webhook, slack or email",
         ),
         ("rules = [", "is no TOML: "),
     ],
@@ -198,7 +196,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from(["base_url", "timezone", "channels", "rules", "x"]), VALUES))
 def test_no_document_is_read_wrongly(document: dict[str, object]) -> None:
     with pytest.raises(RulesError):

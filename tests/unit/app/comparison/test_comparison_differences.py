@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.benchmarks.metrics import BY_NAME, Metric
@@ -447,7 +447,6 @@ ENTRIES = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(ENTRIES, ENTRIES, st.randoms(use_true_random=False))
 def test_order_does_not_matter_and_nothing_is_invented(
     base: list[ModelResult], new: list[ModelResult], chance: Any
@@ -466,7 +465,6 @@ def test_order_does_not_matter_and_nothing_is_invented(
     assert pair_entries(base, new) == paired
 
 
-@settings(max_examples=40)
 @given(ENTRIES, st.sampled_from([0.25, 2.0, 1024.0]))
 def test_scale_does_not_matter(base: list[ModelResult], factor: float) -> None:
     new = [

@@ -126,7 +126,7 @@ def test_a_text_is_found_in_the_same_runs_whether_few_or_many_have_it(
     )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("way", ["", ".asc"])
 @pytest.mark.parametrize("limit", [2, 5])

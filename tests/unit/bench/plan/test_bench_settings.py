@@ -251,6 +251,12 @@ def test_a_run_is_resumed_with_the_settings_that_numbers_depend_on(
     assert (digest(settings) == digest(BenchSettings())) == is_same_plan
 
 
+def test_the_digest_of_a_plan_stays_the_same_between_releases() -> None:
+    models = [ModelRef("builtin", "mlp", "m:f")]
+    settings = replace(BenchSettings(), compile_repeats=3)
+    assert plan_hash(models, ["performance", "accuracy"], settings) == "bdf87f95cb4dc4ba"
+
+
 @pytest.mark.parametrize(
     ("words", "label"),
     [

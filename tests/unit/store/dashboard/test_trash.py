@@ -144,10 +144,10 @@ def test_a_run_comes_back_beside_others_that_took_its_numbers(
 
 def test_a_run_is_gone_for_good_after_a_week_and_not_before(store: sqlite3.Connection) -> None:
     run_id, restored_id = list_runs(store)[:2]
-    delete_run(store, run_id, now_us=1)
+    delete_run(store, run_id, now_us=0)
     delete_run(store, restored_id, now_us=10)
-    assert prune_trash(store, now_us=WEEK_US) == []
-    assert prune_trash(store, now_us=WEEK_US + 1) == [run_id]
+    assert prune_trash(store, now_us=WEEK_US - 1) == []
+    assert prune_trash(store, now_us=WEEK_US) == [run_id]
     with pytest.raises(CannotRestore, match="for good"):
         restore_run(store, run_id)
     before = store.execute("select count(*) from payloads").fetchone()[0]
