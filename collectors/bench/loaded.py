@@ -31,8 +31,10 @@ class Loaded:
     keeps_mode: bool = False
 
 
-def load_of_images(module: torch.nn.Module, batch_size: int, shape: tuple[int, ...]) -> Loaded:
-    """Return a model of one tensor, of `shape` for each of the batch, and of larger batches."""
+def load_image_model(module: torch.nn.Module, batch_size: int, shape: tuple[int, ...]) -> Loaded:
+    """Wrap a model that takes one tensor, of `shape` per sample; it can also run 2 and 4 times the
+    batch.
+    """
     from torch._dynamo.testing import reduce_to_scalar_loss  # takes a second, with dynamo
 
     def inputs(size: int) -> Inputs:

@@ -21,6 +21,7 @@ from compileboard.collectors.cli.common import (
     read_server,
     server_options,
 )
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.repro.isolation import run_task
 from compileboard.collectors.repro.preloads import (
@@ -214,11 +215,11 @@ def work(
 def save(
     repro: Repro, command: str, started_us: int, answer: dict[str, Any], **columns: Any
 ) -> None:
-    from compileboard.collectors.repro.repro import now_us, save_answer
+    from compileboard.collectors.repro.repro import save_answer
     from compileboard.collectors.store.connection import StoreError
     from compileboard.collectors.store.repros import ReproResult
 
-    ended_us = now_us()
+    ended_us = read_clock_us()
     result = ReproResult(
         command,
         str(answer["status"]),
@@ -364,10 +365,9 @@ def _run_one(
 ) -> int:
     from compileboard.collectors.repro.describing import describe_rerun
     from compileboard.collectors.repro.loading import load_record
-    from compileboard.collectors.repro.repro import now_us
     from compileboard.collectors.repro.rerun import LIMITED, SAME
 
-    started_us = now_us()
+    started_us = read_clock_us()
     if name.endswith(".rec"):
         read_destination(options)
         loaded, task = load_record(Path(name)), "replay"
@@ -403,10 +403,10 @@ def check_command(
     Exit code 0: it differs. 1: it does not. 2: it could not be compared.
     """
     from compileboard.collectors.repro.describing import describe_check
-    from compileboard.collectors.repro.repro import WRONG_ANSWERS, now_us
+    from compileboard.collectors.repro.repro import WRONG_ANSWERS
     from compileboard.collectors.repro.rerun import LIMITED, PASSES
 
-    loaded, started_us = load_trusted(name, options, trust=trust), now_us()
+    loaded, started_us = load_trusted(name, options, trust=trust), read_clock_us()
     asked = {"level": level, "kind": "accuracy", "strict": strict}
     answer = work(loaded, "compileboard.collectors.repro.rerun:rerun", asked, **options)
     save(loaded, "check", started_us, answer)

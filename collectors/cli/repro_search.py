@@ -21,6 +21,7 @@ from compileboard.collectors.cli.repro import (
     trial_options,
     work,
 )
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.repro.findings import Minification
 from compileboard.collectors.terminal.values import lay_out, read_seconds
 from compileboard.command_line import Command, Value
@@ -80,9 +81,9 @@ def minify_command(
     same command continues it. Exit code 0: it fails, and this is the smallest. 1: it does not fail
     here as recorded. 2: it could not be run.
     """
-    from compileboard.collectors.repro.repro import now_us, work_folder
+    from compileboard.collectors.repro.repro import work_folder
 
-    loaded, started_us = load_trusted(name, options, trust=trust), now_us()
+    loaded, started_us = load_trusted(name, options, trust=trust), read_clock_us()
     folder = work_folder(loaded, os.environ)
     if not resume:
         for path in folder.glob("queries-*.jsonl"):
@@ -168,9 +169,9 @@ def analyze_command(
     could not be run.
     """
     from compileboard.collectors.repro import findings
-    from compileboard.collectors.repro.repro import advise_passing, now_us
+    from compileboard.collectors.repro.repro import advise_passing
 
-    loaded, started_us = load_trusted(name, options, trust=trust), now_us()
+    loaded, started_us = load_trusted(name, options, trust=trust), read_clock_us()
     asked = {"level": level, "strict": strict, "memory_bytes": options["memory"]}
     answer = work(loaded, f"{PACKAGE}.analyze_task:analyze", asked, **options)
     analysis = findings.Analysis.load(answer)
@@ -226,9 +227,9 @@ def bisect_command(
     as it is. Exit code 0: a step or a setting is named. 1: none is. 2: it could not be run.
     """
     from compileboard.collectors.repro import findings
-    from compileboard.collectors.repro.repro import advise_passing, now_us
+    from compileboard.collectors.repro.repro import advise_passing
 
-    loaded, started_us = load_trusted(name, options, trust=trust), now_us()
+    loaded, started_us = load_trusted(name, options, trust=trust), read_clock_us()
     asked = {"level": level, "strict": strict, "settings": settings}
     answer = work(loaded, f"{PACKAGE}.bisect:bisect", asked, **options)
     bisection = findings.Bisection.load(answer)

@@ -183,7 +183,8 @@ def _has_room(folder: Path, path: Path) -> bool:
 def _reported_losses(path: Path) -> dict[str, int]:
     try:
         text = path.read_bytes().partition(b"\n")[0].strip(b"\0")
-        return fit_json(dict[str, int], json.loads(text)) or {}
+        losses = fit_json(dict[str, int], json.loads(text)) or {}
+        return {reason: count for reason, count in losses.items() if count >= 0}
     except (OSError, ValueError, RecursionError):
         return {}
 
@@ -304,9 +305,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise ValueError(
             f"{path} does not describe a run: expected an object, got {str(body)[:80]}"
         )
-    values: dict[str, Any] = dict.fromkeys(
-        ("run_id", "name", "recorder_process_id"), body.get("run_id")
-    )
+    values: dict[str, Any] = dict.fromkeys(("run_id", "name", "recorder_process_id"), "")
     values |= {field.name: body[field.name] for field in fields(Manifest) if field.name in body}
     manifest, notes = fit_event(Manifest(**values))
     if manifest is None or not RUN_ID.fullmatch(manifest.run_id):
@@ -319,6 +318,8 @@ def read_manifest(folder: Path) -> Manifest:
         )
     return replace(
         manifest,
+        name=manifest.name or manifest.run_id,
+        recorder_process_id=manifest.recorder_process_id or manifest.run_id,
         started_us=manifest.started_us or path.stat().st_mtime_ns // 1000,
         troubles=[*manifest.troubles, *(("bad_fact", note) for note in notes)],
     )
@@ -343,8 +344,9 @@ def replace_file(path: Path, body: str | bytes) -> None:
             body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
         )
         os.replace(temporary, path)
-    finally:
+    except BaseException:
         temporary.unlink(missing_ok=True)
+        raise
 
 
 def spool_root(environment: Mapping[str, str]) -> Path:

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.events import (
     Event,
     ProcessStarted,
@@ -289,7 +288,3 @@ def work_folder(repro: Repro, environment: Mapping[str, str]) -> Path:
     folder = home(environment) / "repro" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-def now_us() -> int:
-    return read_clock_us()

@@ -421,16 +421,17 @@ def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBa
     _remove_left(new, new_trash, new_runs)
     try:
         shutil.copyfile(folder / DATABASE, new)
-        shutil.copytree(folder / TRASH, new_trash)
-        if (folder / RUN_FILES).is_dir():
-            shutil.copytree(folder / RUN_FILES, new_runs)
+        sources = {new_trash: folder / TRASH, new_runs: folder / RUN_FILES}
+        for made, _, _ in moves:
+            if made != new:
+                made.mkdir(mode=0o700)  # nobody else's while it is filled
+                if sources[made].is_dir():
+                    shutil.copytree(sources[made], made, dirs_exist_ok=True)
+                    made.chmod(0o700)
         model = target if target.exists() else target.parent
         if model == target:
             shutil.copymode(target, new)
         for made, _, _ in moves:
-            if made != new:
-                made.mkdir(exist_ok=True)
-                made.chmod(0o700)
             for path in (*made.rglob("*"), made):
                 copy_owner(path, model)
                 sync(path)

@@ -161,7 +161,7 @@ class StreamWriter:
     def _sort_out(
         self, known: _KnownRun, run_id: str, lines: StreamLines
     ) -> tuple[list[Event], list[RefusedEvent], dict[str, int]]:
-        """Return new events, events of other runs' processes, and how far logs are read then."""
+        """Return the events to store, those of another run's process, and each log's new end."""
         logged = {event.process_id for event in lines.events if id(event) in lines.generations}
         ends = {
             process_id: log.end_offset_bytes

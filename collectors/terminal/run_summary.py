@@ -251,7 +251,7 @@ class RunSummary:
 
 
 def printable(text: str) -> str:
-    """Remove control characters from untrusted text."""
+    """Replace control characters by spaces, so that recorded text cannot control the terminal."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 

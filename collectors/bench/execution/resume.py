@@ -25,9 +25,11 @@ where source = 'bench' and json_extract(facts, '$.environment.COMPILEBOARD_BENCH
 order by started_us desc, id desc
 limit 1
 """
-PLAN_OF = (
-    "select json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN') from runs where id = :id"
-)
+PLAN_OF = """
+select json_extract(facts, '$.environment.COMPILEBOARD_BENCH_PLAN')
+from runs
+where id = :id and source = 'bench'
+"""
 STATE = "select state, heartbeat_us from runs where id = :id"
 
 
@@ -74,10 +76,14 @@ def find_before(database: str, plan: str, named_run: str) -> ResumePoint:
 
 
 def _named(reader: sqlite3.Connection, database: str, plan: str, named_run: str) -> str:
-    run_id = find_run(reader, named_run)
-    if run_id is None:
-        raise NotMeasured(f"--resume {named_run}: no run with this id in {database}")
-    if reader.execute(PLAN_OF, {"id": run_id}).fetchone()[0] != plan:
+    try:
+        run_id = find_run(reader, named_run, "bench")
+    except ValueError as error:
+        raise NotMeasured(f"--resume {named_run}: {error}") from None
+    row = reader.execute(PLAN_OF, {"id": run_id}).fetchone()
+    if run_id is None or row is None:
+        raise NotMeasured(f"--resume {named_run}: no run of bench with this id in {database}")
+    if row[0] != plan:
         raise ValueError(
             f"--resume {named_run}: that run measured other models or with other settings; "
             "give the same ones"

@@ -61,7 +61,7 @@ def build(batch_size: int, name: str) -> Loaded:
     import timm
     from timm.data import resolve_model_data_config
 
-    from compileboard.collectors.bench.loaded import load_of_images
+    from compileboard.collectors.bench.loaded import load_image_model
 
     if not timm.is_model(name):
         raise NotAvailable(f"timm {timm.__version__} has no model {name}")
@@ -70,4 +70,4 @@ def build(batch_size: int, name: str) -> Loaded:
         warnings.simplefilter("ignore")
         # Without dropout of its own, as upstream: eager and compiled must compute the same.
         module = timm.create_model(name, pretrained=False, in_chans=3, drop_rate=0.0)
-    return load_of_images(module, batch_size, resolve_model_data_config(module)["input_size"])
+    return load_image_model(module, batch_size, resolve_model_data_config(module)["input_size"])

@@ -52,7 +52,7 @@ def build(batch_size: int, name: str) -> Loaded:
     """Build a model, in a child process alone: the catalogue is read without torch."""
     import torchvision
 
-    from compileboard.collectors.bench.loaded import load_of_images
+    from compileboard.collectors.bench.loaded import load_image_model
 
     if name not in torchvision.models.list_models():
         raise NotAvailable(f"torchvision {torchvision.__version__} has no model {name}")
@@ -60,4 +60,4 @@ def build(batch_size: int, name: str) -> Loaded:
     if name.startswith(("deeplabv3", "fcn", "lraspp")):
         words["weights_backbone"] = None  # by default the pretrained backbone is downloaded
     module = torchvision.models.get_model(name, **words)
-    return load_of_images(module, batch_size, VIDEO if name in CATALOGUE["video"] else IMAGE)
+    return load_image_model(module, batch_size, VIDEO if name in CATALOGUE["video"] else IMAGE)

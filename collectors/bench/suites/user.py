@@ -33,9 +33,8 @@ class OnlyError(ValueError):
 
 
 def list_marked(path: str, class_name: str) -> list[Marked]:
-    """Import a file in a child; return its marked functions, none if it is to have a class.
-
-    Raises OnlyError, also without that class.
+    """Import a file in a child process and return its marked functions. With `class_name`, only
+    check that the class exists, and return none. Raises OnlyError.
     """
     code, out, err = _ask(path, class_name)
     try:

@@ -35,9 +35,10 @@ def build(batch_size: int, only: str, part: str | None = None) -> Loaded:
                 f"--part {part}: {target.name} is a class; only a marked function takes a part"
             )
         return _from_class(module, target.path, target.name)
-    function = next(
-        function for marked, function in marked_functions(module) if marked.name == target.name
-    )
+    functions = {marked.name: function for marked, function in marked_functions(module)}
+    if target.name not in functions:
+        raise OnlyError(f"{target.path} has no function marked as {target.name!r}")
+    function = functions[target.name]
     if part is not None and "part" not in inspect.signature(function).parameters:
         raise OnlyError(f"--part {part}: {target.name} has no parameter part")
     words = {} if part is None else {"part": part}

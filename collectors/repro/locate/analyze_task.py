@@ -33,7 +33,8 @@ MOST_FUSED_NODES = 400  # of a graph whose hidden nodes are searched
 
 
 def analyze(task: ReproTask) -> dict[str, Any]:
-    judges, analyses = list_judges(task), list[Analysis]()
+    judges = list_judges(task)
+    analyses: list[Analysis] = []
     for how in judges:
         find = _judge_operations if how.kind == "accuracy" else _find_failing_operation
         analyses.append(find(task, how))

@@ -124,7 +124,7 @@ class RepeatedTry:
 
 
 def list_judges(task: ReproTask) -> list[Judge]:
-    """Return how a task's graph is judged: at the level that is asked for, or at each it has."""
+    """Return one judge per level: the requested level, or every level that the repro has."""
     manifest, level = task.repro.manifest, task.options.get("level")
     levels = [level or manifest.level]
     if level is None and manifest.level == "aot" and task.repro.dynamo_program is not None:

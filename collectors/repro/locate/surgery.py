@@ -155,9 +155,8 @@ def copy_module(module: Any) -> Any:
 
 
 def expose(module: Any, names: Collection[str], survey: Survey) -> tuple[Any, tuple[Key, ...]]:
-    """Return a graph that also returns nodes' values, and what they are of.
-
-    A value is copied where its memory is written to later.
+    """Return a copy of the graph that also outputs the named nodes' values, and the key of each
+    added output. A value is cloned where its memory is written to later.
     """
     changed = copy_module(module)
     by_name = {node.name: node for node in changed.graph.nodes}
@@ -221,8 +220,12 @@ def _value_meta(node: Any) -> dict[str, Any]:
     return {name: node.meta[name] for name in ("val", "example_value") if name in node.meta}
 
 
+def _find_output(module: Any) -> Any:
+    return next(reversed(module.graph.nodes))  # Graph.output_node() is newer than torch 2.4
+
+
 def _return_values(module: Any, values: Sequence[Any]) -> None:
-    output = module.graph.output_node()
+    output = _find_output(module)
     old = output.args[0]
     own = list(old) if isinstance(old, (tuple, list)) else [old]
     output.args = ((*own, *values),)
@@ -239,7 +242,7 @@ def cut_after(module: Any, count: int, inputs: Sequence[Any]) -> Any:
     """
     changed = copy_module(module)
     calls = list_calls(changed)
-    for node in (changed.graph.output_node(), *reversed(calls[count:])):
+    for node in (_find_output(changed), *reversed(calls[count:])):
         changed.graph.erase_node(node)
     values = [node for node in calls[:count] if not node.users]
     output = changed.graph.output(tuple(values))

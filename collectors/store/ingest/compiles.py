@@ -33,13 +33,13 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
     recompile_id = _RECOMPILE.add_for_id(
         batch.connection,
         {
+            **take("recompiles", event),
             "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
             "function_id": function_id,
             "line": compile_.line if compile_ else None,
             "is_partial": int(not event.failed or bool(event.unread)),
             **dict.fromkeys(_OF_CAUSE),
-            **take("recompiles", event),
         },
     )
     for position, guard in enumerate(event.guards):
@@ -398,11 +398,11 @@ def write_break(batch: Batch, event: GraphBroke) -> None:
     _GRAPH_BREAK.add(
         batch.connection,
         {
+            **take("graph_breaks", event),
             "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
             "distinct_id": distinct_id,
             "function_id": function_id,
-            **take("graph_breaks", event),
         },
     )
     if compile_:

@@ -15,7 +15,9 @@ from compileboard.collectors.store.connection import read_value
 
 
 class Insert:
-    """Inserts rows of a table, all with the same columns; with `once`, none that is there."""
+    """Inserts rows of one table, all with the same columns. With `once`, a row that conflicts with
+    a stored one is skipped.
+    """
 
     def __init__(self, table: str, *, once: bool = False) -> None:
         self._head = f"insert into {table}"

@@ -268,7 +268,7 @@ def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
 def _add_of_compile(batch: Batch, event: FrameContext, table: str) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
     compile_key = compile_.key if compile_ else None
-    row = {"run_id": batch.run_id, "compile_key": compile_key, **take(table, event)}
+    row = {**take(table, event), "run_id": batch.run_id, "compile_key": compile_key}
     _OF_COMPILE[table].add(batch.connection, row)
     batch.totals.add(compile_count=int(new))
 

@@ -42,7 +42,7 @@ def test_models_are_listed_without_importing_torch() -> None:
         "import sys; from compileboard.collectors.bench.suites.user import import_file, "
         "marked_functions\n"
         f"found = marked_functions(import_file({str(PROJECT / 'bench_models.py')!r}))\n"
-        "print([it[0] for it in found], 'torch' in sys.modules)"
+        "print([it[0].name for it in found], 'torch' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True

@@ -254,3 +254,19 @@ def test_a_line_longer_than_the_largest_is_passed_over_and_the_next_is_read(
     assert lines == [(1, b"x" * size)] * is_read + [(2, b"next")]
     assert [rejects.total for rejects in reader.rejects.values()] == [1] * (not is_read)
     assert list(reader.read_lines(path)) == []
+
+
+def test_a_count_below_0_is_no_loss(folder: Path) -> None:
+    (folder / "p.jsonl").write_bytes(b"{}\n")
+    (folder / "p.losses").write_text('{"disk full": 2, "odd": -5}\n')
+    assert SpoolReader(folder).losses()["p"]["disk full"] == 2
+    assert "odd" not in SpoolReader(folder).losses()["p"]
+
+
+def test_a_manifest_whose_names_are_no_text_has_those_of_its_run(folder: Path) -> None:
+    path = folder / "run.json"
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps({**body, "name": 5, "recorder_process_id": [1]}))
+    manifest = read_manifest(folder)
+    assert (manifest.name, manifest.recorder_process_id) == ("RUN", "RUN")
+    assert len(manifest.troubles) == 2
