@@ -15,6 +15,7 @@ import pytest
 
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.logs.log_loader import LoadOptions
+from tests.tools.observed import wait_for
 from tests.tools.serving import serving
 from tests.unit.app.explored import LOGS, explore
 
@@ -152,8 +153,7 @@ def test_search_highlights_and_idle_time_is_folded(tab: Page, timeline: str) -> 
     tab.goto(timeline)
     plain = pixels(tab)
     tab.fill("#flame-search", "inductor")
-    tab.wait_for_timeout(100)
-    assert pixels(tab) != plain
+    wait_for(lambda: pixels(tab) != plain)
     button = tab.get_by_role("button", name="Show idle")
     assert button.get_attribute("aria-pressed") == "false"
     button.click()

@@ -57,6 +57,7 @@ def test_the_environment_takes_a_setting_into_the_program(
 def test_the_manifest_takes_a_setting_into_the_recorder(name: str, tmp_path: Path) -> None:
     config = config_with(name)
     manifest = describe_run(config, {}, argv=[], cwd=None, code_folder=str(tmp_path))
+    manifest = replace(manifest, name=manifest.name or manifest.run_id)
     manifest.write(tmp_path)
     read = read_manifest(tmp_path)
     assert read == manifest
