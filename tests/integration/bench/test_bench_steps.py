@@ -8,12 +8,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
-from torch._dynamo.testing import reduce_to_scalar_loss
-from torch._dynamo.utils import counters
 
 from compileboard.collectors.bench.loaded import Loaded
 from compileboard.collectors.bench.plan.model_facts import facts_for
@@ -33,12 +30,17 @@ from compileboard.collectors.bench.worker.timing import (
 from compileboard.collectors.bench.worker.workbench import Workbench
 from compileboard.collectors.record.garbage import without_collections
 
+if TYPE_CHECKING:
+    import torch
+
 pytestmark = pytest.mark.torch
 
 
 def test_a_mixed_precision_step_on_cuda_leaves_the_gradients_of_the_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    import torch
+
     steps = Steps(
         BenchSettings(mode="training", dtype="amp", device="cuda"),
         None,
@@ -55,6 +57,8 @@ def test_a_mixed_precision_step_on_cuda_leaves_the_gradients_of_the_loss(
 
 
 def test_mixed_precision_has_the_dtype_that_is_asked_for() -> None:
+    import torch
+
     module, inputs = torch.nn.Linear(4, 4), (torch.ones(2, 4),)
     facts = facts_for("builtin", "mlp")
     for asked, expected in ((None, torch.bfloat16), ("float16", torch.float16)):
@@ -92,6 +96,8 @@ def prepare(
     settings: BenchSettings, module: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> Workbench:
     """Return a workbench that will load a module."""
+    import torch
+
     loaded = Loaded(module, (torch.ones(2, 4),), keeps_mode=True)
     monkeypatch.setattr(Workbench, "build", lambda _: loaded)
     return Workbench(ModelRef("builtin", "mlp", "m:f"), settings, Stages(folder))
@@ -110,6 +116,8 @@ def load(
 def test_collections_search_the_imports_from_the_first_call_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, experiment: str
 ) -> None:
+    import torch._dynamo
+
     frozen: list[int] = []
     module = torch.nn.Linear(4, 4)
     module.register_forward_hook(
@@ -127,6 +135,8 @@ def test_collections_search_the_imports_from_the_first_call_on(
 def test_checkpointing_is_enabled_where_a_model_can(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    import torch
+
     settings = BenchSettings(activation_checkpointing=True)
     with pytest.raises(NotAvailable, match="only models of transformers"):
         load(settings, torch.nn.Linear(4, 4), monkeypatch, tmp_path)
@@ -142,6 +152,10 @@ def test_checkpointing_is_enabled_where_a_model_can(
 def test_a_checks_iterations_have_upstreams_graphs_and_breaks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    import torch
+    from torch._dynamo.testing import reduce_to_scalar_loss
+    from torch._dynamo.utils import counters
+
     settings = BenchSettings(mode="training", dtype="amp", backend="eager")
     bench = load(settings, torch.nn.Linear(4, 4), monkeypatch, tmp_path)
     bench.steps.loss = reduce_to_scalar_loss
@@ -157,6 +171,8 @@ def test_a_checks_iterations_have_upstreams_graphs_and_breaks(
 def test_a_mode_is_compiled_without_its_cuda_graphs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    import torch
+
     bench = load(
         BenchSettings(compile_mode="max-autotune"), torch.nn.Linear(4, 4), monkeypatch, tmp_path
     )
@@ -175,6 +191,8 @@ def test_batch_sizes_stay_within_a_fifth_and_are_the_same_for_every_run() -> Non
 
 
 def test_another_batch_repeats_the_last_row_and_leaves_other_inputs() -> None:
+    import torch
+
     rows, other = torch.arange(8.0).reshape(4, 2), torch.ones(3)
     larger = resize_batch({"x": rows, "y": other, "z": 4}, 4, 6)
     assert larger["x"].tolist() == [*rows.tolist(), [6.0, 7.0], [6.0, 7.0]]
@@ -182,22 +200,19 @@ def test_another_batch_repeats_the_last_row_and_leaves_other_inputs() -> None:
     assert resize_batch((rows.T,), 4, 3)[0].tolist() == rows.T[:, :3].tolist()
 
 
-class Fixed(torch.nn.Linear):
-    """A layer that takes one batch alone."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x.reshape(8, 4))
-
-
 @pytest.mark.nightly
 def test_the_batch_varies_on_both_sides_where_it_alone_is_dynamic(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    import torch
+
     settings = BenchSettings(backend="eager", dynamic_batch_only=True, repeat=6)
     sizes: list[int] = []
+    fixed = torch.nn.Linear(4, 4)
+    fixed.register_forward_pre_hook(lambda _module, given: given[0].reshape(8, 4))
     for module, fact in (
         (torch.nn.Linear(4, 4), "batch_sizes"),
-        (Fixed(4, 4), "batch_variation_error"),
+        (fixed, "batch_variation_error"),
     ):
         loaded = Loaded(module, (torch.ones(8, 4),), keeps_mode=True)
         monkeypatch.setattr(Workbench, "build", lambda _, loaded=loaded: loaded)
