@@ -190,6 +190,7 @@ def test_path_parameters_are_those_of_the_path() -> None:
             assert described == re.findall(r"{(\w+)}", path)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("operation", READS, ids=lambda operation: operation.path)
 def test_real_answers_are_as_the_document_says(
     client: FlaskClient, reader: sqlite3.Connection, operation
@@ -208,6 +209,7 @@ def test_real_answers_are_as_the_document_says(
     assert seen > 0, "no recorded run has anything here: nothing was checked"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("operation", READS, ids=lambda operation: operation.path)
 def test_every_described_parameter_is_taken(
     client: FlaskClient, reader: sqlite3.Connection, operation

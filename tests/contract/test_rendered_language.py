@@ -73,6 +73,7 @@ def strip_tags(text: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
 
 
+@pytest.mark.nightly
 def test_notes_are_short(pages: dict[str, str]) -> None:
     notes = {
         strip_tags(match[1]): address

@@ -1,13 +1,20 @@
 """No room grows without a reason: see tests/contract/sizes.toml."""
 
+import pytest
+
 from tests.tools.size import count_nodes, count_rooms, read_recorded
 
 
-def test_no_room_has_grown_without_a_reason():
+@pytest.fixture(scope="module")
+def counted() -> dict[str, int]:
+    return count_rooms()
+
+
+def test_no_room_has_grown_without_a_reason(counted):
     allowed = read_recorded()
     grown = {
         room: nodes - allowed.get(room, 0)
-        for room, nodes in count_rooms().items()
+        for room, nodes in counted.items()
         if nodes > allowed.get(room, 0)
     }
     assert grown == {}, (
@@ -15,8 +22,7 @@ def test_no_room_has_grown_without_a_reason():
     )
 
 
-def test_a_room_that_fell_is_recorded_as_smaller():
-    counted = count_rooms()
+def test_a_room_that_fell_is_recorded_as_smaller(counted):
     loose = {
         room: nodes
         for room, nodes in read_recorded().items()

@@ -219,6 +219,7 @@ def test_the_hooks_import_nothing_by_the_name_of_our_package() -> None:
             assert not [name for name in named if (name or "").startswith("compileboard")], path
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_observed_and_observing_programs_keep_their_own(project: Workplace) -> None:
     program = project.write(THEIRS + WORK)

@@ -136,6 +136,7 @@ def test_what_was_set_aside_is_named_by_list_and_doctor_and_recorded_by_retry(
     assert "no run 'LEFT' waits or was set aside" in workplace.collect("retry", "LEFT").stderr
 
 
+@pytest.mark.nightly
 def test_a_run_that_waits_is_reported_once_and_by_who_is_asked(workplace: Workplace) -> None:
     leave_spool(workplace)
     manifest = workplace.spools[0] / "run.json"

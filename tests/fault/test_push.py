@@ -257,6 +257,7 @@ def test_a_run_that_was_pruned_on_the_server_is_not_sent_again(
     assert f"run {run_id} is at {server.address}/runs/{run_id} already" in done.stderr
 
 
+@pytest.mark.nightly
 def test_what_was_added_while_the_server_was_away_is_sent_later(
     workplace: Workplace, tmp_path: Path
 ) -> None:

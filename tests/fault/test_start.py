@@ -147,6 +147,7 @@ def test_no_file_may_grow(workplace: Workplace) -> None:
     assert "File too large" in lines[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text", ["exit 3", "printf 'caf\\351\\n'", "head -c 3000000 /dev/zero", "kill -9 $$"]
 )

@@ -177,6 +177,7 @@ def test_nothing_is_written_where_it_would_be_in_the_way(workplace: Workplace, c
     assert "\x1b" not in written
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_the_row_is_given_back_before_the_job_is_suspended(workplace: Workplace) -> None:
     told: list[int] = []

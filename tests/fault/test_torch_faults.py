@@ -64,6 +64,7 @@ def test_a_hook_that_fails_is_a_loss_that_is_shown(workplace: Workplace) -> None
     assert f"{sum(losses.values())} records were dropped" in shown
 
 
+@pytest.mark.nightly
 def test_a_silenced_trace_logger_is_said(workplace: Workplace) -> None:
     workplace.lossy = True
     env = {"TORCH_TRACE": str(workplace.folder / "trace")}
@@ -74,6 +75,7 @@ def test_a_silenced_trace_logger_is_said(workplace: Workplace) -> None:
     assert workplace.value("select count(*) from compilations") == 1, "the metrics come another way"
 
 
+@pytest.mark.nightly
 def test_a_spool_that_cannot_grow_is_no_matter_of_the_program(workplace: Workplace) -> None:
     workplace.lossy = True
     limited = f"ulimit -f 16; exec {sys.executable} {SCENARIOS} many"
@@ -186,6 +188,7 @@ def test_without_source_no_line_of_the_program_is_kept(
     assert b"source withheld" in withheld
 
 
+@pytest.mark.nightly
 def test_without_source_a_program_on_the_command_line_is_not_kept(workplace: Workplace) -> None:
     code = (
         f"import torch; torch.compile(lambda {SENTINEL}: {SENTINEL} + 1, "

@@ -175,6 +175,7 @@ def strip_numbers(line: str) -> str:
     return " ".join(NOT_JUDGED.sub("not judged", VARYING.sub("0", line)).split())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "page",
     [

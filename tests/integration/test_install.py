@@ -168,6 +168,7 @@ print(run.id)
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("own_trace", [False, True])
 def test_install_inside_an_observed_program_says_so_and_records_once(
     workplace: Workplace, own_trace: bool
@@ -191,7 +192,7 @@ raise ValueError("theirs")
 """
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("how", "code", "state"), [("kill", -9, "interrupted"), ("raise", 1, "failed")]
 )

@@ -233,6 +233,7 @@ def test_show_and_list_print_the_run(mixed: tuple[Workplace, Any]) -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor's CPU code needs a C++ compiler")
 def test_inductors_caches_miss_first_then_hit_and_are_passed_by(workplace: Workplace) -> None:
     lookups = []
@@ -305,6 +306,7 @@ def test_a_log_whose_process_the_hooks_did_not_see_is_counted(workplace: Workpla
     assert (reject["kind"], "the hooks did not see" in reject["example"]) == ("bad_log", True)
 
 
+@pytest.mark.nightly
 def test_a_trace_of_the_users_own_is_left_alone_and_read(workplace: Workplace) -> None:
     folder = workplace.folder / "trace"
     done(workplace, "reset", env={"TORCH_TRACE": str(folder)})

@@ -208,6 +208,7 @@ def test_a_test_that_is_recorded_at_once_is_seen_too(project: Path) -> None:
     assert "graph breaks" in done.stderr, "the run is recorded as well"
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_a_session_that_is_pushed_at_once_is_a_run_of_the_server(
     project: Path, tmp_path: Path

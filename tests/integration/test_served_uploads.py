@@ -218,6 +218,7 @@ def test_a_full_queue_says_when_to_try_again_and_any_worker_knows_all(
     assert {wait(base, import_id)["state"] for import_id in waiting} == {"done"}
 
 
+@pytest.mark.nightly
 def test_a_short_import_passes_long_ones_and_those_are_read_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

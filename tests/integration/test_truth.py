@@ -93,6 +93,7 @@ def test_every_start_error_and_record_of_torchs_log_is_a_row(
     )
 
 
+@pytest.mark.nightly
 def test_the_tap_sees_what_the_log_sees(
     breaks: tuple[Workplace, list[Captured]], tapped: Workplace
 ) -> None:

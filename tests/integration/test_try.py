@@ -53,6 +53,7 @@ def metrics(result: dict[str, Any]) -> dict[str, tuple[float, float]]:
     return {metric["name"]: (metric["base"], metric["new"]) for metric in result["metrics"]}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "name", ["print_in_forward", pytest.param("dict_of_tensors", marks=pytest.mark.nightly)]
 )
@@ -139,6 +140,7 @@ HOSTILE = """
 """
 
 
+@pytest.mark.nightly
 def test_what_differs_by_itself_is_no_loss_and_warnings_and_gradients_count(workplace):
     workplace.run(workplace.write(HOSTILE))
     run = newest_run(workplace)

@@ -95,6 +95,7 @@ def test_patched_copies_and_outputs_are_kept_where_asked(workplace, run):
     assert (workplace.folder / "helper.py").read_text() == HELPER
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -135,6 +136,7 @@ def test_a_file_that_was_changed_since_is_refused(workplace, run):
     assert (code, "does not fit" in errors, "return 1.5" in errors) == (2, True, True)
 
 
+@pytest.mark.nightly
 def test_an_imported_log_has_no_command(workplace, run):
     workplace.collect("import", "--db", workplace.database, Path("tests/data/trace").resolve())
     imported = workplace.rows("select id from runs where source = 'import' limit 1")[0]["id"]

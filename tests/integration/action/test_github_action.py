@@ -151,6 +151,7 @@ def test_a_read_only_token_leaves_the_summary_which_says_so(job: Job, api: Comme
     )
 
 
+@pytest.mark.nightly
 def test_a_stored_run_is_compared_with_where_a_baseline_is_named(job: Job) -> None:
     stored = job.steps["measure"].outputs["base-run"]
     job.use(command="python nets/ranker.py", install="false", baseline=stored, comment="")

@@ -182,6 +182,7 @@ def test_the_summary_names_what_failed_and_why(planted: Any) -> None:
     assert {"key": "tag", "value": "nightly"} in rows(planted[0], "select key, value from run_tags")
 
 
+@pytest.mark.nightly
 def test_the_command_of_a_result_measures_it_again(planted: Any) -> None:
     words = result(planted, "Fine", "performance")["command"].split()
     workplace = planted[0]

@@ -112,6 +112,7 @@ def load(
     return bench
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("experiment", ["nothing", "performance"])
 def test_collections_search_the_imports_from_the_first_call_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, experiment: str

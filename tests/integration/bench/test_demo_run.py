@@ -27,6 +27,7 @@ order by runs.id
 """
 
 
+@pytest.mark.nightly
 def test_versions_are_runs_of_their_own_commits(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, str, str
     return workplace, out, err
 
 
+@pytest.mark.nightly
 def test_a_warm_start_is_a_second_process_that_the_result_does_not_count(whole: Any) -> None:
     workplace, _, _ = whole
     [row] = rows(workplace, "select * from results")

@@ -188,6 +188,7 @@ def test_what_torch_makes_while_it_is_imported_is_in_the_servers_folder(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.nightly
 @pytest.mark.real_start
 def test_a_run_goes_on_while_the_server_imports_torch_which_is_no_time_of_a_task(
     tmp_path: Path,
@@ -275,6 +276,7 @@ def test_an_output_that_cannot_be_written_is_said_of_a_fork_too(
     assert "its process cannot be started" in str(done.message)
 
 
+@pytest.mark.nightly
 @pytest.mark.real_start
 def test_where_the_server_has_died_a_task_begins_by_itself(tmp_path: Path) -> None:
     with contextlib.closing(ForkServer(tmp_path / "fork_server")) as server:

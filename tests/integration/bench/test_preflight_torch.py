@@ -8,6 +8,7 @@ from compileboard.collectors.bench.plan import preflight
 from compileboard.collectors.bench.plan.settings import BenchSettings
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("settings", "message"),

@@ -107,6 +107,7 @@ def result(
     return row, {row["name"]: row["value"] for row in values}, samples
 
 
+@pytest.mark.nightly
 def test_what_is_timed_has_room_and_its_page_faults_are_recorded(workplace: Workplace) -> None:
     if not any(
         depth.faults >= SLOW_FAULTS for depth in in_fresh_thread(lambda: measure_depths(200, 5))

@@ -34,6 +34,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     }
 
 
+@pytest.mark.nightly
 def test_a_second_process_compiles_nothing_that_is_cached(results: Results) -> None:
     result = results["Fine", "caching_precompile"]
     assert (result.status, result.values["unique_graphs"]) == ("measured", 1)

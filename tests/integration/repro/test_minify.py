@@ -77,6 +77,7 @@ def _minify(
     return Minification.load(body["answer"]), body
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     [

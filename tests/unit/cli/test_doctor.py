@@ -50,6 +50,7 @@ def test_doctor_says_what_is_recorded_and_what_is_out_of_reach(workplace: Workpl
     assert not (workplace.home / "spool").exists(), "what was made to look is taken away"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("home", ["/proc/x", "/dev/null/x"])
 def test_a_home_that_cannot_hold_a_spool_fails(workplace: Workplace, home: str) -> None:
     done = workplace.collect("doctor", "--db", workplace.database, env={"COMPILEBOARD_HOME": home})

@@ -413,6 +413,7 @@ def plant():
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.torch
 def test_a_frame_that_dynamo_could_not_trace_is_traced_again(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -87,6 +87,7 @@ def test_ranks_that_come_one_after_another_are_one_run(
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", ["renamed", "moved away", "deleted", "truncated"])
 def test_a_log_whose_file_goes_is_read_once_and_its_successor_too(
     tmp_path: Path, folder: Path, ranks: list[bytes], way: str, monkeypatch: pytest.MonkeyPatch

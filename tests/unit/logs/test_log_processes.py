@@ -36,6 +36,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [{}, {"payloads": False, "redact_source": True}])
 def test_several_processes_make_the_same_rows(
     folder: Path, tmp_path: Path, options: dict[str, bool]
@@ -47,6 +48,7 @@ def test_several_processes_make_the_same_rows(
     assert dump(alone) == dump(several)
 
 
+@pytest.mark.nightly
 def test_an_archive_is_read_by_several_and_again_adds_nothing(tmp_path: Path) -> None:
     load(tmp_path / "1.db", DDP)
     load(tmp_path / "2.db", DDP, process_count=2)
@@ -111,6 +113,7 @@ def test_a_failed_import_leaves_no_process(folder: Path, tmp_path: Path) -> None
     assert list_children() <= others
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("part_bytes", [7_001, 100_000])
 @pytest.mark.parametrize("options", [{}, {"payloads": False}])
 def test_parts_of_one_log_make_the_same_rows(

@@ -9,6 +9,7 @@ import pytest
 from compileboard.collectors.record.garbage import search_imports, without_collections
 
 
+@pytest.mark.nightly
 def test_what_is_loaded_without_collections_is_searched_again_when_asked_for() -> None:
     class Loaded:
         pass

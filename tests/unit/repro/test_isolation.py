@@ -76,6 +76,7 @@ def test_trial_by_the_fork_server_survives_a_crash() -> None:
     assert rows == [["ok", 7, [], None], ["signal", None, [], "SIGSEGV"], ["ok", 11, [], None]]
 
 
+@pytest.mark.nightly
 def test_repro_that_never_ends_is_ended_by_the_time_limit(tmp_path: Path) -> None:
     with pytest.raises(
         NotRunnable,
@@ -97,6 +98,7 @@ def test_interrupt_ends_the_driver(tmp_path: Path) -> None:
     assert set(threading.enumerate()) <= before
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("preload", "sentence"),
     [
@@ -118,6 +120,7 @@ def test_preloaded_file_is_run_once_however_often_it_is_named(tmp_path: Path) ->
     assert _run("read_preloaded", preload=[script, f"{script}:more"])["ran"] == "xy"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -149,6 +152,7 @@ def test_preloaded_script_compiles_nothing(tmp_path: Path) -> None:
     assert _run("read_preloaded", preload=[str(tmp_path / "mine.py")])["ran"] == "x"
 
 
+@pytest.mark.nightly
 def test_processor_is_asked_once_for_all_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +189,7 @@ mod = Repro()
 INPUT = ReproInput("x", dtype="float32", shape=(2,), stride=(1,), storage=0, storage_bytes=8)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("preload", [[], ["train.py:mine"]])
 def test_backend_is_registered_from_the_script_in_the_folder_of_its_run(
     preload: list[str], tmp_path: Path
@@ -221,6 +226,7 @@ def test_preload_is_remembered_for_its_program_alone(
     assert recall_preload(replace(OTHER, program="mod = 1"), environment) == ([], [])
 
 
+@pytest.mark.nightly
 def test_no_process_of_a_repro_may_take_all_memory() -> None:
     answer = _run("read_limits")
     most = 0.85 * int(str(answer["free"]))

@@ -103,6 +103,7 @@ def list_addresses(reader: sqlite3.Connection) -> list[str]:
     return list(dict.fromkeys((*pages, *api, *PAGES, *(f"/api/v1/{more}" for more in MORE))))
 
 
+@pytest.mark.nightly
 def test_every_address_across_runs_gives_the_same(
     both: BothStores, clients: tuple[FlaskClient, FlaskClient], reader: sqlite3.Connection
 ) -> None:
@@ -137,6 +138,7 @@ def find_texts(client: FlaskClient, words: str) -> dict[str, tuple[int, list[str
     return texts
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "words",
     [

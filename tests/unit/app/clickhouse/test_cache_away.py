@@ -55,6 +55,7 @@ def read_pages(board: Path, mount: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["read-only", "full"])
 def test_a_temporary_folder_stands_in_for_the_cache(board: Path, kind: str) -> None:
     disk = board.parent

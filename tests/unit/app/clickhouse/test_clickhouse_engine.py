@@ -80,6 +80,7 @@ def test_nothing_is_written(engine: ClickHouseEngine, clients: Clients, sql: str
     )
 
 
+@pytest.mark.nightly
 def test_threads_get_their_own_answers(engine: ClickHouseEngine) -> None:
     sql = "select :number as mine, sum(number) as total from numbers(:count)"
 

@@ -48,6 +48,7 @@ def list_files(board: Path) -> list[Path]:
         return [list_run_files(str(board), run.run_id)[0] for run in list_sealed_runs(reader)]
 
 
+@pytest.mark.nightly
 def test_pages_of_runs_say_that_their_file_is_missing_and_other_pages_work(
     folder: Path, live: Path, shared_app: Flask, caplog: pytest.LogCaptureFixture
 ) -> None:

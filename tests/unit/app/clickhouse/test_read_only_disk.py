@@ -32,6 +32,7 @@ for path in ("/api/v1/runs", "/api/v1/graph_breaks", "/api/v1/overview"):
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.clickhouse
 def test_pages_across_runs_are_read_through_links(recorded: Path, tmp_path: Path) -> None:
     disk, temporary = tmp_path / "disk", tmp_path / "temporary"

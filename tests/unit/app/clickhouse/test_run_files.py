@@ -68,6 +68,7 @@ def answers(
     return read_answers(shared_app, live, list_addresses(live, shared_app))
 
 
+@pytest.mark.nightly
 def test_pages_of_a_sealed_run_are_what_they_were(
     answers: dict[str, tuple[int, bytes]], sealed: Path, shared_app: Flask, of_a_folder: None
 ) -> None:

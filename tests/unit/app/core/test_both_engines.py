@@ -219,7 +219,7 @@ _SPANS: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.nightly
 @pytest.mark.parametrize("step", [2, 1])  # every second month is summed up, all
 def test_sums_of_months_change_no_answer(
     spread: tuple[sqlite3.Connection, PublishedBoard], step: int

@@ -209,6 +209,7 @@ def test_reports_name_the_repros_of_failures(client: FlaskClient) -> None:
         assert COMPILE_REPRO in text and ACCURACY_REPRO in text, format
 
 
+@pytest.mark.nightly
 def test_a_static_site_has_repros_unless_it_has_no_source(database: Path, tmp_path: Path) -> None:
     for name, options in (("with", []), ("without", ["--no-source"])):
         assert (
@@ -309,6 +310,7 @@ def test_an_answer_that_is_none_breaks_no_page(
             assert "odd status" in read_text(client, f"/repros/{COMPILE_REPRO}")
 
 
+@pytest.mark.nightly
 def test_ten_thousand_repros_take_no_time(client: FlaskClient, store: sqlite3.Connection) -> None:
     events = [
         ReproCaptured(

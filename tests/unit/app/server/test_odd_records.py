@@ -37,6 +37,7 @@ def check(cost: Cost) -> None:
     assert (cost.error_count, cost.cut_count, cost.lost_count) == (0, 0, 0), cost.examples
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "kind", ["graph_broke", "runtime_failed", "artifact_seen", "page_faults_counted"]
 )
@@ -48,6 +49,7 @@ def test_a_span_with_odd_args_leaves_the_timeline_whole(board: OddBoard) -> None
     check(measure_push(board, "span_seen", ["true"]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("table", "column", "value"),
     [

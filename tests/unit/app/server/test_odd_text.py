@@ -100,6 +100,7 @@ def test_a_stored_text_is_read_as_utf8() -> None:
         assert unpack(blob) == "a?b"
 
 
+@pytest.mark.nightly
 def test_a_static_copy_goes_past_it(
     store: sqlite3.Connection, database: Path, tmp_path: Path, artifact: str
 ) -> None:

@@ -177,6 +177,7 @@ def test_serve_picks_up_what_no_recorder_finished(workplace: Workplace) -> None:
     assert not workplace.spools
 
 
+@pytest.mark.nightly
 def test_serve_indexes_what_is_not_indexed_in_the_background(database: Path) -> None:
     with closing(open_writer(database)) as store:
         record_run(store)

@@ -65,6 +65,7 @@ def count_requests(address: str) -> float:
     return sum(sample.value for sample in requests.samples if sample.labels["route"] == "/healthz")
 
 
+@pytest.mark.nightly
 def test_two_servers_have_one_follower_and_each_counts_over_its_workers(database: Path) -> None:
     with (
         serving(database, "--workers", "2") as first,
@@ -93,6 +94,7 @@ def get_status(address: str) -> int:
             return error.code
 
 
+@pytest.mark.nightly
 def test_a_stop_finishes_the_request_under_way_and_the_follower(database: Path) -> None:
     with serving(database, front=(sys.executable, "-c", SLOW)) as server:
         statuses: list[int] = []
@@ -113,6 +115,7 @@ def ask_in_vain(address: str) -> None:
         get(address)
 
 
+@pytest.mark.nightly
 def test_a_stop_waits_no_longer_than_its_limit(database: Path) -> None:
     slow = SLOW.replace("sleep(2)", "sleep(600)")
     with serving(database, front=(sys.executable, "-c", slow), COMPILEBOARD_STOP_S="1") as server:
@@ -146,6 +149,7 @@ def test_a_server_that_only_reads_changes_nothing(database: Path) -> None:
     assert not Path(f"{database}-locks").exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_open", [False, True])
 def test_a_read_only_disk_is_served(database: Path, tmp_path: Path, is_open: bool) -> None:
     """The second time with what a recorder that is still alive has in its write-ahead log."""

@@ -15,6 +15,8 @@ from contextlib import closing
 from email.message import Message
 from pathlib import Path
 
+import pytest
+
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.tokens import create_token, revoke_token
 from tests.tools.observed import wait_for
@@ -87,6 +89,7 @@ def test_failed_logins_are_counted_over_all_workers_and_servers(database: Path) 
         assert [log_in(server, secret)[0] for server in (first, second)] == [303, 303]
 
 
+@pytest.mark.nightly
 def test_people_log_in_where_nothing_is_written(database: Path) -> None:
     secret = make_token(database, "read")
     with closing(open_writer(database)) as writer:
@@ -113,6 +116,7 @@ def test_people_log_in_where_nothing_is_written(database: Path) -> None:
     assert database.read_bytes() == before
 
 
+@pytest.mark.nightly
 def test_a_login_where_nothing_is_written_ends_with_its_token(database: Path) -> None:
     secret = make_token(database, "read")
     with serving(database, *CLOSED, "--read-only") as server:

@@ -113,6 +113,7 @@ def test_only_the_newest_runs_have_pages(site: Path) -> None:
     assert "Not in this site" in (site / "runs" / "index.html").read_text()
 
 
+@pytest.mark.nightly
 def test_two_copies_of_one_database_have_the_same_names(export: Export, tmp_path: Path) -> None:
     names = []
     for _again in range(2):
@@ -144,6 +145,7 @@ def test_copy_without_source_has_no_line_of_it(
     assert not list((tmp_path / "site").rglob("stacks"))
 
 
+@pytest.mark.nightly
 def test_limit_of_pages_keeps_the_important_and_says_what_is_beyond(
     export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +157,7 @@ def test_limit_of_pages_keeps_the_important_and_says_what_is_beyond(
     assert (tmp_path / "site" / "runs" / "index.html").is_file()
 
 
+@pytest.mark.nightly
 def test_page_that_fails_is_left_out_and_said(
     export: Export,
     tmp_path: Path,

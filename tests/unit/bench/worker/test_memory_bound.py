@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from compileboard.collectors.record.memory import available_bytes
 from tests.tools.observed import ROOT
 
@@ -36,6 +38,7 @@ def test_the_container_counts_where_it_has_less_than_the_machine(tmp_path: Path)
     assert available_bytes(tmp_path) == 4000
 
 
+@pytest.mark.nightly
 def test_more_than_the_share_is_refused_and_afterwards_it_is_not() -> None:
     done = subprocess.run(
         [sys.executable, "-c", GREEDY], cwd=ROOT, capture_output=True, text=True, timeout=60

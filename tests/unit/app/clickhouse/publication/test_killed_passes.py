@@ -152,6 +152,7 @@ class Board(RuleBasedStateMachine):
         self.client.close()
 
 
+@pytest.mark.nightly
 def test_whatever_happens_the_engine_has_what_the_board_has(
     recorded: Path, chdb_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_deleted_run_goes_at_once_and_comes_back(client: Any, board: sqlite3.C
     assert_same(client, board)
 
 
+@pytest.mark.nightly
 def test_roll_ups_of_a_live_run_come_ever_less_often(
     client: Any, board: sqlite3.Connection
 ) -> None:
@@ -101,6 +102,7 @@ def test_roll_ups_of_a_live_run_come_ever_less_often(
     assert_same(client, board)
 
 
+@pytest.mark.nightly
 def test_months_are_summed_once_they_are_quiet(client: Any, board: sqlite3.Connection) -> None:
     publisher = _publish(client)
     publisher.run_pass(board, NOW_US)
@@ -117,6 +119,7 @@ def test_months_are_summed_once_they_are_quiet(client: Any, board: sqlite3.Conne
     assert_same(client, board)
 
 
+@pytest.mark.nightly
 def test_a_month_whose_runs_are_deleted_has_no_sums(client: Any, board: sqlite3.Connection) -> None:
     publisher = _publish(client)
     publisher.run_pass(board, NOW_US)
@@ -130,6 +133,7 @@ def test_a_month_whose_runs_are_deleted_has_no_sums(client: Any, board: sqlite3.
     assert_same(client, board)
 
 
+@pytest.mark.nightly
 def test_a_run_whose_file_is_lost_is_listed_and_published_whole_when_it_is_back(
     client: Any, board: sqlite3.Connection
 ) -> None:
@@ -172,6 +176,7 @@ def reopen_all(board: sqlite3.Connection) -> None:
         assert all(reopen_run(board, run.run_id) for run in list_sealed_runs(board))
 
 
+@pytest.mark.nightly
 def test_what_no_run_names_is_swept(client: Any, board: sqlite3.Connection) -> None:
     publisher = _publish(client)
     for _ in range(3):
@@ -191,6 +196,7 @@ def test_what_no_run_names_is_swept(client: Any, board: sqlite3.Connection) -> N
     assert_same(client, board)
 
 
+@pytest.mark.nightly
 def test_a_board_restored_from_an_older_backup_is_published_again(
     client: Any, board: sqlite3.Connection, tmp_path: Path
 ) -> None:
