@@ -103,7 +103,6 @@ def list_addresses(reader: sqlite3.Connection) -> list[str]:
     return list(dict.fromkeys((*pages, *api, *PAGES, *(f"/api/v1/{more}" for more in MORE))))
 
 
-@pytest.mark.nightly
 def test_every_address_across_runs_gives_the_same(
     both: BothStores, clients: tuple[FlaskClient, FlaskClient], reader: sqlite3.Connection
 ) -> None:
