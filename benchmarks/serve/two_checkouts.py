@@ -1,10 +1,10 @@
 """Time commands and pages of another checkout beside ours, in pairs.
 
-    python -m benchmarks.serve.two_checkouts OLD DB
+    python -m benchmarks.serve.two_checkouts OLD DB OLD_DB
 
-OLD is a checkout of another commit; `git worktree add OLD COMMIT` makes one. DB is a database of
-the older schema: each migrates and serves a copy of it. `python -m benchmarks.store.replay DB` and
-`benchmarks.store.result_history DB` of the older commit make one.
+OLD is a checkout of another commit; `git worktree add OLD COMMIT` makes one. DB and OLD_DB hold the
+same runs, each made by its own checkout, since a schema without a release takes no step to the
+next: `collectors import` of the same logs makes them.
 """
 
 from __future__ import annotations
@@ -90,15 +90,9 @@ def cpu_of(checkout: Path, folder: Path, *arguments: str) -> Callable[[], float]
 
 @contextmanager
 def serving(checkout: Path, folder: Path, database: Path) -> Iterator[tuple[str, int]]:
-    """Serve a migrated copy of a database; its address and its process."""
+    """Serve a copy of a database; its address and its process."""
     folder.mkdir()
     copy = shutil.copy(database, folder / "served.db")
-    migration = start(checkout, folder, ("-m", "app", "migrate", "--db", str(copy)))
-    output = migration.communicate()[0]
-    if migration.returncode:
-        raise SystemExit(
-            f"migrating {copy} with {checkout} ended with {migration.returncode}:\n{output}"
-        )
     process = start(checkout, folder, ("-m", "app", "serve", "--db", str(copy), "--port", "0"))
     assert process.stdout is not None
     try:
@@ -156,11 +150,11 @@ def make_row(what: str, pairs: list[tuple[float, float]]) -> Row:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("old", type=Path)
-    parser.add_argument("database", type=Path)
+    parser.add_argument("databases", type=Path, nargs=2)
     parser.add_argument("--pairs", type=int, default=11)
     asked = parser.parse_args()
     checkouts = (ROOT, asked.old.resolve())
-    with closing(sqlite3.connect(asked.database)) as connection:
+    with closing(sqlite3.connect(asked.databases[0])) as connection:
         (run,) = connection.execute(
             "select id from runs order by started_us desc limit 1"
         ).fetchone()
@@ -197,8 +191,8 @@ def main() -> None:
             for what, words in commands.items()
         ]
         servers = [
-            stack.enter_context(serving(checkout, folder / f"server-{number}", asked.database))
-            for number, checkout in enumerate(checkouts)
+            stack.enter_context(serving(checkout, folder / f"server-{number}", database))
+            for number, (checkout, database) in enumerate(zip(checkouts, asked.databases))
         ]
         for page in (*PAGES, *(page.format(run=run) for page in RUN_PAGES)):
             asks = [answer_of(address + page, pid) for address, pid in servers]
