@@ -1,4 +1,4 @@
-"""Kinds of guard failure with labels and meanings."""
+"""Kinds of guard failure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ class Category:
     name: str
     label: str
     meaning: str
+    is_setting: bool = False  # of the whole process, and a source by itself
+    title: str | None = None  # of a recompile, for a setting whose name says it
 
 
 CATEGORIES: tuple[Category, ...] = (
@@ -70,21 +72,40 @@ CATEGORIES: tuple[Category, ...] = (
         "Another object (function, class, module, …) was in its place.",
     ),
     Category("type_change", "Type", "A value's type differed from the compiled one."),
-    Category("grad_mode", "Grad mode", "Gradients were enabled or disabled since the compile."),
     Category(
-        "autocast", "Autocast", "Automatic mixed precision or its dtype changed since the compile."
+        "grad_mode",
+        "Grad mode",
+        "Gradients were enabled or disabled since the compile.",
+        is_setting=True,
+        title="Grad mode changes between calls",
+    ),
+    Category(
+        "autocast",
+        "Autocast",
+        "Automatic mixed precision or its dtype changed since the compile.",
+        is_setting=True,
+        title="Autocast changes between calls",
     ),
     Category(
         "deterministic",
         "Deterministic algorithms",
         "The setting for deterministic algorithms changed since the compile.",
+        is_setting=True,
+        title="Deterministic algorithms change between calls",
     ),
     Category(
         "global_state",
         "Other global state",
         "Default dtype or device, threads, TF32 or torch function modes changed.",
+        is_setting=True,
     ),
-    Category("backend_mismatch", "Backend", "The code was compiled by another backend."),
+    Category(
+        "backend_mismatch",
+        "Backend",
+        "The code was compiled by another backend.",
+        is_setting=True,
+        title="The backend callable changes between calls",
+    ),
     Category(
         "invalidated",
         "Invalidated",
@@ -98,6 +119,7 @@ CATEGORIES: tuple[Category, ...] = (
     Category("unknown", "Unknown", "CompileBoard cannot classify torch's text."),
 )
 BY_NAME: dict[str, Category] = {category.name: category for category in CATEGORIES}
+SETTINGS = frozenset(category.name for category in CATEGORIES if category.is_setting)
 
 
 def label_category(name: str) -> Category:

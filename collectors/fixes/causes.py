@@ -13,7 +13,7 @@ from functools import partial
 from itertools import groupby
 from typing import Annotated, Literal
 
-from compileboard.collectors.contract.categories import label_category
+from compileboard.collectors.contract.categories import SETTINGS, label_category
 from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.library_names import is_harness_step, is_library_name
 from compileboard.collectors.fixes.break_fixes import (
@@ -22,7 +22,6 @@ from compileboard.collectors.fixes.break_fixes import (
     suggest_library_fixes,
 )
 from compileboard.collectors.fixes.counterfactual import (
-    STATES,
     Failed,
     add_causes,
     count_saved,
@@ -124,7 +123,7 @@ def _judge(hint: str, facts: BreakFacts) -> str | None:
 _DIM = re.compile(r"at index (\d{1,4})\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 # Settings of the whole process: one change is one cause, in however many functions it shows.
-_GLOBAL = STATES | {"global_value"}
+_GLOBAL = SETTINGS | {"global_value"}
 # What code after a break reads of the same object as before it would vary without the break, too.
 _OWN_STATE = re.compile(r"(?:self|G)\b")
 # Guards whose values are the source's own, not its size or type.
@@ -279,7 +278,7 @@ class Variation:
 
 def _join_names(sources: Sequence[str]) -> str:
     return name_sources(
-        [label_category(name).label.lower() if name in STATES else name for name in sources]
+        [label_category(name).label.lower() if name in SETTINGS else name for name in sources]
     )
 
 
@@ -1284,7 +1283,7 @@ def _list_changes(
         for guard in member.guards:
             dim = _find_dim(guard)
             is_size = guard.category == "tensor_size"
-            same: Hashable = None if guard.category in STATES else guard.source
+            same: Hashable = None if guard.category in SETTINGS else guard.source
             size = (dim, guard.source in ones)
             key: tuple[str, Hashable] = (guard.category, size if is_size else same)
             if key not in changes:
@@ -1308,7 +1307,7 @@ def _list_changes(
             for member in members
             for guard in member.guards
             if guard.category == facts.category
-            and (facts.category in STATES or guard.source in (facts.source, *facts.siblings))
+            and (facts.category in SETTINGS or guard.source in (facts.source, *facts.siblings))
             and (facts.dim is None or facts.dim == _find_dim(guard))
         )
         varied = next(

@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from compileboard.collectors.contract.categories import SETTINGS
+
 LARGEST_EXACT = 4
 MOST_SETS = 20_000
 Failed = frozenset[str]
@@ -19,8 +21,6 @@ Failed = frozenset[str]
 _SIZE = re.compile(r"\.(?:size|stride|shape|storage_offset)\b.*$")
 _PARAMETER = re.compile(r"\._(?:parameters|buffers)\[.*$")
 _MODULES = re.compile(r"(?:\._modules\[[^\]]*\])+(?=\._parameters$)")
-# Settings of the whole process are a source by themselves.
-STATES = frozenset(("grad_mode", "autocast", "deterministic", "global_state", "backend_mismatch"))
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def list_sources(category: str, source: str | None, reason: str) -> list[str]:
     A condition on sizes holds if all its tensors keep theirs; the parameters of a module change
     together.
     """
-    if category in STATES:
+    if category in SETTINGS:
         return [category]
     if not source:
         return [reason]

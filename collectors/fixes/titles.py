@@ -25,12 +25,6 @@ _LONGEST_VALUE = 60
 _GLOBAL = re.compile(r"^G\[(['\"])(?P<name>\w+)\1\]")
 _SOURCE_VALUE = re.compile(r"\b___stack\d*|\btorch_dynamo_resume_in_\w*")
 _LEFT_BY_BREAK = re.compile(r"\b___stack(\d+)")
-_STATES = {
-    "grad_mode": "Grad mode changes between calls",
-    "autocast": "Autocast changes between calls",
-    "deterministic": "Deterministic algorithms change between calls",
-    "backend_mismatch": "The backend callable changes between calls",
-}
 
 
 def name_source(source: str | None, default: str = "the value") -> str:
@@ -88,8 +82,9 @@ def title_recompiles(changes: Sequence[RecompileFacts]) -> str:
 def _name_change(facts: RecompileFacts) -> str:
     if facts.category == "tensor_size" and facts.source:
         return f"the size of {', '.join(map(name_source, (facts.source, *facts.siblings)))}"
-    label = label_category(facts.category).label.lower()
-    return name_source(facts.source, label) if facts.category not in _STATES else label
+    category = label_category(facts.category)
+    label = category.label.lower()
+    return label if category.title else name_source(facts.source, label)
 
 
 def title_recompile(
@@ -103,10 +98,11 @@ def title_recompile(
     """Return the short title of a recompile's cause. Names in code after a graph break are
     Dynamo's, not the user's.
     """
-    if category in _STATES:
-        return _STATES[category]
+    kind = label_category(category)
+    if kind.title:
+        return kind.title
     names = ", ".join(" ".join(name_source(name).split()) for name in (source, *siblings) if name)
-    label = label_category(category).label
+    label = kind.label
     changes = _describe_values(values)
     if after_break or _LEFT_BY_BREAK.search(source or ""):
         return (

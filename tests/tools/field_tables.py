@@ -1,5 +1,5 @@
-"""The tables of fields in docs/api.md; `python -m tests.tools.field_tables` writes them from the
-API's document.
+"""The tables of fields and guard categories in docs/api.md; `python -m tests.tools.field_tables`
+writes them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.app.server.openapi import get_document
+from compileboard.collectors.contract.categories import CATEGORIES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 ROWS = (
@@ -52,6 +53,13 @@ def write_fields() -> Iterator[str]:
     yield ""
 
 
+def write_categories() -> Iterator[str]:
+    yield from ("", "| guard category | label | meaning |", "|---|---|---|")
+    for category in CATEGORIES:
+        yield f"| `{category.name}` | {category.label} | {category.meaning} |"
+    yield ""
+
+
 def _name_type(schema: dict[str, Any]) -> str:
     types = schema.get("type", "object")
     names = schema.get("enum") or ([types] if isinstance(types, str) else types)
@@ -60,6 +68,7 @@ def _name_type(schema: dict[str, Any]) -> str:
 
 def fill_page(text: str) -> str:
     """Return docs/api.md with its tables written anew."""
+    text = fill_table(text, "categories", write_categories())
     return fill_table(text, "fields", write_fields())
 
 
