@@ -35,6 +35,7 @@ class Host(TypedDict, total=False):
     name: str | None
     os: str | None
     kernel: str | None
+    machine: str | None
     cpu: str | None
     cpu_count: int | None
     memory_bytes: int | None
@@ -43,6 +44,8 @@ class Host(TypedDict, total=False):
 class Gpu(TypedDict, total=False):
     """A GPU of a run."""
 
+    index: str | None
+    uuid: str | None
     name: str | None
     memory_bytes: int | None
     compute_capability: str | None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.fingerprints import normalize_run_id
@@ -23,7 +23,7 @@ from compileboard.collectors.contract.secrets import (
     scrub_text,
     scrub_values,
 )
-from compileboard.collectors.contract.shapes import Git, Host
+from compileboard.collectors.contract.shapes import Git, Gpu, Host
 from compileboard.collectors.record.spool import RUN_ID, Manifest, new_run_id, spool_root
 from compileboard.collectors.store.connection import StoreError, describe_error
 
@@ -79,7 +79,7 @@ def host_facts() -> Host:
         "name": platform.node(),
         "os": platform.platform(),
         "kernel": platform.release(),
-        "machine": platform.machine(),  # type: ignore[typeddict-unknown-key]
+        "machine": platform.machine(),
         "cpu_count": os.cpu_count(),
         "cpu": _cpu_model(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -98,10 +98,10 @@ def _cpu_model() -> str | None:
     return platform.processor() or None
 
 
-def gpu_facts(environment: Mapping[str, str]) -> list[Any]:
+def gpu_facts(environment: Mapping[str, str]) -> list[Gpu]:
     fields = "index,uuid,name,memory.total,compute_cap,driver_version"
     output = ask(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
-    gpus = []
+    gpus: list[Gpu] = []
     for line in (output or "").splitlines():
         parts = [part.strip() for part in line.split(",")]
         if len(parts) != 6:
@@ -120,15 +120,15 @@ def gpu_facts(environment: Mapping[str, str]) -> list[Any]:
     return visible_gpus(gpus, environment.get("CUDA_VISIBLE_DEVICES"))
 
 
-def visible_gpus(gpus: list[Any], chosen: str | None) -> list[Any]:
+def visible_gpus(gpus: list[Gpu], chosen: str | None) -> list[Gpu]:
     if chosen is None:
         return gpus
-    visible = []
+    visible: list[Gpu] = []
     for key in (part.strip() for part in chosen.split(",")):
         match = [
             gpu
             for gpu in gpus
-            if gpu["index"] == key or (key.startswith("GPU-") and gpu["uuid"].startswith(key))
+            if gpu["index"] == key or (key.startswith("GPU-") and str(gpu["uuid"]).startswith(key))
         ]
         if not match:
             break  # CUDA stops at the first name it does not know

@@ -9,11 +9,12 @@ import sqlite3
 import textwrap
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from compileboard.collectors.contract.compile_labels import build_label, label_function
 from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
+from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.run_config import STALE_AFTER_S, knows_its_device
 from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
@@ -291,9 +292,7 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
             return None
         row = connection.execute(
             f"""
-            select id, coalesce(title, name) as name, {SHOWN_STATE} as state, source, command,
-            torch_version,
-              cuda_version,
+            select {", ".join(_STORED)}, coalesce(title, name) as name, {SHOWN_STATE} as state,
               (
                 select triton_version
                 from processes
@@ -301,12 +300,7 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
                   and triton_version is not null
                 order by started_us, id
                 limit 1
-              ) as triton_version,
-              gpu_name, gpu_count, host, compile_count, graph_break_count, recompile_count,
-              recompile_limit_count,
-              failure_count, skipped_frame_count, loss_count,
-              compile_us, result_count, started_us, ended_us, exit_code, signal, git_commit,
-              git_dirty, suite
+              ) as triton_version
             from runs
             join run_totals on run_totals.run_id = runs.id
             left join run_annotations on run_annotations.run_id = runs.id
@@ -318,6 +312,14 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
         return _summary(connection, row, database) if row else None
     finally:
         connection.close()
+
+
+_STORED = [
+    item.name
+    for item in fields(RunSummary)
+    if item.name in {**RECORDS["runs"].columns, **RECORDS["run_totals"].columns}
+    and item.name not in ("name", "state")
+]
 
 
 def read_alive_since_us() -> int:

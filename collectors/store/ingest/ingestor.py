@@ -29,6 +29,7 @@ from compileboard.collectors.contract.events import (
     dump_event,
 )
 from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent
+from compileboard.collectors.contract.shapes import RunFacts
 from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.connection import (
     StoreError,
@@ -305,34 +306,27 @@ class Ingestor:
             [{"run_id": run_id, "key": key, "value": value} for key, value in event.tags.items()],
         )
         gpu = event.gpus[0] if event.gpus else {}
-        facts = pick(event, "argv", "git", "host", "gpus", "environment")
-        self.connection.execute(
-            """
-            update runs set
-              name = :name, suite = :suite, source = :source, level = :level,
-              keep_source = :keep_source,
-              command = :command, cwd = :cwd, host = :host,
-              started_us = min(coalesce(nullif(started_us, 0), :started_us), :started_us),
-              gpu_name = :gpu_name, gpu_count = :gpu_count, git_commit = :git_commit,
-              git_branch = :git_branch,
-              git_subject = :git_subject, git_dirty = :git_dirty, facts = :facts,
-              stack_room = :stack_room
-            where id = :id and facts = '{}'
-            """,
-            {
-                "id": run_id,
-                **take("runs", event),
-                "command": " ".join(event.argv),
-                "started_us": event.time_us,
-                "host": event.host.get("name"),
-                "gpu_name": gpu.get("name"),
-                "gpu_count": len(event.gpus),
-                "git_commit": event.git.get("commit"),
-                "git_branch": event.git.get("branch"),
-                "git_subject": event.git.get("subject"),
-                "git_dirty": event.git.get("dirty"),
-                "facts": json.dumps(facts, separators=(",", ":")),
+        facts = pick(event, *RunFacts.__annotations__)
+        values = {
+            **take("runs", event),
+            "command": " ".join(event.argv),
+            "host": event.host.get("name"),
+            "gpu_name": gpu.get("name"),
+            "gpu_count": len(event.gpus),
+            **{
+                f"git_{name}": event.git.get(name)
+                for name in ("commit", "branch", "subject", "dirty")
             },
+            "facts": json.dumps(facts, separators=(",", ":")),
+        }
+        self.connection.execute(
+            f"""
+            update runs set
+              {", ".join(f"{name} = :{name}" for name in values)},
+              started_us = min(coalesce(nullif(started_us, 0), :started_us), :started_us)
+            where id = :id and facts = '{{}}'
+            """,  # noqa: S608  own text
+            {"id": run_id, "started_us": event.time_us, **values},
         )
 
     def _settle_state(self, run_id: str) -> None:

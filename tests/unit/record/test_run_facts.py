@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.contract.shapes import Gpu
 from compileboard.collectors.decode import break_texts as break_registry
 from compileboard.collectors.record.facts import (
     default_name,
@@ -76,7 +77,7 @@ def test_the_home_is_where_the_environment_says() -> None:
 
 
 def test_visible_gpus_are_those_that_cuda_would_show() -> None:
-    gpus = [{"index": str(n), "uuid": f"GPU-{n}abc"} for n in range(3)]
+    gpus: list[Gpu] = [{"index": str(n), "uuid": f"GPU-{n}abc"} for n in range(3)]
     assert visible_gpus(gpus, None) == gpus
     assert [gpu["index"] for gpu in visible_gpus(gpus, "2,GPU-0,9,1")] == ["2", "0"]
     assert visible_gpus(gpus, "") == []
