@@ -592,6 +592,8 @@ def _choose_for_skipped(site: BreakSite) -> list[SuggestedFix]:
     module, _, name = skipped.rpartition(".")
     if is_of_ddp(site.facts):
         return _choose_for_ddp(site)
+    if module.startswith("torch.optim.") and name == "step":
+        return _choose_for_optimizer(site)
     if name == "warn" and "warnings" in module:
         return _choose_for_warning(site)
     if module == "time":
@@ -1066,10 +1068,13 @@ def _assert_instead(site: BreakSite, raised: ast.Raise) -> LineEdit | None:
 
 
 def _choose_for_graph_break(site: BreakSite) -> list[SuggestedFix]:
-    """In an optimizer's step torch breaks the graph, where the user's line has no such call."""
     if not site.find_call("graph_break"):
-        return _choose_around(site)
+        return _choose_for_optimizer(site) if site.find_call("step") else _choose_around(site)
     return [site.suggest("graph_break_removed", edit=site.remove_line())]
+
+
+def _choose_for_optimizer(site: BreakSite) -> list[SuggestedFix]:
+    return _choose_for_step(site) or [site.suggest("optimizer_own")]
 
 
 def _choose_for_query(site: BreakSite) -> list[SuggestedFix]:

@@ -700,6 +700,8 @@ def _name_call_use(call: ast.Call) -> Use | None:
         return "size"
     if last in _MUTATIONS - {"update"}:
         return "stored"
+    if name.startswith("torch.nn.utils."):  # Python, which may need a number
+        return "unknown"
     is_torch = name.startswith(("torch.", "F.")) or last in TENSOR_METHODS
     return "argument" if is_torch else "unknown"
 

@@ -96,7 +96,8 @@ _DYNAMIC_SOURCES = "torch.compiler.config.dynamic_sources = "
 _DIM = re.compile(r"\bat index (\d{1,4})")
 _CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
 _BLANK = re.compile(
-    r"\{(source|sources|value|dim|dimensions|others|name|symbol|expected|expression|item|before)\}"
+    r"\{(source|sources|value|dim|dimensions|others|name|symbol|expected|expression|item|before"
+    r"|scheduled)\}"
 )
 _SIZE_OF = re.compile(r"(?P<tensor>.+?)\.(?:size\(\)|shape)\[(?P<dim>\d{1,4})\]")
 _BREAK_VALUE = re.compile(r"\b___stack\d+|\btorch_dynamo_resume_in_")
@@ -125,6 +126,7 @@ _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*="
 # What a tensor of one number can do as well.
 _OF_TENSORS = {"tensor", "returned", "stored"}
 _OF_OPTIMIZER = re.compile(r"self\.state\[list\(dict\.keys\(self\.state\)\)")
+_RATE = re.compile(r"self\.param_groups\[\d+\]\['lr'\]")
 _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
 
 
@@ -522,6 +524,8 @@ def _attribute(facts: RecompileFacts) -> Chosen:
     source, expected = facts.source or "", facts.values[0] if facts.values else ""
     if source.endswith(".training"):
         return ["training"]
+    if _RATE.fullmatch(source) and _is_step(facts):
+        return ["optimizer-rate"]
     if {"missing", "present", "absent"} & set(facts.values) or "hasattr" in facts.reason:
         return ["attribute-that-comes"]
     if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
@@ -547,8 +551,11 @@ def _is_cache(facts: RecompileFacts) -> bool:
 
 
 def _is_of_optimizer(facts: RecompileFacts) -> bool:
-    is_step = (facts.function or "").endswith(".step")
-    return is_step and bool(_OF_OPTIMIZER.match(facts.source or ""))
+    return _is_step(facts) and bool(_OF_OPTIMIZER.match(facts.source or ""))
+
+
+def _is_step(facts: RecompileFacts) -> bool:
+    return (facts.function or "").endswith(".step")
 
 
 def _length(facts: RecompileFacts) -> Chosen:
@@ -659,6 +666,7 @@ def _fill(title: str, facts: RecompileFacts) -> str:
         "expression": facts.source or "the size",
         "item": _quote_appended(facts),
         "before": _name_place(facts, passed),
+        "scheduled": _name_scheduler(facts),
     }
     # One pass: a source may itself hold braces.
     return _BLANK.sub(lambda blank: names[blank[1]], title)
@@ -675,6 +683,14 @@ def _quote_appended(facts: RecompileFacts) -> str:
                     return f"Return `{ast.unparse(tensor)}`, and append `{ast.unparse(item)}`"
             return f"Return `{ast.unparse(item)}`, and append it"
     return "Append"
+
+
+def _name_scheduler(facts: RecompileFacts) -> str:
+    """A scheduler's step that is compiled with its optimizer's has a compile more."""
+    parsed = filter(None, map(parse_statement, facts.lines))
+    names = dict.fromkeys(dotted_name(call.func) for made in parsed for call in made.calls())
+    steps = [f"`{name}()`" for name in names if "sched" in name and name.endswith(".step")]
+    return f". Call {join_names(steps)} in the caller" if steps else ""
 
 
 def _name_place(facts: RecompileFacts, passed: Sequence[tuple[str, int]]) -> str:

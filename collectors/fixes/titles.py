@@ -335,6 +335,8 @@ def label_break(facts: BreakFacts) -> str:
         return _BRANCHES.get(line.split("(")[0].split(" ")[0].removeprefix("el"), _LABELS[gb_id])
     if gb_id == "GB0033" and ".tolist(" in line:
         return "`.tolist()` on a tensor"
+    if gb_id == "GB0025" and (called := _name_called(facts)):
+        return f"`{called}` call"
     first = (facts.gb_type or facts.reason).strip().split("\n")[0]
     return _LABELS.get(gb_id) or first[:120] or "Graph break without a reason"
 
@@ -379,6 +381,14 @@ def describe_eager(part: EagerFunction, broken: str | None) -> str:
 
 def _capitalize(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
+
+
+def _name_called(facts: BreakFacts) -> str | None:
+    """Return what a line calls: an optimizer's step breaks the graph itself."""
+    statement = find_statement(facts)
+    names = [dotted_name(call.func) for call in statement.calls()] if statement else []
+    is_own = any(name.endswith("graph_break") for name in names)
+    return None if is_own else next(filter(None, names), None)
 
 
 def _name_written(facts: BreakFacts, skipped: str) -> str:

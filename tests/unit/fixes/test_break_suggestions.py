@@ -20,7 +20,7 @@ from compileboard.collectors.fixes.fix import (
     list_fixes,
 )
 from compileboard.collectors.fixes.statement import find_block, find_whole, mark_part, shorten
-from compileboard.collectors.fixes.titles import label_break
+from compileboard.collectors.fixes.titles import label_break, title_breaks
 
 
 def facts_of(gb_id: str, program: str, line: int, **more: object) -> BreakFacts:
@@ -413,7 +413,7 @@ def test_a_line_is_shown_with_its_statement_or_marked_as_a_part() -> None:
 @pytest.mark.parametrize(
     ("gb_id", "program", "line", "is_inlined"),
     [
-        ("GB0025", "def step(self):\n    self.optimizer.step()\n", 2, False),
+        ("GB0025", "def f(self):\n    self.trainer.update()\n", 2, False),
         ("GB0170", "def f(x):\n    y = x * 2\n    if y.sum() > 0:\n        return x\n", 3, False),
         ("GB0170", "def f(x):\n    if x.sum() > 0:\n        return x\n", 2, True),
         ("GB0124", "def log(self, loss):\n    self.meter.update(loss.item())\n", 2, True),
@@ -428,6 +428,14 @@ def test_nothing_is_promised_where_a_precondition_fails(
     first = suggest_break_fixes(facts_of(gb_id, program, line, is_inlined=is_inlined))[0]
     assert first.title.startswith("No safe fix is known")
     assert not first.edits and not first.helps
+
+
+@pytest.mark.parametrize("gb_id", ["GB0007", "GB0025"])
+def test_an_optimizer_s_own_graph_break_is_as_expected(gb_id: str) -> None:
+    facts = facts_of(gb_id, "def update():\n    opt.step()\n    scheduler.step()\n", 2)
+    facts = replace(facts, context="module: torch.optim.sgd, qualname: SGD.step, skip reason: …")
+    assert [suggested.fix.id for suggested in suggest_break_fixes(facts)] == ["optimizer_own"]
+    assert title_breaks([facts]) == "`opt.step` call"
 
 
 @pytest.mark.parametrize(

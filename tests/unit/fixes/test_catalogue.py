@@ -38,6 +38,7 @@ BLANKS = {
         "expression",
         "item",
         "before",
+        "scheduled",
     },
 }
 

@@ -1,6 +1,7 @@
 """Which fix of a recompile is chosen, and in whose names it is written."""
 
 import ast
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -250,6 +251,29 @@ def test_a_size_that_a_loop_runs_to_is_not_to_be_marked(loop: str, dims: set[int
         if choose("tensor_size", "x", dim=dim, lines=lines)[0] == "int-that-the-code-needs"
     }
     assert looped == dims
+
+
+def test_a_learning_rate_is_a_tensor_and_its_scheduler_steps_in_the_caller() -> None:
+    facts = RecompileFacts(
+        "module_attribute",
+        "self.param_groups[0]['lr']",
+        values=("0.1", "0.09"),
+        function="SGD.step",
+        lines=("def update():", "    opt.step()", "    self.sched.step()"),
+        recompile_count=4,
+    )
+    (rate,) = suggest_recompile_fixes(facts)
+    assert rate.fix.id == "optimizer-rate" and not rate.settings
+    assert ". Call `self.sched.step()` in the caller. Changes what" in rate.title
+    (rate,) = suggest_recompile_fixes(replace(facts, lines=facts.lines[:2]))
+    assert "in the caller" not in rate.title
+    assert choose("module_attribute", facts.source, values=facts.values)[0] != "optimizer-rate"
+
+
+def test_a_float_that_a_function_of_python_s_takes_is_not_to_be_a_tensor() -> None:
+    line = "return torch.nn.utils.clip_grad_norm_(params, most)"
+    lines = ("def clip(params, most):", f"    {line}")
+    assert choose("float_value", "most", lines=lines, source_line=line) == ["float-passed-on"]
 
 
 def test_equal_sizes_are_the_codes_where_it_compares_them() -> None:
