@@ -47,6 +47,7 @@ from compileboard.collectors.fixes.fix import (
     SuggestedFix,
     TriedFix,
 )
+from compileboard.collectors.fixes.preconditions import find_function
 from compileboard.collectors.fixes.recompile_fixes import parse_dynamic_source, suggest_together
 from compileboard.collectors.fixes.recompiles import choose_guards, list_entries
 from compileboard.collectors.fixes.savings import (
@@ -63,8 +64,10 @@ from compileboard.collectors.fixes.statement import find_block
 from compileboard.collectors.fixes.titles import (
     describe_eager,
     is_of_ddp,
+    join_names,
     name_builtin,
     name_sources,
+    name_stack_values,
     title_breaks,
     title_recompiles,
 )
@@ -176,6 +179,10 @@ class VaryingSource:
         int, "Recompiles that would not have happened if it alone had stayed the same."
     ]
 
+    @property
+    def name(self) -> str:
+        return _join_names([name_stack_values(self.source)])
+
 
 @dataclass(frozen=True)
 class SteadySources:
@@ -186,6 +193,10 @@ class SteadySources:
     stable_after: Annotated[
         str | None, "Compile id of the last recompile that is left; null where none is."
     ]
+
+    @property
+    def names(self) -> list[str]:
+        return [_join_names([name_stack_values(source)]) for source in self.sources]
 
     @property
     def stability(self) -> str:
@@ -223,13 +234,11 @@ class Variation:
             seen = [
                 f"{value.value[:LONGEST_VALUE]} ({value.compile_id})"
                 for value in source.values[:MOST_VALUES]
-            ] or ["values not recorded"]
+            ]
             left_out = len(source.values) - MOST_VALUES
             seen += [f"{left_out} more"] if left_out > 0 else []
-            lines.append(
-                f"{_join_names([source.source])}: {', '.join(seen)}; "
-                f"alone {source.saved_alone} of {self.recompile_count} recompiles"
-            )
+            alone = f"alone {source.saved_alone} of {self.recompile_count} recompiles"
+            lines.append(f"{source.name}: {'; '.join(filter(None, (', '.join(seen), alone)))}")
         return lines
 
     @property
@@ -446,18 +455,29 @@ def build_causes(run: RecordedRun) -> list[Cause]:
     for number, cause in enumerate(causes, start=1):
         variation = None if cause.variation in described else cause.variation
         described.add(variation)
+        parts = [part for part in numbered if _is_part(part, cause)]
+        largest = max(parts, key=lambda part: len(part.sources), default=None)
         numbered.append(
-            replace(cause, number=number, variation=variation, beyond=_find_part(cause, numbered))
+            replace(
+                cause,
+                number=number,
+                variation=variation,
+                beyond=largest.number if largest else None,
+                fixes=tuple(_refer(fix, parts) for fix in cause.fixes),
+            )
         )
     return sorted(numbered, key=_rank_verified)
 
 
-def _find_part(cause: Cause, before: Iterable[Cause]) -> int | None:
-    """Return the number of the largest cause whose sources are a part of this one's."""
-    if len(cause.sources) < 2:
-        return None
-    parts = [part for part in before if _is_part(part, cause)]
-    return max(parts, key=lambda part: len(part.sources)).number if parts else None
+def _refer(suggested: SuggestedFix, parts: Iterable[Cause]) -> SuggestedFix:
+    """Name the causes whose fixes are among several that are one, in place of their titles."""
+    known = {part.fixes[0].title: f"fix {part.number}" for part in parts if part.fixes}
+    numbers = [known[title] for title in suggested.parts if title in known]
+    if not numbers:
+        return suggested
+    rest = [title for title in suggested.parts if title not in known]
+    title = f"Together with {join_names(numbers)}: {'. '.join(rest)}"
+    return replace(suggested, title=title if rest else f"Do {join_names(numbers)} together")
 
 
 def _is_part(part: Cause, cause: Cause) -> bool:
@@ -1061,7 +1081,9 @@ def _list_values(seen: Mapping[Kind, Mapping[str, str]]) -> tuple[SeenValue, ...
         SeenValue(
             compile_id,
             ", ".join(
-                _name_value(kind, values[compile_id]) if len(kinds) > 1 else values[compile_id]
+                _name_value(kind, values[compile_id])
+                if len(kinds) > 1 or kind[0] == "tensor_requires_grad"
+                else values[compile_id]
                 for kind, values in kinds.items()
                 if compile_id in values
             ),
@@ -1181,12 +1203,10 @@ def _list_group_keys(guard: RecordedGuard) -> list[Hashable]:
 def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: CodeIndex) -> Cause:
     own = [member for member in members if not member.is_after_break] or list(members)
     first = own[0]
-    row, guard = first.compile, first.guard
-    # A guard in torch's own function is on no line of the user's file.
-    of_user = (None, None) if row.torch_function else (guard.line, guard.source_line)
-    line = of_user[0] or row.line
-    text = of_user[1] or row.source_line or (code.text(row.file, line) or "").strip()
-    source_line = text or None
+    guard = first.guard
+    row = _place_at_guard(first.compile, guard, code)
+    line = row.line
+    source_line = row.source_line or (code.text(row.file, line) or "").strip() or None
     part = code.find(row.file, line)
     is_eager = any(member.variation.is_limited for member in members)
     common = RecompileFacts(
@@ -1248,6 +1268,23 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         code=_cut(part, line),
         fixes=tuple(suggest_together(ranked)),
     )
+
+
+def _place_at_guard(row: RecordedCompile, guard: RecordedGuard, code: CodeIndex) -> RecordedCompile:
+    """Return a compile with the line of a guard. One in torch's own function is on no line of the
+    user's file, but for those of a function of the user's that was inlined.
+    """
+    if row.torch_function is None:
+        text = guard.source_line or row.source_line
+        return replace(row, line=guard.line or row.line, source_line=text)
+    file, line = guard.inlined_file, guard.inlined_line
+    part = code.find(file, line)
+    function = find_function(part.lines, part.first_line, line) if part else None
+    if function is None:
+        return row
+    is_same = function.name == _bare_name(row.function)
+    name = row.function if is_same else function.name
+    return replace(row, function=name, file=file, line=line, source_line=guard.source_line)
 
 
 def _list_own_sizes(member: _Saved) -> Iterator[tuple[str, int]]:

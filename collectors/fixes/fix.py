@@ -128,6 +128,7 @@ class SuggestedFix:
     title: str
     edits: tuple[LineEdit, ...] = ()
     settings: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()  # the titles of several fixes that are one
     frees: frozenset[str] = frozenset()  # what the compiled function no longer reads with it
 
     @property
@@ -328,6 +329,8 @@ class RecordedGuard:
     line: int | None
     source_line: str | None
     cache_entry: str | None = None
+    inlined_file: str | None = None  # of a function from another file, and its line
+    inlined_line: int | None = None
 
 
 @dataclass(frozen=True)

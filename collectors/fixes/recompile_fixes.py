@@ -17,7 +17,7 @@ from compileboard.collectors.fixes.fix import (
     list_fixes_for,
 )
 from compileboard.collectors.fixes.preconditions import list_looped_dims, list_readings
-from compileboard.collectors.fixes.recompiles import ARGUMENTS
+from compileboard.collectors.fixes.recompiles import ARGUMENTS, is_of_enum
 from compileboard.collectors.fixes.statement import Statement, dotted_name, parse_statement
 from compileboard.collectors.fixes.titles import (
     join_names,
@@ -97,7 +97,7 @@ _DIM = re.compile(r"\bat index (\d{1,4})")
 _CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
 _BLANK = re.compile(
     r"\{(source|sources|value|dim|dimensions|others|name|symbol|expected|expression|item|before"
-    r"|scheduled)\}"
+    r"|scheduled|entries)\}"
 )
 _SIZE_OF = re.compile(r"(?P<tensor>.+?)\.(?:size\(\)|shape)\[(?P<dim>\d{1,4})\]")
 _BREAK_VALUE = re.compile(r"\b___stack\d+|\btorch_dynamo_resume_in_")
@@ -181,8 +181,9 @@ def suggest_together(changes: Sequence[RecompileFacts]) -> list[SuggestedFix]:
     return [
         SuggestedFix(
             firsts[0].fix,
-            f"Together: {'; '.join(titles)}",
+            f"Together: {'. '.join(titles)}",
             settings=(join_settings(settings) if has_all else None) or (),
+            parts=tuple(titles),
         )
     ]
 
@@ -278,6 +279,12 @@ def _dynamic_source(facts: RecompileFacts) -> tuple[str, ...]:
     return _dynamic([(one, None) for one in sources if not _BREAK_VALUE.search(one)], facts)
 
 
+def _quote_entries(facts: RecompileFacts) -> str | None:
+    """Quote what has to stand in the setting, which is not always as the user names a source."""
+    named = [ast.literal_eval(one.removeprefix(_DYNAMIC_SOURCES)) for one in _dynamic_source(facts)]
+    return f"`{named[0]}`" if named else None
+
+
 def _size(facts: RecompileFacts) -> Chosen:
     if _PARAMETER.search(f"{facts.reason} {facts.source}"):
         return [("size-of-a-parameter", _dynamic_source(facts))]
@@ -326,6 +333,8 @@ def _shape(facts: RecompileFacts) -> Chosen:
     reason = facts.reason
     if facts.symbol == "dimension marks" or "_dynamo_" in reason or "_has_dynamo" in reason:
         return ["marks-late"]
+    if "storage_offset" in reason:
+        return ["offset"]
     if _ZERO_OR_ONE.search(reason):
         return ["size-zero-or-one", "size-unbacked"] if _SIZE.search(reason) else ["size-compared"]
     if "Mod(" in reason or "%" in reason:
@@ -595,9 +604,8 @@ def _identity(facts: RecompileFacts) -> Chosen:
         return ["shared-wrapper"]
     if facts.symbol == "same object" or re.search(r"\w\S* is \S*\w", facts.reason):
         return ["tensors-that-were-one"]
-    named = re.search(r"type=<class '(?:[\w<>]+\.)*(\w+)'>", facts.reason)
-    if named and re.search(rf"\b{named[1]}\.[A-Za-z]\w*", "\n".join(facts.lines)):
-        return ["value-variants"]  # a member of an Enum, named in the code
+    if is_of_enum(facts.reason, "\n".join((facts.source_line or "", *facts.lines))):
+        return ["value-variants"]
     return ["function-object"]
 
 
@@ -611,7 +619,7 @@ def _type(facts: RecompileFacts) -> Chosen:
     if _is_wrapper(facts):
         return ["shared-wrapper"]
     text = f"{facts.reason} {' '.join(facts.values)}"
-    if "NoneType" in text:
+    if re.search(r"\bNone(?:Type)?\b", text):
         return _none(facts)
     return ["function-object" if "function" in text.lower() else "type"]
 
@@ -667,6 +675,7 @@ def _fill(title: str, facts: RecompileFacts) -> str:
         "item": _quote_appended(facts),
         "before": _name_place(facts, passed),
         "scheduled": _name_scheduler(facts),
+        "entries": _quote_entries(facts) or name,
     }
     # One pass: a source may itself hold braces.
     return _BLANK.sub(lambda blank: names[blank[1]], title)
@@ -702,7 +711,9 @@ def _name_place(facts: RecompileFacts, passed: Sequence[tuple[str, int]]) -> str
     if passed:
         marks = [f"`torch._dynamo.mark_dynamic({name}, {dim})`" for name, dim in passed]
         return f"before the call at {facts.called_at}: {join_names(marks)}"
-    return f"with torch.compiler.config.dynamic_sources, before the call at {facts.called_at}"
+    setting = _dynamic(_list_dimensions(facts), facts)
+    name = f"`{setting[0]}`" if setting else _DYNAMIC_SOURCES.removesuffix(" = ")
+    return f"with {name}, before the call at {facts.called_at}"
 
 
 def _list_passed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from compileboard.collectors.contract.events import GuardFailure, Recompiled
@@ -10,6 +11,8 @@ from compileboard.collectors.fixes.counterfactual import Failed, choose_causes, 
 from compileboard.collectors.fixes.fix import RecordedGuard, RecordedRecompile
 
 Guards = dict[str, RecordedGuard]  # by source
+_KEY = re.compile(r"(?P<name>.+) (?P<is>absent|present)", re.DOTALL)
+_TYPE = re.compile(r"<class '(?:[\w<>]+\.)*(?P<name>\w+)'>")
 ARGUMENTS = {"args", "kwargs"}  # as wrappers are written: def wrapper(*args, **kwargs)
 
 
@@ -17,7 +20,7 @@ def to_recorded(
     event: Recompiled, compile_key: int | None, file: str | None, function: str | None
 ) -> RecordedRecompile:
     def record(guard: GuardFailure) -> RecordedGuard:
-        values = guard.expected, guard.actual
+        values, is_own = _name_values(guard), _is_same(guard.file, file)
         if guard.category == "grad_mode" and event.has_gradients is not None:
             values = str(not event.has_gradients), str(event.has_gradients)
         return RecordedGuard(
@@ -27,9 +30,11 @@ def to_recorded(
             *values,
             guard.reason,
             # Of a function that was inlined, from another file, it is no line of this one.
-            guard.line if _is_same(guard.file, file) else None,
+            guard.line if is_own else None,
             guard.source_line,
             guard.cache_entry,
+            None if is_own else guard.file,
+            None if is_own else guard.line,
         )
 
     return RecordedRecompile(
@@ -39,6 +44,22 @@ def to_recorded(
         tuple(event.unread),
         has_gradients=event.has_gradients,
     )
+
+
+def _name_values(guard: GuardFailure) -> tuple[str | None, str | None]:
+    """Return values as a person writes them. A set of dispatch keys is none, and the type of a
+    dictionary does not say which key it has.
+    """
+    expected, actual = guard.expected, guard.actual
+    if guard.category == "dispatch_keys":
+        return None, None
+    if guard.category == "dict_keys" and expected and (key := _KEY.fullmatch(expected)):
+        return expected, f"{key['name']} {'present' if key['is'] == 'absent' else 'absent'}"
+    return tuple(value and _TYPE.sub(_name_type, value) for value in (expected, actual))
+
+
+def _name_type(match: re.Match[str]) -> str:
+    return "None" if match["name"] == "NoneType" else match["name"]
 
 
 def _is_same(named: str | None, file: str | None) -> bool:
@@ -51,10 +72,11 @@ def choose_guards(frame: Sequence[RecordedRecompile]) -> list[Guards]:
     would have saved it, by source.
 
     Of the cache entries, those of another use of the function are left out beside others: a cache
-    that is None at first makes two uses, and what varies in the second is no cause of the first.
+    that is None at first makes two uses, as two members of an Enum do, and what varies in one is
+    no cause of the other.
     """
     every = [list_entries(recompile) for recompile in frame]
-    entries = [[one for one in found if not _has_none(one[1])] or found for found in every]
+    entries = [[one for one in found if not _is_other_use(one[1])] or found for found in every]
     causes = choose_causes([[failed for failed, _guards in found] for found in entries])
     chosen = []
     for sources, found in zip(causes, entries, strict=True):
@@ -63,12 +85,21 @@ def choose_guards(frame: Sequence[RecordedRecompile]) -> list[Guards]:
     return chosen
 
 
-def _has_none(guards: Guards) -> bool:
+def _is_other_use(guards: Guards) -> bool:
     return any(
-        "None" in (guard.expected, guard.actual) or "NoneType" in guard.reason
-        for guard in guards.values()
+        "None" in (guard.expected, guard.actual)
         if guard.category in ("other_value", "type_change")
+        else guard.category == "string_value" or is_of_enum(guard.reason, guard.source_line or "")
+        for guard in guards.values()
     )
+
+
+def is_of_enum(reason: str, code: str) -> bool:
+    """Return whether a guard is on the identity of an object that code names as a member of an
+    Enum.
+    """
+    named = re.search(r"type=<class '(?:[\w<>]+\.)*(\w+)'>", reason)
+    return bool(named and re.search(rf"\b{named[1]}\.[A-Za-z]\w*", code))
 
 
 def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:

@@ -24,6 +24,7 @@ MOST_NAMES = 4
 _LONGEST_VALUE = 60
 _GLOBAL = re.compile(r"^G\[(['\"])(?P<name>\w+)\1\]")
 _SOURCE_VALUE = re.compile(r"\b___stack\d*|\btorch_dynamo_resume_in_\w*")
+_SIZE = re.compile(r"\.(?:size|shape|stride|storage_offset)\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack(\d+)")
 
 
@@ -34,7 +35,8 @@ def name_source(source: str | None, default: str = "the value") -> str:
     if not source:
         return default
     source = _GLOBAL.sub(lambda match: match["name"], source)
-    source = re.sub(r"^fn\.", "self.", source)
+    source = re.sub(r"^fn\.(?:__self__\.)?", "self.", source)
+    source = re.sub(r"^(.+)\._parameters$", r"the parameters of \1", source)
     source = re.sub(r"\._(?:modules|parameters|buffers)\[(['\"])(\w+)\1\]", r".\2", source)
     return _SOURCE_VALUE.sub("the value left by the break", source)
 
@@ -103,11 +105,15 @@ def title_recompile(
         return kind.title
     names = ", ".join(" ".join(name_source(name).split()) for name in (source, *siblings) if name)
     label = kind.label
-    changes = _describe_values(values)
+    # Two objects of one type are told apart by nothing that is recorded.
+    is_told = category != "object_identity" or len(values) > 1
+    changes = _describe_values(values if is_told else ())
     if after_break or _LEFT_BY_BREAK.search(source or ""):
         return (
             f"{'Size' if category == 'tensor_size' else label} after a graph break changes{changes}"
         )
+    if category == "symbolic_shape" and names and not _SIZE.search(source or ""):
+        return f"Condition on {names} changes"
     if category == "tensor_size" and names:
         subject = f"Dimension {dim} of {names}" if dim is not None else f"Size of {names}"
         return f"{subject} changes{changes}"

@@ -129,6 +129,7 @@ class RunSummary:
     database: str
     tags: dict[str, str]
     savings: str  # what the fixes would save, in one sentence
+    is_needless: bool  # whether all causes are as expected
     can_try: bool  # whether `try` has a fix that takes no person
     causes: list[CountedItem]
     ranks: list[CountedItem]  # those that did the same, if not all did
@@ -213,8 +214,7 @@ class RunSummary:
 
     @property
     def fixes_title(self) -> str:
-        is_fixable = not self.savings.startswith("Nothing to fix")
-        return f"Fix this first ({self.savings})" if is_fixable else self.savings
+        return self.savings if self.is_needless else f"Fix this first ({self.savings})"
 
     def sections(self) -> list[tuple[str, list[CountedItem]]]:
         every = [
@@ -396,6 +396,7 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         database=database,
         tags={tag["key"]: tag["value"] for tag in tags},
         savings=describe_savings(causes, row["compile_us"], format_us) if causes else "",
+        is_needless=all(cause.is_expected for cause in causes),
         can_try=can_try and any(cause.can_try for cause in causes),
         causes=_list_fixes(causes, row["id"] if can_try else None, database),
         ranks=_list_diverging_ranks(connection, row["id"]),

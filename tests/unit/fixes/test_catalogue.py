@@ -39,6 +39,7 @@ BLANKS = {
         "item",
         "before",
         "scheduled",
+        "entries",
     },
 }
 

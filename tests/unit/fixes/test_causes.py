@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,6 +157,54 @@ def test_a_guard_in_torchs_own_function_is_at_the_users_call() -> None:
     compiles = [replace(_compile(1), **step), replace(_again(2, of=1, total_us=5), **step)]
     (cause,) = build_causes(RecordedRun(compiles, [RecordedRecompile(2, (guard,))]))
     assert (cause.line, cause.source_line) == (compiles[1].line, "opt.step()")
+
+
+def test_a_guard_of_a_function_that_torchs_wrapper_inlined_is_at_its_line() -> None:
+    row = {"torch_function": "inner", "function": "module called by <module>", "line": 33}
+    compiles = [_compile(1, **row), _again(2, of=1, total_us=5, **row)]
+    text = "0/0: L['fn'].__self__.n == 0  # self.n += 1  # ema.py:13 in update"
+    event = Recompiled(1, "p", 0, compile_id="0/1", guards=[parse_reason(text)])
+    recompile = to_recorded(event, 2, "torch/_dynamo/external_utils.py", "inner")
+    lines = ("@torch.no_grad()", "def update(self, model):", "    self.n += 1")
+    code = [SourceLines("ema.py", 11, lines)]
+    (cause,) = build_causes(RecordedRun(compiles, [recompile], code=code))
+    assert (cause.file, cause.line, cause.function) == ("ema.py", 13, "update")
+    assert (cause.source_line, cause.title) == ("self.n += 1", "self.n changes from 0")
+    (name, _counter) = cause.fixes
+    assert name.title.startswith("Name `L['fn'].__self__.n` in torch.compiler.config.dynamic_s")
+    assert name.settings[0].endswith("\"L['fn'].__self__.n\"")
+
+
+@pytest.mark.parametrize(
+    ("reason", "values"),
+    [
+        ("not ___dict_contains('w', batch)", ["'w' absent", "'w' present"]),
+        ("___dict_contains('w', batch)", ["'w' present", "'w' absent"]),
+        ("tensor 'x' dispatch key set mismatch. expected CPU, AutogradCPU, actual CPU", []),
+        (
+            "expected type of 'x' to be a tensor type, but found <class 'NoneType'>",
+            ["a tensor", "None"],
+        ),
+    ],
+)
+def test_what_varied_has_values_and_no_types_or_dispatch_keys(
+    reason: str, values: list[str]
+) -> None:
+    guard = parse_reason(f"0/0: {reason}")
+    guard = replace(guard, actual=guard.actual or "dict", cache_entry="0/0")
+    event = Recompiled(1, "p", 0, compile_id="0/1", guards=[guard])
+    recompile = to_recorded(event, 2, "model.py", "f")
+    (cause,) = build_causes(RecordedRun([_compile(1), _again(2, of=1, total_us=5)], [recompile]))
+    assert cause.variation is not None
+    assert [seen.value for seen in cause.variation.sources[0].values] == values
+    assert "<class" not in cause.title and "not recorded" not in cause.variation.lines[0]
+
+
+def test_a_condition_on_a_number_is_none_on_a_shape() -> None:
+    reason = "(step % 2) != 0"
+    guard = replace(_size("step"), category="symbolic_shape", reason=reason, expected=None)
+    (cause,) = _recompiled_by((replace(guard, actual=None),))
+    assert cause.title == "Condition on step changes"
 
 
 def test_recompiles_after_a_break_belong_to_the_break() -> None:
@@ -379,6 +428,49 @@ def test_a_cache_that_is_empty_at_first_hides_no_size_that_grows() -> None:
     assert sets == [(("cache", "ids"), 2), (("cache[0]", "cache[1]"), 1)]
     alone = "If cache[0] and cache[1] stayed the same, 1 of 2 recompiles would not happen"
     assert alone in first.variation.sentence
+
+
+def _recompiled_by(*entries: tuple[RecordedGuard, ...]) -> list[Cause]:
+    """Build the causes of recompiles of one function, by what failed of the entries of each."""
+    recompiles = [
+        RecordedRecompile(
+            key,
+            guards[:1],
+            tuple(replace(guard, cache_entry=guard.cache_entry or "1/0") for guard in guards),
+        )
+        for key, guards in enumerate(entries, start=2)
+    ]
+    more = [_again(recompile.compile_key, of=1, total_us=250) for recompile in recompiles]
+    return build_causes(RecordedRun([_compile(1), *more], recompiles))
+
+
+@pytest.mark.parametrize("category", ["object_identity", "string_value"])
+def test_what_can_be_cured_is_chosen_before_a_member_of_an_enum_or_a_string(category: str) -> None:
+    reason = "___check_obj_id(pool, 1), type=<class '__main__.Pool'>"
+    pool = replace(_size("pool"), category=category, reason=reason, expected="Pool", actual="Pool")
+    pool = replace(pool, source_line="if pool is Pool.MEAN:")
+    scale = replace(_size("scale"), category="float_value", fingerprint="scale")
+    sizes = (_size("ids"), scale)
+    first, last = _recompiled_by((*sizes, pool), (*sizes, replace(pool, cache_entry="1/1")))
+    assert first.sources == ("ids", "scale") and first.is_fixable
+    assert last.sources == ("ids", "pool", "scale") and last.is_expected
+    assert last.fixes[0].title == "Nothing to fix: each value of pool needs a compile of its own"
+    assert "Together: Mark dimension 0 of ids" in first.fixes[0].title
+    assert first.fixes[0].title.count(". ") == 1 and ";" not in first.fixes[0].title
+
+
+def test_a_fix_that_contains_others_names_them() -> None:
+    keys = replace(_size("meta"), category="dict_keys", fingerprint="k")
+    sizes, offset = _size("x"), replace(_size("x"), category="symbolic_shape", fingerprint="o")
+    offset = replace(offset, reason="2 <= x.storage_offset()", source="y")
+    causes = _recompiled_by((sizes,), (keys,), (sizes, keys), (sizes, offset))
+    titles = {cause.sources: (cause.number, cause.fixes[0].title) for cause in causes}
+    (x, _), (meta, _) = titles[("x",)], titles[("meta",)]
+    assert titles[("meta", "x")][1] in (
+        f"Do fix {first} and fix {second} together" for first, second in ((x, meta), (meta, x))
+    )
+    more = "Pass y.clone() at every call: where a slice begins in its tensor varies"
+    assert titles[("x", "y")][1] == f"Together with fix {x}: {more}"
 
 
 def test_a_call_with_other_keywords_is_another_use_of_a_wrapper() -> None:

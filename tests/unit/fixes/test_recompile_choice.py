@@ -224,7 +224,8 @@ def test_a_loop_or_branch_is_named_only_where_the_code_has_one() -> None:
         RecompileFacts("int_value", **facts, is_static=True),
     ]
     (first, *_) = suggest_together(numbers)
-    assert first.title.startswith("Name CFG['a'] and n[0] in torch.compiler.config")
+    assert first.title.startswith("Name `G['CFG']['a'],L['n'][0]` in torch.compiler.config")
+    assert "which makes CFG['a'] and n[0] dynamic" in first.title
     assert first.settings[0].endswith("\"G['CFG']['a'],L['n'][0]\"")
 
 
@@ -335,10 +336,10 @@ def test_a_librarys_input_is_marked_at_the_users_call() -> None:
     assert title("loss = model(ids=tokens).loss") == once
     assert title("loss = model(ids=tokens).loss", "ids") == once
     assert "`torch._dynamo.mark_dynamic(batch['ids'], 1)`" in title("model(**batch)")
-    setting = "with torch.compiler.config.dynamic_sources, before the call at run.py:9"
+    setting = "`torch.compiler.config.dynamic_sources = \"L['kwargs']['ids']:1\"`"
     assert (
         title("out = model.generate(prompt)")
-        == f"Mark dimension 1 of kwargs['ids'] dynamic {setting}"
+        == f"Mark dimension 1 of kwargs['ids'] dynamic with {setting}, before the call at run.py:9"
     )
 
 
