@@ -55,11 +55,11 @@ def _name_values(guard: GuardFailure) -> tuple[str | None, str | None]:
         return None, None
     if guard.category == "dict_keys" and expected and (key := _KEY.fullmatch(expected)):
         return expected, f"{key['name']} {'present' if key['is'] == 'absent' else 'absent'}"
-    return tuple(value and _TYPE.sub(_name_type, value) for value in (expected, actual))
+    return _name_type(expected), _name_type(actual)
 
 
-def _name_type(match: re.Match[str]) -> str:
-    return "None" if match["name"] == "NoneType" else match["name"]
+def _name_type(value: str | None) -> str | None:
+    return value and _TYPE.sub(r"\g<name>", value).replace("NoneType", "None")
 
 
 def _is_same(named: str | None, file: str | None) -> bool:
