@@ -15,10 +15,6 @@ from dataclasses import replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, TypeVar
 
-from compileboard.collectors.contract.clock import read_clock_us
-from compileboard.collectors.contract.events import (
-    RunStarted,
-)
 from compileboard.collectors.contract.repros import (
     MOST_PROGRAM_CHARS,
     MOST_REPROS,
@@ -44,7 +40,7 @@ from compileboard.collectors.logs.source import EventBatch
 from compileboard.collectors.logs.sqlite_sink import SqliteSink
 from compileboard.collectors.logs.streams import NoSuchLog, SourceDamaged
 from compileboard.collectors.record.own_repros import find_other_writer, find_own_folders
-from compileboard.collectors.record.spool import home, new_run_id
+from compileboard.collectors.record.spool import home
 from compileboard.collectors.repro.repro import NotRunnable, Repro, list_import_events
 from compileboard.collectors.store.ingest.source_files import forget_deletion
 
@@ -248,21 +244,26 @@ def load_stored(name: str, database: str, environment: Mapping[str, str]) -> Rep
             raise NotRunnable(f"repro {name} is stored damaged: {error}") from None
         digests = sorted(stored.storage_bytes)
         values = {digest: load_storage(connection, stored.id, digest) for digest in digests}
-    manifest, programs = dump_manifest(stored.manifest), (stored.program, stored.dynamo_program)
-    folders = find_own_folders(home(environment), stored.run_id, manifest, programs)
-    return Repro(
+    repro = Repro(
         stored.manifest,
         stored.program,
         stored.dynamo_program,
         {digest: body for digest, body in values.items() if body is not None},
         name=f"repro {stored.id}",
         id=stored.id,
+        run_id=stored.run_id,
         database=database,
-        folders=folders or (),
-        distrust=None
-        if folders is not None
-        else f"repro {stored.id} was not recorded by you on this machine",
     )
+    return trust_own(repro, environment)
+
+
+def trust_own(repro: Repro, environment: Mapping[str, str]) -> Repro:
+    """Add the folders of a repro that its run left on this machine; distrust any other."""
+    manifest, programs = dump_manifest(repro.manifest), (repro.program, repro.dynamo_program)
+    folders = find_own_folders(home(environment), repro.run_id or "", manifest, programs)
+    if folders is not None:
+        return replace(repro, folders=folders)
+    return replace(repro, distrust=f"{repro.name} was not recorded by you on this machine")
 
 
 NO_REPRO = "no_repro"
@@ -296,23 +297,17 @@ def import_scripts(
     if not names:
         return imported
     digest = hashlib.sha256("\x1e".join(names).encode()).hexdigest()
-    # The same scripts are the same run, whenever they come.
-    imported.run_id = new_run_id(0, int(digest[:20], 16))
-    if options.again:
-        forget_deletion(connection, imported.run_id, options.sender)
-    started = RunStarted(
-        imported.run_id,
-        0,
-        read_clock_us(),
-        imported.run_id,
+    events = list_import_events(
+        [Repro(scripts[name].manifest, scripts[name].program) for name in names],
+        digest,
         imported.name,
-        source="import",
+        "not recorded (repros alone)",
         suite=options.suite,
         tags=dict(options.tags),
     )
-    repros = [Repro(scripts[name].manifest, scripts[name].program) for name in names]
-    trace = "not recorded (repros alone)"
-    events = list_import_events(repros, started, digest[:32], trace)
+    imported.run_id = events[0].process_id
+    if options.again:
+        forget_deletion(connection, imported.run_id, options.sender)
     sink = SqliteSink(connection, database, imported.run_id, sender=options.sender)
     result = sink.ingest(EventBatch(events))
     imported.deleted, imported.known_run = result.deleted_run, not result.new_count

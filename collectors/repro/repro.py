@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.contract.events import (
     Event,
     ProcessStarted,
@@ -29,7 +30,7 @@ from compileboard.collectors.contract.repros import (
     error_pattern,
 )
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.record.spool import home, replace_file
+from compileboard.collectors.record.spool import home, new_run_id, replace_file
 from compileboard.collectors.store.connection import checkpoint, open_writer
 from compileboard.collectors.store.repros import ReproResult, save_result
 
@@ -70,7 +71,7 @@ class Repro:
     id: str | None = None  # content id in `database`
     database: str | None = None  # that it was loaded from
     server: RunConfig | None = None  # the settings of the server that it was loaded from
-    run_id: str | None = None  # on that server
+    run_id: str | None = None  # of the run that it is from
     path: str | None = None  # the file or folder that it was loaded from
     # Torch's content store, with the values of a script of torch's.
     storage_folder: str | None = None
@@ -221,15 +222,21 @@ VERSIONS = ("torch", "python", "cuda", "triton")
 
 
 def list_import_events(
-    repros: Sequence[Repro], started: RunStarted, process_id: str, trace: str
+    repros: Sequence[Repro], digest: str, name: str, trace: str, **facts: Any
 ) -> list[Event]:
-    """Return the events of a run that has these repros alone, all of one time."""
-    run_id, now_us, first = started.run_id, started.time_us, repros[0].manifest
+    """Return the events of a run that has these repros alone, all of one time.
+
+    The same content, of which `digest` is the hash, is the same run whenever it comes: the time in
+    its id is left at its beginning.
+    """
+    run_id, process_id = new_run_id(0, int(digest[:20], 16)), digest[:32]
+    time_us, first = read_clock_us(), repros[0].manifest
     versions: dict[str, Any] = {f"{name}_version": first.versions.get(name) for name in VERSIONS}
+    started = RunStarted(run_id, 0, time_us, run_id, name, source="import", **facts)
     process = ProcessStarted(
         process_id,
         0,
-        now_us,
+        time_us,
         run_id,
         pid=0,
         capabilities={"trace": trace},
@@ -241,7 +248,7 @@ def list_import_events(
             ReproCaptured(
                 process_id,
                 1 + position,
-                now_us,
+                time_us,
                 position=position,
                 manifest=dump_manifest(repro.manifest),
                 program=repro.program,
@@ -253,10 +260,10 @@ def list_import_events(
             packed = base64.b64encode(zlib.compress(body)).decode()
             events.append(
                 ReproValues(
-                    process_id, len(events) - 1, now_us, position, digest=digest, body=packed
+                    process_id, len(events) - 1, time_us, position, digest=digest, body=packed
                 )
             )
-    return [*events, RunEnded(run_id, 1, now_us, run_id, "imported")]
+    return [*events, RunEnded(run_id, 1, time_us, run_id, "imported")]
 
 
 def save_answer(repro: Repro, result: ReproResult) -> str:

@@ -12,12 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from compileboard.collectors.contract.clock import read_clock_us
-from compileboard.collectors.contract.events import (
-    Event,
-    ReproAnswered,
-    RunStarted,
-)
+from compileboard.collectors.contract.events import Event, ReproAnswered
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.repros import dump_manifest
 from compileboard.collectors.contract.run_config import RunConfig
@@ -43,8 +38,8 @@ from compileboard.collectors.push.outbox_report import describe_delivery
 from compileboard.collectors.push.run_bundles import bundle_runs, temporary_database
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.record.outbox_sink import OutboxSink
-from compileboard.collectors.record.own_repros import find_own_folders
-from compileboard.collectors.record.spool import home, new_run_id, replace_file
+from compileboard.collectors.record.spool import replace_file
+from compileboard.collectors.repro.loading import trust_own
 from compileboard.collectors.repro.preloads import list_preload, relative_name
 from compileboard.collectors.repro.repro import NotRunnable, Repro, list_import_events
 from compileboard.collectors.store.connection import StoreFull, checkpoint
@@ -92,24 +87,19 @@ def import_repro(repro: Repro, database: str, name: str | None = None) -> tuple[
     body = json.dumps(dump_manifest(repro.manifest), sort_keys=True)
     text = "\x1e".join((body, repro.program, repro.dynamo_program or "", *sorted(repro.values)))
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    now_us = read_clock_us()
-    # The same repro is the same run, whenever it comes: the time of a ULID is left at its
-    # beginning.
-    run_id, process_id = new_run_id(0, int(digest[:20], 16)), digest[:32]
     name = name or Path(repro.path or repro.name).name
     device = repro.manifest.device
     gpus = [Gpu(name=device)] if device not in (None, "cpu") else []
-    started = RunStarted(run_id, 0, now_us, run_id, name, source="import", gpus=gpus)
     trace = "not recorded (a repro alone)"
-    events = list_import_events([repro], started, process_id, trace)
-    with closing(SqliteSink.open(database, run_id)) as sink:
+    events = list_import_events([repro], digest, name, trace, gpus=gpus)
+    with closing(SqliteSink.open(database, events[0].process_id)) as sink:
         result = sink.ingest(EventBatch(events))
         if result.deleted_run:
             raise NotRunnable(
                 f"the run of {repro.name} was deleted in {database}; restore it there"
             )
         checkpoint(sink.connection)
-    return format_id(repro_id(process_id, 0)), result.new_count > 0
+    return format_id(repro_id(events[1].process_id, 0)), result.new_count > 0
 
 
 def queue(
@@ -143,12 +133,7 @@ def load_served(name: str, config: RunConfig, environment: Mapping[str, str]) ->
     except BadArchive as error:
         raise NotRunnable(f"{target.server} sent repro {repro_id} damaged: {error}") from None
     repro = Repro(*parts, name=f"repro {repro_id}", id=repro_id, run_id=run_id, server=config)
-    programs = (repro.program, repro.dynamo_program)
-    manifest = dump_manifest(repro.manifest)
-    folders = find_own_folders(home(environment), run_id, manifest, programs)
-    if folders is not None:
-        return replace(repro, folders=folders)
-    return replace(repro, distrust=f"repro {repro_id} was not recorded by you on this machine")
+    return trust_own(repro, environment)
 
 
 def _explain(name: str, target: Target, answer: ServerAnswer) -> str:
