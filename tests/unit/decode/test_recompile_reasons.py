@@ -181,8 +181,8 @@ def test_hint_turns_an_attribute_into_advice() -> None:
     assert (failure.file, failure.line, failure.source_line) == ("models.py", 82, "self.step += 1")
     assert (
         describe_guard_fixes(failure)
-        == "Name self.step in torch.compiler.config.dynamic_sources, to be dynamic from the first "
-        "call on"
+        == "Name `L['self'].step` in torch.compiler.config.dynamic_sources, which makes self.step "
+        "dynamic from the first call on"
     )
 
 
