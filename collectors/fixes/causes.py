@@ -272,7 +272,8 @@ class Variation:
         if self.is_limited:
             notes.append("The recompile limit hides later calls: more may vary.")
         if not self.is_whole:
-            notes.append("At least these vary: not every failed guard was recorded.")
+            of = f" of {self.function}" if self.function else ""
+            notes.append(f"At least these vary: not every failed guard{of} was recorded.")
         return " ".join(notes)
 
     def _describe_saved(self, steady: SteadySources) -> str:

@@ -13,9 +13,11 @@ import ast
 import functools
 import inspect
 import re
+import sys
 import threading
 import time
 import types
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -26,11 +28,13 @@ from .hook_guard import HookGuard
 LIMIT_S = 0.004  # of the thread's CPU time, for one recompile
 MOST_ENTRIES = 32
 MOST_FAILED = 32  # of one entry
-_CLOCK_EVERY = 32  # guarded values: on a virtual machine the clock takes as long as ten of them
+_CLOCK_EVERY = 16  # guarded values: on a virtual machine the clock takes as long as ten of them
 LONGEST = 500  # characters of a guard, and of a value
 # They compare objects with each other, and keep what they saw: to ask one again changes its answer.
 _RELATIONAL = ("NO_TENSOR_ALIASING", "OBJECT_ALIASING", "STORAGE_OVERLAPPING")
 _ATTRIBUTE = re.compile(r"\.([A-Za-z_]\w*)$")
+_STEP = re.compile(r"[.\[]")
+_PLAIN_KEY = re.compile(r"'\w+'")
 _DEFAULT = re.compile(r"\.(__defaults__|__kwdefaults__)(\[.*\])$")
 # What torch writes around the source of a value. None of it runs code of the user's.
 _OF_TORCH = re.compile(
@@ -38,8 +42,12 @@ _OF_TORCH = re.compile(
     r"|___(?!value)\w+\(___value(?:, [\w ]*)?\)"
 )
 _METHODS = (types.FunctionType, types.MethodDescriptorType)
-_SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType)
+# Of C: an attribute of a class's objects, and a field of a named tuple.
+_SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType, type(inspect.ArgInfo.args))
+_DICTIONARIES = ("__dict__", "_parameters", "_buffers", "_modules")
+_IMPORT = re.compile(r"__import__\('([\w.]+)'\)")
 _UNKNOWN = object()
+_Step = Callable[[Any, Mapping[str, Any]], Any]
 
 
 class FailedGuards:
@@ -67,20 +75,9 @@ class FailedGuards:
         if at_hand is None:
             return None
         with self._guard:
-            return list(_read_entries(*at_hand))
+            cache_entries, frame = at_hand
+            return list(_Reading(frame.f_locals).read(cache_entries))
         return None
-
-
-def _read_entries(cache_entries: Any, frame: Any) -> Iterator[list[Any]]:
-    until = time.thread_time() + LIMIT_S
-    f_locals = frame.f_locals
-    values: dict[str, Any] = {}
-    for entry in islice(_list_entries(cache_entries), MOST_ENTRIES):
-        found: list[list[Any]] = []
-        wrapper = getattr(entry, "guard_manager", None) or entry.check_fn  # its name in 2.5
-        is_whole = _read_entry(wrapper, f_locals, values, found, until)
-        compile_id = getattr(entry, "compile_id", None)
-        yield [None if compile_id is None else str(compile_id), is_whole, found]
 
 
 def _list_entries(cache_entries: Any) -> Iterator[Any]:
@@ -93,104 +90,161 @@ def _list_entries(cache_entries: Any) -> Iterator[Any]:
             cache_entries = cache_entries.next
 
 
-def _read_entry(
-    wrapper: Any,
-    f_locals: Mapping[str, Any],
-    values: dict[str, Any],  # found so far, by source: those of the frame, for all its entries
-    found: list[list[Any]],
-    until: float,
-) -> bool:
-    if wrapper.global_scope is None:  # the entry is no longer valid: an object that it held is gone
-        return False
-    root = wrapper.root
-    scope = {"L": f_locals, "G": wrapper.global_scope["G"], **wrapper.closure_vars}
-    # What is nearest to the frame comes first: arguments, before a model's parameters and the
-    # closures of functions.
-    is_whole, waiting, count = True, deque([(root, f_locals)]), 0
-    while waiting:
-        is_late = count and count % _CLOCK_EVERY == 0 and time.thread_time() > until
-        if is_late or len(found) >= MOST_FAILED:
-            return False
-        count += 1
-        manager, value = waiting.popleft()
-        source, has_failed = manager.get_source(), False
-        for leaf in manager.get_leaf_guards():
-            kind = type(leaf).__name__
-            if kind not in _RELATIONAL and not leaf(value):
-                has_failed = True
-                text = " and ".join(leaf.verbose_code_parts())[:LONGEST]
-                found.append([kind, source, text, _describe(value)])
-        for child, child_value in _list_children(manager, source, value, scope, values):
-            if child_value is _UNKNOWN:
-                is_whole = is_whole and has_failed
-            else:
-                waiting.append((child, child_value))
-    for shape_guard in getattr(root, "get_epilogue_lambda_guards", list)():
-        if not shape_guard(f_locals):
-            parts = [part[:LONGEST] for part in shape_guard.verbose_code_parts()]
-            failed = [part for part in parts if not _holds(part, wrapper.global_scope, scope)]
-            found += [["SHAPE", "", part, None] for part in failed]
-    return is_whole
+class _Reading:
+    """One recompile's look at the guards of its frame's cache entries."""
+
+    def __init__(self, f_locals: Mapping[str, Any]) -> None:
+        self._f_locals = f_locals
+        self._until = time.thread_time() + LIMIT_S
+        self._count = 0  # guarded values that were looked at
+        # By source, for all entries:
+        self._values: dict[str, Any] = {}
+        self._failed: set[str] = set()  # and what leads there
+
+    def read(self, cache_entries: Any) -> Iterator[list[Any]]:
+        for entry in islice(_list_entries(cache_entries), MOST_ENTRIES):
+            found: list[list[Any]] = []
+            wrapper = getattr(entry, "guard_manager", None) or entry.check_fn  # its name in 2.5
+            # An entry that is no longer valid has no scope: an object that it held is gone.
+            is_whole = wrapper.global_scope is not None and self._read_entry(wrapper, found)
+            for _kind, source, _text, _value in found:
+                self._failed |= {source, *(source[: m.start()] for m in _STEP.finditer(source))}
+            compile_id = getattr(entry, "compile_id", None)
+            yield [None if compile_id is None else str(compile_id), is_whole, found]
+
+    def _is_late(self) -> bool:
+        self._count += 1
+        return self._count % _CLOCK_EVERY == 0 and time.thread_time() > self._until
+
+    def _read_entry(self, wrapper: Any, found: list[list[Any]]) -> bool:
+        scope = {"L": self._f_locals, "G": wrapper.global_scope["G"], **wrapper.closure_vars}
+        # What failed in an entry before comes first, then what is nearest to the frame: arguments,
+        # before a model's parameters and the closures of functions.
+        root = wrapper.root
+        is_whole, waiting = True, deque([(root, root.get_source(), self._f_locals)])
+        while waiting:
+            if self._is_late() or len(found) >= MOST_FAILED:
+                return False
+            manager, source, value = waiting.popleft()
+            has_failed = False
+            for leaf in manager.get_leaf_guards():
+                kind = type(leaf).__name__
+                if kind not in _RELATIONAL and not leaf(value):
+                    has_failed = True
+                    text = " and ".join(leaf.verbose_code_parts())[:LONGEST]
+                    found.append([kind, source, text, _describe(value)])
+            if hasattr(manager, "get_key_value_managers"):
+                waiting += _list_items(manager.get_key_value_managers(), value)
+            for child in manager.get_child_managers():
+                child_source = child.get_source()
+                child_value = self._values.get(child_source, self)
+                if child_value is self:  # not looked for yet
+                    child_value = _find_value(child_source, source, value, scope)
+                    self._values[child_source] = child_value
+                if child_value is _UNKNOWN:
+                    is_whole = is_whole and has_failed
+                elif child_source in self._failed:
+                    waiting.appendleft((child, child_source, child_value))
+                else:
+                    waiting.append((child, child_source, child_value))
+        found += self._read_shapes(wrapper, scope)
+        return is_whole
+
+    def _read_shapes(self, wrapper: Any, scope: Mapping[str, Any]) -> Iterator[list[Any]]:
+        for guard in getattr(wrapper.root, "get_epilogue_lambda_guards", list)():
+            if not guard(self._f_locals):
+                names = {**wrapper.global_scope, **scope}
+                for part in guard.verbose_code_parts():
+                    if not _holds(part[:LONGEST], names):
+                        yield ["SHAPE", "", part[:LONGEST], None]
 
 
-def _holds(part: str, global_scope: Mapping[str, Any], scope: dict[str, Any]) -> bool:
+def _list_items(pairs: dict[int, Any], value: Any) -> Iterator[tuple[Any, str, Any]]:
+    items = list(dict.items(value)) if isinstance(value, dict) else []  # a hash may be the user's
+    for index, managers in pairs.items():
+        if index < len(items):
+            for child, part in zip(managers, items[index]):
+                if child is not None:
+                    yield child, child.get_source(), part
+
+
+def _holds(part: str, names: dict[str, Any]) -> bool:
     """Evaluate a condition on sizes as torch does for its reason.
 
     One that cannot be evaluated, as a value is of another type now, counts as held: that value's
     own guard has failed.
     """
     try:
-        return bool(eval(part, dict(global_scope), dict(scope)))  # noqa: S307
+        return bool(eval(part, names))  # noqa: S307
     except Exception:
         return True
-
-
-def _list_children(
-    manager: Any, source: str, value: Any, scope: dict[str, Any], values: dict[str, Any]
-) -> Iterator[tuple[Any, Any]]:
-    pairs: dict[int, Any] = getattr(manager, "get_key_value_managers", dict)()
-    if pairs and isinstance(value, dict):
-        items = list(dict.items(value))  # no look-up: a key's hash may be the user's
-        for index, managers in pairs.items():
-            if index < len(items):
-                for child, part in zip(managers, items[index]):
-                    if child is not None:
-                        yield child, part
-    for child in manager.get_child_managers():
-        child_source = child.get_source()
-        if child_source not in values:
-            values[child_source] = _find_value(child_source, source, value, scope)
-        yield child, values[child_source]
 
 
 def _find_value(source: str, parent: str, value: Any, scope: dict[str, Any]) -> Any:
     if source in scope:
         return scope[source]
-    if source == parent:
-        return value
     try:
-        if source.startswith(parent):
-            return _step(value, source[len(parent) :])
-        holder, _, dictionary = parent.rpartition(".")
-        if dictionary == "__dict__" and source.startswith(f"{holder}.") and type(value) is dict:
-            return value[source.removeprefix(f"{holder}.")]
-        if parent and _OF_TORCH.fullmatch(call := source.replace(parent, "___value", 1)):
-            return eval(call, {**scope, "___value": value})  # noqa: S307
+        return _find_step(source, parent)(value, scope)
     except (AttributeError, LookupError, TypeError, ValueError, SyntaxError):
         return _UNKNOWN
-    return _UNKNOWN
 
 
-def _step(value: Any, step: str) -> Any:
+@functools.lru_cache(5000)
+def _find_step(source: str, parent: str) -> _Step:
+    """Return how the value of a source follows from its parent's: entries differ little."""
+    if source == parent:
+        return lambda value, scope: value
+    if source.startswith(parent):
+        return _read_step(source[len(parent) :])
+    holder, _, dictionary = parent.rpartition(".")
+    if dictionary in _DICTIONARIES and source.startswith(f"{holder}."):
+        name = source.removeprefix(f"{holder}.")
+        return lambda value, scope: dict.__getitem__(value, name)
+    imported = _IMPORT.fullmatch(source)
+    if imported is not None:
+        return lambda value, scope: sys.modules[imported[1]]
+    if parent and _OF_TORCH.fullmatch(call := source.replace(parent, "___value", 1)):
+        code = compile(call, "<guard>", "eval")
+        return lambda value, scope: eval(code, {**scope, "___value": value})  # noqa: S307
+    return lambda value, scope: _UNKNOWN
+
+
+def _read_step(step: str) -> _Step:
     attribute = _ATTRIBUTE.match(step)
     if attribute is not None:
-        return _get_attribute(value, attribute[1])
+        name = attribute[1]
+        return lambda value, scope: _get_attribute(value, name)
     default = _DEFAULT.match(step)
-    if default is not None and isinstance(value, types.FunctionType):
-        return _step(getattr(value, default[1]), default[2])
-    if not (step.startswith("[") and step.endswith("]")):
-        return _UNKNOWN
-    key = _read_key(step[1:-1])
+    if default is not None:
+        default_name, inner = default[1], _read_step(default[2])
+        return lambda value, scope: (
+            inner(getattr(value, default_name), scope)
+            if isinstance(value, types.FunctionType)
+            else _UNKNOWN
+        )
+    if step.endswith("()"):
+        reference = _read_step(step.removesuffix("()")) if step != "()" else None
+        return lambda value, scope: _dereference(reference(value, scope) if reference else value)
+    if step.startswith("[") and step.endswith("]"):
+        text = step[1:-1]
+        key = text[1:-1] if _PLAIN_KEY.fullmatch(text) else _read_key(text)
+        return lambda value, scope: _get_item(value, key)
+    return lambda value, scope: _UNKNOWN
+
+
+@functools.lru_cache(1000)
+def _read_key(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return _UNKNOWN  # no key of a dictionary's, and no index
+
+
+def _dereference(reference: Any) -> Any:
+    return reference() if type(reference) is weakref.ref else _UNKNOWN
+
+
+def _get_item(value: Any, key: Any) -> Any:
     if isinstance(value, dict):
         return dict.__getitem__(value, key)
     if isinstance(value, list):
@@ -202,19 +256,20 @@ def _step(value: Any, step: str) -> Any:
     return value[key] if is_locals else _UNKNOWN
 
 
-@functools.lru_cache(1000)
-def _read_key(text: str) -> Any:
-    return ast.literal_eval(text)
-
-
 def _get_attribute(value: Any, name: str) -> Any:
     if name == "__dict__":
         return object.__getattribute__(value, name)
+    if type(value) is types.ModuleType:
+        return object.__getattribute__(value, "__dict__").get(name, _UNKNOWN)
+    if type(value).__module__ == "torch._VF":  # a module whose functions a `__getattr__` finds
+        return getattr(value, name)
     if isinstance(type(value).__getattribute__, types.FunctionType):  # the user's: it is not run
         if inspect.getattr_static(type(value), name, _UNKNOWN) is not _UNKNOWN:
             return _UNKNOWN
         return object.__getattribute__(value, "__dict__").get(name, _UNKNOWN)
     found = inspect.getattr_static(value, name)
+    if type(found) is staticmethod:
+        return found.__func__
     if isinstance(found, _SLOTS):
         return found.__get__(value)
     if not hasattr(type(found), "__get__") or name in getattr(value, "__dict__", ()):

@@ -68,6 +68,18 @@ for call in range(4):
     with torch.set_grad_enabled(call < 2):
         compiled(torch.ones(2 + call % 2), [1.0] * (1 + call // 2))
 """
+LIBRARY = """
+import torch
+
+cell = torch.nn.GRUCell(2, 2)
+optimizer = torch.optim.SGD(cell.parameters(), lr=0.1)
+run = torch.compile(cell, backend="eager", dynamic=False)
+step = torch.compile(optimizer.step, backend="eager")
+for size in (2, 3, 4):
+    run(torch.ones(size, 2)).sum().backward()
+    optimizer.param_groups[0]["lr"] = 0.1 * size
+    step()
+"""
 
 
 def _load(workplace: Workplace) -> list[Cause]:
@@ -106,3 +118,12 @@ def test_every_failed_guard_is_recorded_and_no_property_of_the_user_is_run(
 def test_the_users_source_is_kept_beside_it(workplace: Workplace) -> None:
     assert workplace.run(workplace.write(HEAD + TOGETHER)).returncode == 0
     assert all(cause.code is not None for cause in _load(workplace))
+
+
+def test_guards_behind_a_weak_reference_and_in_modules_of_torch_are_read(
+    workplace: Workplace,
+) -> None:
+    assert workplace.run(workplace.write(LIBRARY)).returncode == 0
+    variations = [cause.variation for cause in _load(workplace) if cause.variation]
+    assert any("SGD" in each.function for each in variations if each.function)
+    assert all(each.is_whole for each in variations)

@@ -1,0 +1,53 @@
+"""How the value of a guard's source is found, without running anything of the user's."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import namedtuple
+from typing import Any
+
+import pytest
+
+from compileboard.collectors.observe.failed_guards import _UNKNOWN, _find_value
+
+
+class Holder:
+    plain = 1
+
+    @property
+    def asked(self) -> int:
+        raise AssertionError("a property of the user's was run")
+
+    @staticmethod
+    def call() -> None: ...
+
+
+class CallableReference(weakref.ref):  # type: ignore[type-arg]
+    def __call__(self) -> Any:
+        raise AssertionError("code of the user's was run")
+
+
+HOLDER = Holder()
+Pair = namedtuple("Pair", "left right")
+
+
+@pytest.mark.parametrize(
+    ("source", "parent", "value", "expected"),
+    [
+        ("G['r']()", "G", {"r": weakref.ref(HOLDER)}, HOLDER),
+        ("G['r']()", "G", {"r": CallableReference(HOLDER)}, _UNKNOWN),
+        ("L['x'].plain", "L['x']", HOLDER, 1),
+        ("L['x'].asked", "L['x']", HOLDER, _UNKNOWN),
+        ("L['x'].call", "L['x']", Holder, Holder.call),
+        ("L['x'].right", "L['x']", Pair(1, 2), 2),
+        ("L['m'].weight", "L['m']._parameters", {"weight": 3}, 3),
+        ("L['x'][(1, 2)]", "L['x']", {(1, 2): 4}, 4),
+        ("L['x'][2]", "L['x']", [1, 2], _UNKNOWN),
+        ("__import__('sys')", "L", {}, sys),
+    ],
+)
+def test_a_value_is_found_by_its_source(
+    source: str, parent: str, value: object, expected: object
+) -> None:
+    assert _find_value(source, parent, value, {}) is expected
