@@ -43,7 +43,11 @@ _OF_TORCH = re.compile(
 )
 _METHODS = (types.FunctionType, types.MethodDescriptorType)
 # Of C: an attribute of a class's objects, and a field of a named tuple.
-_SLOTS = (types.GetSetDescriptorType, types.MemberDescriptorType, type(inspect.ArgInfo.args))
+_SLOTS: tuple[type[Any], ...] = (
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    type(inspect.ArgInfo.args),
+)
 _DICTIONARIES = ("__dict__", "_parameters", "_buffers", "_modules")
 _IMPORT = re.compile(r"__import__\('([\w.]+)'\)")
 _UNKNOWN = object()
