@@ -39,7 +39,7 @@ from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import SourceLines, SuggestedFix, find_fix
 from compileboard.collectors.fixes.statement import find_whole, mark_part
-from compileboard.collectors.fixes.titles import describe_saving, describe_savings
+from compileboard.collectors.fixes.titles import NOTHING_TO_FIX, describe_saving, describe_savings
 
 _DISABLED = (
     ("force_disable_caches", True),
@@ -512,7 +512,7 @@ def judge_run(
         notes.append(f"{format_plural(run.skipped_frame_count, 'skipped frame')} {verb} eagerly")
     notes = notes or [*(failed or ["No failures"]), "Nothing runs eagerly."]
     if not causes:
-        sentence = "Nothing to fix: 1 graph per function, no recompiles"
+        sentence = NOTHING_TO_FIX
         if grave:
             sentence = f"{format_plural(len(grave), 'problem')}; no graph breaks, no recompiles"
         return RunVerdict(
@@ -527,6 +527,8 @@ def judge_run(
 def describe_order(causes: Sequence[Cause]) -> str:
     """Say how the causes are ordered, or nothing if they are in no order that has a name."""
     listed = [cause for cause in causes if not cause.is_expected]
+    if len(listed) < 2:
+        return ""
     rest = [cause for cause in listed if not cause.verified]
     by_time = [-(cause.saved_us or 0) for cause in rest]
     by_eager = [(not cause.is_eager, us) for cause, us in zip(rest, by_time, strict=True)]

@@ -21,6 +21,7 @@ from compileboard.collectors.fixes.preconditions import (
     Function,
     Use,
     find_argument,
+    find_empty_check,
     find_function,
     find_module_call,
     find_outer_call,
@@ -32,6 +33,7 @@ from compileboard.collectors.fixes.preconditions import (
     is_read,
     is_tensor,
     join_bools,
+    last_line,
     list_arguments,
     list_block,
     list_decisions,
@@ -40,10 +42,11 @@ from compileboard.collectors.fixes.preconditions import (
     list_names,
     list_uses,
     list_values,
+    list_written,
     reads_counter,
     writes_state,
 )
-from compileboard.collectors.fixes.reports import Report, find_report, only_reports
+from compileboard.collectors.fixes.reports import Report, find_report, is_check, only_reports
 from compileboard.collectors.fixes.statement import (
     Statement,
     dotted_name,
@@ -319,7 +322,7 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
         fixes += _choose_loop_body(site)
     if site.hides_breaks:
         fixes.insert(0, site.suggest("loop_left_out"))
-    fixes = [fix for fix in fixes if fix.fix.gone_in is None]
+    fixes = [_add_state(site, fix) for fix in fixes if fix.fix.gone_in is None]
     for fix in list_fixes_for("graph_break", facts.gb_id or ""):
         if fix.gone_in is not None and facts.torch_version < fix.gone_in:
             fixes.insert(0, SuggestedFix(fix, fix.title))
@@ -328,6 +331,19 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
     for suggested in known:
         once.setdefault(suggested.fix.id, suggested)
     return sorted(once.values(), key=lambda suggested: suggested.fix.changes is not None)
+
+
+def _add_state(site: BreakSite, suggested: SuggestedFix) -> SuggestedFix:
+    """With its timer outside, a function is compiled, and guards on what it writes."""
+    if suggested.fix.id not in ("context_in_caller", "time_in_caller") or not site.facts.eager:
+        return suggested
+    functions: list[Function | None] = [function for function, _ in site.way_in] or [site.function]
+    written = [name for function in functions if function for name in list_written(function)]
+    if not written:
+        return suggested
+    names = " and ".join(f"`{name}`" for name in dict.fromkeys(written))
+    title = f"{suggested.title}; look {names} up there too, or each call may recompile"
+    return replace(suggested, title=title)
 
 
 def _find_report(site: BreakSite) -> Report | None:
@@ -408,10 +424,11 @@ def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[Sugges
     function, it would recompile that.
     """
     calling = site.loop_statement if site.loop is not site.own_loop else None
-    if site.loop is not None and isinstance(calling, ast.Expr):
-        quoted = f"`{ast.unparse(calling)}`"
-        if len(site.loop.body) == 1:
-            return [site.suggest("loop_left_out")]
+    if site.loop is not None and calling is not None:
+        calls = (part for part in ast.walk(calling) if isinstance(part, ast.Call))
+        quoted = f"`{ast.unparse(next(calls, calling))}`"
+        if len(site.loop.body) == 1:  # what it calls is compiled on its own already
+            return [site.suggest("loop_left_out")] if isinstance(calling, ast.Expr) else []
     expression = quoted or _quote_call(site) or "what breaks"
     loop, line = site.around
     if loop is not None and reads_counter(loop, site.loop_statement):
@@ -830,7 +847,8 @@ def _choose_for_scalar_operator(site: BreakSite) -> list[SuggestedFix]:
     if drawn:
         return _choose_for_random(site, drawn)
     if drawn := _find_drawn(site, site.statement.node if site.statement else None):
-        return [site.suggest("random_in_caller", expression=f"`{shorten(ast.unparse(drawn))}`")]
+        drawn_text = f"`{shorten(ast.unparse(drawn))}`"
+        return [site.suggest("random_number_in_caller", expression=drawn_text)]
     if listed := site.find_call("tolist"):
         return _choose_for_list(site, listed)
     if computed := _find_numpy(site):
@@ -905,7 +923,7 @@ def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
     in_caller = site.suggest("unique_in_caller", expression=expression)
     if _sizes_decide(site, call or masked):
         if site.is_in_eager_loop and (body := _choose_loop_body(site, expression)):
-            return body
+            return [*body, *_choose_for_empty(site, expression)]
         given = [in_caller] if call is not None and site.is_given(call) else []
         return [site.suggest("shape_in_caller", expression=expression), *given]
     captured = site.suggest("shape_captured", expression=expression)
@@ -920,6 +938,18 @@ def _choose_for_shape(site: BreakSite) -> list[SuggestedFix]:
         where = site.suggest("mask_where", tensor=text(masked.value), mask=text(masked.slice))
         return [captured, where]
     return [captured]
+
+
+def _choose_for_empty(site: BreakSite, expression: str) -> list[SuggestedFix]:
+    check = find_empty_check(site.function, site.line_number) if site.function else None
+    if check is None or site.facts.file is None:
+        return []
+    count = last_line(check) - check.lineno + 1
+    edit = LineEdit(site.facts.file, check.lineno, count, ())
+    condition = f"`if {ast.unparse(check.test)}`"
+    names = {"expression": expression, "condition": condition}
+    settings = ("torch._dynamo.config.capture_dynamic_output_shape_ops = True",)
+    return [site.suggest("empty_captured", edit=edit, settings=settings, given=names)]
 
 
 def _is_given_to_module(site: BreakSite, node: ast.AST) -> bool:
@@ -985,8 +1015,10 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
             site.suggest("check_in_caller", condition=quoted),
             *([site.suggest("check_asserted", edit=edit)] if edit else []),
         ]
-    outside = _choose_if_in_caller(site, test)
     decided = site.find_decided(test)
+    if isinstance(decided, ast.If) and test is not None and is_check(decided):
+        return [site.suggest("check_after_call", condition=quoted)]
+    outside = _choose_if_in_caller(site, test)
     if site.function and decided and is_plain_choice(site.function, decided):
         return [
             site.suggest("if_where", given=names),

@@ -467,7 +467,33 @@ def build_causes(run: RecordedRun) -> list[Cause]:
                 fixes=tuple(_refer(fix, parts) for fix in cause.fixes),
             )
         )
-    return sorted(numbered, key=_rank_verified)
+    return sorted(map(partial(_tie, causes=numbered), numbered), key=_rank_verified)
+
+
+def _tie(cause: Cause, causes: Sequence[Cause]) -> Cause:
+    """Name the fixes that go with that of a function which a `with` block moved to eager: once it
+    is compiled, it guards on the containers that what it calls writes to.
+    """
+    states = [str(other.number) for other in causes if _is_of_same_state(cause, other)]
+    eager = [str(other.number) for other in causes if _is_of_same_state(other, cause)]
+    if not states and not eager:
+        return cause
+    first, *more = cause.fixes
+    title = f"{first.title}. Do it together with fix {' and '.join(states or eager)}"
+    title += ": without that, each call may recompile" if states else ""
+    return replace(cause, fixes=(replace(first, title=title), *more))
+
+
+def _is_of_same_state(eager: Cause, state: Cause) -> bool:
+    called = {(part.file, part.function) for part in eager.resumed}
+    return (
+        any(part.block == "with" for part in eager.eager)
+        and eager.is_fixable
+        and state.is_fixable
+        and state.category == "container_length"
+        and any(source.startswith("self.") for source in state.sources)
+        and (state.file, state.function) in called
+    )
 
 
 def _refer(suggested: SuggestedFix, parts: Iterable[Cause]) -> SuggestedFix:
@@ -700,7 +726,7 @@ def _draft_breaks(
         freed = _list_freed(cause, broken.values(), saved)
         claims, consequences = _claim_joined(events, broken, rows, freed, guards, costs)
         # What runs eagerly is compiled with the fix, which takes more than it saves.
-        claims = {} if eager else claims
+        claims = {} if eager or _left_by(cause) == "each" else claims
         drafts.append(Draft(replace(cause, freed_keys=tuple(freed)), claims, consequences))
     return drafts
 

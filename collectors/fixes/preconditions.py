@@ -439,6 +439,56 @@ def reads_counter(loop: ast.For | ast.While, ignored: ast.stmt | None) -> bool:
     )
 
 
+def list_written(function: Function) -> list[str]:
+    """Return the containers of `self` that a function writes entries to."""
+    return [
+        ast.unparse(part.value)
+        for part in ast.walk(function)
+        if isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store)
+        if dotted_name(part.value).startswith("self.")
+    ]
+
+
+def find_empty_check(function: Function, line: int) -> ast.If | None:
+    """Return the `if` that skips the rest of a loop's pass where the index made at a line is empty,
+    if that only writes the rows of the index: without any, it does nothing.
+    """
+    loops = list_loops(function, line)
+    match [part for part in (loops[-1].body if loops else ()) if part.lineno >= line]:
+        case [
+            ast.Assign(targets=[ast.Name(id=name)]),
+            ast.If(body=[ast.Continue()], orelse=[]) as check,
+            *rest,
+        ]:
+            asked = (f"{name}.numel() == 0", f"len({name}) == 0", f"{name}.shape[0] == 0")
+            is_empty = ast.unparse(check.test) in asked
+            called = {*list_names(loops[-1].target)} if isinstance(loops[-1], ast.For) else set()
+            writes = all(_writes_rows(part, name, called) for part in rest)
+            return check if is_empty and rest and writes else None
+    return None
+
+
+def _writes_rows(node: ast.stmt, index: str, modules: set[str]) -> bool:
+    """Return whether a statement computes row by row, and writes the rows of an index."""
+    match node:
+        case ast.Assign(targets=[ast.Subscript(slice=ast.Name(id=name))], value=value):
+            is_written = name == index
+        case ast.AugAssign(target=ast.Subscript(slice=ast.Name(id=name)), value=value):
+            is_written = name == index
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="index_add_"), args=arguments)):
+            is_written = [ast.unparse(part) for part in arguments[:2]] == ["0", index]
+            value = ast.Tuple(arguments[2:], ast.Load())
+        case _:
+            return False
+    calls = [part for part in ast.walk(value) if isinstance(part, ast.Call)]
+    return is_written and all(
+        getattr(call.func, "attr", "") in _SAME_SHAPE
+        or dotted_name(call.func) in modules
+        or ast.unparse(call.func).startswith("self.")
+        for call in calls
+    )
+
+
 def find_module_call(loop: ast.For | ast.While, line: int) -> ast.Call | None:
     """Return a call of a module of `self` in the loop's body that reads no counter, on another line
     than what breaks.

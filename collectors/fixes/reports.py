@@ -64,6 +64,12 @@ def find_report(function: Function, line: int, *, is_known: bool = False) -> Rep
     return Report(call, test, lacking, own=frozenset(read - read_elsewhere))
 
 
+def is_check(branch: ast.If) -> bool:
+    """Return whether an `if` only reports what it asks for."""
+    reports = (isinstance(part, ast.Expr) and _is_report(part, set()) for part in branch.body)
+    return all(reports) and not branch.orelse and is_harmless(branch.test)
+
+
 def only_reports(function: Function) -> bool:
     """Return whether all that a function does is to report what it was given."""
     arguments = {argument.arg for argument in list_arguments(function)}

@@ -197,6 +197,9 @@ def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) ->
     return f"{verb} {amount}{beyond}" if cause.saved_us or cause.is_fixable else None
 
 
+NOTHING_TO_FIX = "Nothing to fix: 1 graph per function, no recompiles"
+
+
 def describe_savings(
     causes: Sequence[HasSavings],
     compile_us: int | None,
@@ -328,6 +331,9 @@ def name_skipped(facts: BreakFacts) -> str | None:
     return match["name"] if module.startswith("<") or not module else f"{module}.{match['name']}"
 
 
+_NUMBER_OF = re.compile(r"\b(float|int|bool)\(")
+
+
 def label_break(facts: BreakFacts) -> str:
     gb_id = facts.gb_id or ""
     line = (facts.source_line or "").strip()
@@ -339,6 +345,8 @@ def label_break(facts: BreakFacts) -> str:
         return f"`{_name_written(facts, skipped)}` call"
     if gb_id == "GB0170":
         return _BRANCHES.get(line.split("(")[0].split(" ")[0].removeprefix("el"), _LABELS[gb_id])
+    if gb_id == "GB0124" and ".item(" not in line and (call := _NUMBER_OF.search(line)):
+        return f"`{call[1]}()` on a tensor"
     if gb_id == "GB0033" and ".tolist(" in line:
         return "`.tolist()` on a tensor"
     if gb_id == "GB0025" and (called := _name_called(facts)):

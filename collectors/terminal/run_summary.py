@@ -18,7 +18,12 @@ from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.run_config import STALE_AFTER_S, knows_its_device
 from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
-from compileboard.collectors.fixes.titles import describe_saving, describe_savings, strip_ticks
+from compileboard.collectors.fixes.titles import (
+    NOTHING_TO_FIX,
+    describe_saving,
+    describe_savings,
+    strip_ticks,
+)
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.repros import ReproLine, list_repros
 from compileboard.collectors.store.run_causes import load_causes
@@ -194,6 +199,7 @@ class RunSummary:
         lines.append("")
         width = max(len(name) for name, _ in self.headline())
         lines += [f"  {name:<{width}}  {value:>12}" for name, value in self.headline()]
+        lines += ["", f"  {self.savings}"] if self.savings and not self.causes else []
         for title, rows in self.sections():
             lines += ["", *_wrapped(f"{title}:", columns, "  ", "    ")]
             for row in rows:
@@ -395,7 +401,9 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         **dict(row),
         database=database,
         tags={tag["key"]: tag["value"] for tag in tags},
-        savings=describe_savings(causes, row["compile_us"], format_us) if causes else "",
+        savings=describe_savings(causes, row["compile_us"], format_us)
+        if causes
+        else NOTHING_TO_FIX * _is_fine(row),
         is_needless=all(cause.is_expected for cause in causes),
         can_try=can_try and any(cause.can_try for cause in causes),
         causes=_list_fixes(causes, row["id"] if can_try else None, database),
@@ -407,6 +415,13 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         outcomes=count_outcomes(connection, row["id"]),
         geomeans=find_geomeans(connection, row["id"]),
     )
+
+
+def _is_fine(row: sqlite3.Row) -> bool:
+    """Return whether a run without causes has compiled all that it could."""
+    counts = ("graph_break", "recompile", "recompile_limit", "failure", "skipped_frame")
+    wrong = sum(row[f"{name}_count"] or 0 for name in counts)
+    return row["state"] == "finished" and row["compile_count"] > 0 and not wrong
 
 
 def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> list[CountedItem]:

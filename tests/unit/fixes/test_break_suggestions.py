@@ -660,5 +660,44 @@ def test_a_size_that_decides_in_a_loop_is_asked_for_in_its_passes() -> None:
         "            continue\n        x[idx] = layer(x[idx])\n    return x\n"
     )
     eager = (EagerFunction("f", "train.py", 1, block="for", block_line=2),)
-    (first,) = suggest_break_fixes(facts_of("GB0036", program, 3, eager=eager))
+    first, second = suggest_break_fixes(facts_of("GB0036", program, 3, eager=eager))
     assert first.fix.id == "loop_body" and "`torch.where(top == i)[0]`" in first.title
+    assert second.fix.id == "empty_captured" and "gradients" in second.title
+    assert (second.edits[0].line, second.edits[0].line_count) == (4, 2) and second.settings
+    for body in ("x[idx] = layer(x[idx]).mean(0)", "total += x[idx].sum()"):
+        other = program.replace("x[idx] = layer(x[idx])", body)
+        fixes = suggest_break_fixes(facts_of("GB0036", other, 3, eager=eager))
+        assert [fix.fix.id for fix in fixes] == ["loop_body"]
+
+
+def test_a_check_of_a_called_block_that_only_reports_is_made_after_the_call() -> None:
+    block = "def forward(self, x):\n    if torch.isnan(x).any():\n        {}\n    return x\n"
+    net = (
+        "def forward(self, x):",
+        "    for block in self.blocks:",
+        "        x = block(x)",
+        "    return x",
+    )
+    way = Caller("Net.forward", 3, 1, net)
+    eager = (EagerFunction("Net.forward", "train.py", 1, block="for", block_line=2),)
+    more = {"is_inlined": True, "callers": ((way,),), "skipped": (way,), "eager": eager}
+    facts = facts_of("GB0170", block.format('log.warning("nan")'), 2, **more)
+    assert [fix.title for fix in suggest_break_fixes(facts)] == [
+        "Return `torch.isnan(x).any()`, and check it after the compiled call"
+    ]
+    facts = facts_of("GB0170", block.format("x = self.mend(x)"), 2, **more)
+    assert "check_after_call" not in [fix.fix.id for fix in suggest_break_fixes(facts)]
+
+
+def test_a_timer_leaves_with_what_the_function_writes_to_its_module() -> None:
+    program = """
+        def forward(self, x):
+            with clock():
+                self.seen[x.shape[1]] = True
+                return x + 1
+    """
+    eager = (EagerFunction("forward", "train.py", 1, block="with", block_line=2),)
+    (first,) = suggest_break_fixes(
+        facts_of("GB0007", program, 2, eager=eager, context="module: time, qualname: time")
+    )
+    assert "look `self.seen` up there too" in first.title

@@ -302,6 +302,27 @@ def test_what_runs_eagerly_is_the_skipped_frame_and_what_it_calls_stands_below()
     assert [cause.kind for cause in build_causes(size)] == ["graph_break", "recompile"]
 
 
+def test_a_context_moved_out_of_a_function_goes_with_the_cache_that_it_would_guard_on() -> None:
+    lines = ("def forward(self, x):", "    with timed():", "        return x + self.mask(x)")
+    compiles = [
+        _compile(1, function="Net.forward", outcome="skipped"),
+        _compile(2, function="Net.mask"),
+        _again(3, 2, 100, function="Net.mask"),
+    ]
+    masks = replace(_size("self.masks", "0", "1"), category="container_length", reason="len")
+    recorded = RecordedRun(
+        compiles,
+        [RecordedRecompile(3, (masks,))],
+        [replace(_break(1, 2), gb_id="GB0142", function="Net.forward")],
+        [BreakOccurrence(1, 1, "skipped", 3)],
+        [SourceLines("model.py", 1, lines)],
+        called={1: (2, 3)},
+    )
+    first, second = (cause.fixes[0].title for cause in build_causes(recorded))
+    assert "Do it together with fix 2: without that, each call may recompile" in first
+    assert second.endswith("Do it together with fix 1")
+
+
 def test_a_fix_is_chosen_by_the_functions_on_the_way_to_an_inlined_break() -> None:
     lines = ("def f(self, x):", "    self.log(x)", "    return self.fc(x)", "", "def log(self, y):")
     code = [
