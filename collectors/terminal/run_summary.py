@@ -403,7 +403,9 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         tags={tag["key"]: tag["value"] for tag in tags},
         savings=describe_savings(causes, row["compile_us"], format_us)
         if causes
-        else NOTHING_TO_FIX * _is_fine(row),
+        else NOTHING_TO_FIX
+        if _is_fine(row)
+        else "",
         is_needless=all(cause.is_expected for cause in causes),
         can_try=can_try and any(cause.can_try for cause in causes),
         causes=_list_fixes(causes, row["id"] if can_try else None, database),
