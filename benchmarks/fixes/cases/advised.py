@@ -134,9 +134,7 @@ model.classify = torch.compile(model.classify, backend="aot_eager")
         ),
         ('model = torch.compile(Model(), backend="eager")\n', "model = Model()\n"),
     ),
-    ("recompile_learning_rate", "extension_in_caller"): (
-        ('torch.compile(self._optimizer_step, backend="eager")', "self._optimizer_step"),
-    ),
+    ("recompile_learning_rate", "optimizer-rate"): (("lr=0.01", "lr=torch.tensor(0.01)"),),
     ("recompile_norm_contexts", "requires-grad"): (
         (
             "        return rmsnorm_without_weight(hidden)\n",
