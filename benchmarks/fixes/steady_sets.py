@@ -24,9 +24,9 @@ import torch
 
 from benchmarks.common import Row, print_table
 from compileboard.collectors.contract.events import Recompiled
+from compileboard.collectors.fixes.cache_entries import to_recorded
 from compileboard.collectors.fixes.causes import Variation, choose_recompile_causes
 from compileboard.collectors.fixes.fix import RecordedCompile
-from compileboard.collectors.fixes.recompiles import to_recorded
 from compileboard.collectors.observe.failed_guards import FailedGuards
 from compileboard.collectors.record.in_process import watch
 

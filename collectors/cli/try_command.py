@@ -298,7 +298,7 @@ def _list_programs(
     causes = load_causes(connection, program.run_id)
     if program.source != "bench":
         return [(program, causes)]
-    from compileboard.collectors.bench.execution.trials import list_models
+    from compileboard.collectors.bench.execution.model_programs import list_models
     from compileboard.collectors.cli.bench import list_tasks
 
     tasks = (folder or home(os.environ) / "trials" / program.run_id) / "tasks"

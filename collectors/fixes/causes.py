@@ -21,6 +21,7 @@ from compileboard.collectors.fixes.break_fixes import (
     suggest_break_fixes,
     suggest_library_fixes,
 )
+from compileboard.collectors.fixes.cache_entries import choose_guards, list_entries
 from compileboard.collectors.fixes.counterfactual import (
     Failed,
     add_causes,
@@ -49,7 +50,6 @@ from compileboard.collectors.fixes.fix import (
 )
 from compileboard.collectors.fixes.preconditions import find_function
 from compileboard.collectors.fixes.recompile_fixes import parse_dynamic_source, suggest_together
-from compileboard.collectors.fixes.recompiles import choose_guards, list_entries
 from compileboard.collectors.fixes.savings import (
     Claims,
     Cost,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 from compileboard.collectors.contract.events import GuardFailure
+from compileboard.collectors.fixes.cache_entries import ARGUMENTS, is_of_enum
 from compileboard.collectors.fixes.fix import (
     RecompileFacts,
     RecordedGuard,
@@ -17,7 +18,6 @@ from compileboard.collectors.fixes.fix import (
     list_fixes_for,
 )
 from compileboard.collectors.fixes.preconditions import list_looped_dims, list_readings
-from compileboard.collectors.fixes.recompiles import ARGUMENTS, is_of_enum
 from compileboard.collectors.fixes.statement import Statement, dotted_name, parse_statement
 from compileboard.collectors.fixes.titles import (
     join_names,

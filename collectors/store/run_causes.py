@@ -13,6 +13,7 @@ from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.events import Recompiled
 from compileboard.collectors.contract.fingerprints import content_id
 from compileboard.collectors.contract.library_names import is_library_name
+from compileboard.collectors.fixes.cache_entries import to_recorded
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
@@ -24,7 +25,6 @@ from compileboard.collectors.fixes.fix import (
     StackFrame,
     TriedFix,
 )
-from compileboard.collectors.fixes.recompiles import to_recorded
 from compileboard.collectors.store.connection import read_value
 from compileboard.collectors.store.dashboard import OUTCOME_LABELS, TOGETHER
 from compileboard.collectors.store.ingest.insert import InsertOnce

@@ -26,13 +26,13 @@ from compileboard.collectors.repro.graph_loading import apply_settings, load_gra
 from compileboard.collectors.repro.isolation import ReproTask
 from compileboard.collectors.repro.judging import Judge, require_names
 from compileboard.collectors.repro.locate.analyze import WITH_DECOMPOSITIONS, Analyzer
-from compileboard.collectors.repro.minify.search import (
+from compileboard.collectors.repro.minify.smallest import to_repro, without_values
+from compileboard.collectors.repro.minify.torch_minifier import (
     GraphSearch,
     QueryLog,
     Question,
     SmallestGraph,
 )
-from compileboard.collectors.repro.minify.smallest import to_repro, without_values
 from compileboard.collectors.repro.repro import (
     OUT_OF_MEMORY,
     TIMED_OUT,

@@ -14,8 +14,8 @@ from compileboard.collectors.contract.events import (
     Recompiled,
 )
 from compileboard.collectors.contract.fingerprints import join_fingerprints
+from compileboard.collectors.fixes.cache_entries import Guards, choose_guards, to_recorded
 from compileboard.collectors.fixes.fix import RecordedGuard
-from compileboard.collectors.fixes.recompiles import Guards, choose_guards, to_recorded
 from compileboard.collectors.store.ingest.batch import Batch, find_function
 from compileboard.collectors.store.ingest.frames import Compile
 from compileboard.collectors.store.ingest.insert import Insert, InsertOnce, pick, take

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.contract.events import Recompiled
 from compileboard.collectors.decode.recompile_reasons import parse_reason
+from compileboard.collectors.fixes.cache_entries import to_recorded
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
@@ -21,7 +22,6 @@ from compileboard.collectors.fixes.fix import (
     StackFrame,
     TriedFix,
 )
-from compileboard.collectors.fixes.recompiles import to_recorded
 from compileboard.collectors.fixes.titles import describe_saving, describe_savings
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compileboard.collectors.repro.minify.search import QueryLog
+from compileboard.collectors.repro.minify.torch_minifier import QueryLog
 from compileboard.collectors.repro.repro import Failure
 
 

@@ -20,7 +20,7 @@ from compileboard.collectors.repro import findings, judging  # noqa: E402
 from compileboard.collectors.repro import repro as failure  # noqa: E402
 from compileboard.collectors.repro.graph_loading import list_calls  # noqa: E402
 from compileboard.collectors.repro.judging import Judge  # noqa: E402
-from compileboard.collectors.repro.minify.search import (  # noqa: E402
+from compileboard.collectors.repro.minify.torch_minifier import (  # noqa: E402
     GraphSearch,
     QueryLog,
     Question,
