@@ -277,6 +277,17 @@ def test_a_float_that_a_function_of_python_s_takes_is_not_to_be_a_tensor() -> No
     assert choose("float_value", "most", lines=lines, source_line=line) == ["float-passed-on"]
 
 
+def test_a_float_names_the_setting_that_a_trial_applies() -> None:
+    line = "return x * scale"
+    facts = RecompileFacts(
+        "float_value", "scale", lines=("def f(x, scale):", f"    {line}"), source_line=line
+    )
+    (dynamic,) = suggest_recompile_fixes(facts)
+    (static,) = suggest_recompile_fixes(replace(facts, is_static=True))
+    assert dynamic.settings and dynamic.settings[0] in dynamic.title
+    assert not static.settings and dynamic.title.startswith(static.title)
+
+
 def test_equal_sizes_are_the_codes_where_it_compares_them() -> None:
     sizes, reason = "x.size()[1], x.size()[0]", "x.size()[1] == x.size()[0]"
     assert choose("symbolic_shape", sizes, reason=reason) == ["sizes-equal"]
