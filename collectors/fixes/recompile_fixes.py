@@ -151,7 +151,7 @@ def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
             own = fix.settings if settings is None else settings
             own = () if facts.is_static and ALL_DYNAMIC in own else own
             if ALL_DYNAMIC in own and fix_id in ("float", "attribute-float"):
-                title = f"{title}. Or set {ALL_DYNAMIC}, for all numbers and sizes at once"
+                title = f"{title}. Or set `{ALL_DYNAMIC}`, for all numbers and sizes at once"
             suggestions.append(SuggestedFix(fix, title, settings=own))
     return sorted(suggestions, key=lambda suggested: suggested.fix.changes is not None)
 
