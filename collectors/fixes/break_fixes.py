@@ -334,7 +334,9 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
 
 
 def _add_state(site: BreakSite, suggested: SuggestedFix) -> SuggestedFix:
-    """With its timer outside, a function is compiled, and guards on what it writes."""
+    """Name the containers that the function writes to: without the timer in it, the function is
+    compiled, and guards on them.
+    """
     if suggested.fix.id not in ("context_in_caller", "time_in_caller") or not site.facts.eager:
         return suggested
     functions: list[Function | None] = [function for function, _ in site.way_in] or [site.function]

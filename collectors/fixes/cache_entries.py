@@ -47,8 +47,10 @@ def to_recorded(
 
 
 def _name_values(guard: GuardFailure) -> tuple[str | None, str | None]:
-    """Return values as a person writes them. A set of dispatch keys is none, and the type of a
-    dictionary does not say which key it has.
+    """Return the expected and the actual value as a person writes them.
+
+    Dispatch keys are left out: nobody writes them. Of a dictionary's key, the actual value is
+    whether it is there, since torch gives the dictionary's type.
     """
     expected, actual = guard.expected, guard.actual
     if guard.category == "dispatch_keys":

@@ -471,8 +471,9 @@ def build_causes(run: RecordedRun) -> list[Cause]:
 
 
 def _tie(cause: Cause, causes: Sequence[Cause]) -> Cause:
-    """Name the fixes that go with that of a function which a `with` block moved to eager: once it
-    is compiled, it guards on the containers that what it calls writes to.
+    """Say which fixes have to be made together: that of a `with` block that makes its function run
+    eagerly, and those of containers that the function's calls write to. Once it is compiled, the
+    function guards on these containers.
     """
     states = [str(other.number) for other in causes if _is_of_same_state(cause, other)]
     eager = [str(other.number) for other in causes if _is_of_same_state(other, cause)]
@@ -497,7 +498,7 @@ def _is_of_same_state(eager: Cause, state: Cause) -> bool:
 
 
 def _refer(suggested: SuggestedFix, parts: Iterable[Cause]) -> SuggestedFix:
-    """Name the causes whose fixes are among several that are one, in place of their titles."""
+    """Replace the titles of the fixes that one combines by the numbers of their causes."""
     known = {part.fixes[0].title: f"fix {part.number}" for part in parts if part.fixes}
     numbers = [known[title] for title in suggested.parts if title in known]
     if not numbers:
@@ -1298,8 +1299,8 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
 
 
 def _place_at_guard(row: RecordedCompile, guard: RecordedGuard, code: CodeIndex) -> RecordedCompile:
-    """Return a compile with the line of a guard. One in torch's own function is on no line of the
-    user's file, but for those of a function of the user's that was inlined.
+    """Return a compile, placed at the line of its guard. If torch's own function was compiled, that
+    is a line of the user's file only where a function of the user was inlined into it.
     """
     if row.torch_function is None:
         text = guard.source_line or row.source_line

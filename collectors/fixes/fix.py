@@ -128,7 +128,7 @@ class SuggestedFix:
     title: str
     edits: tuple[LineEdit, ...] = ()
     settings: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ()  # the titles of several fixes that are one
+    parts: tuple[str, ...] = ()  # titles of the fixes that this one combines
     frees: frozenset[str] = frozenset()  # what the compiled function no longer reads with it
 
     @property

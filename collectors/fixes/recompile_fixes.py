@@ -282,7 +282,7 @@ def _dynamic_source(facts: RecompileFacts) -> tuple[str, ...]:
 
 
 def _quote_entries(facts: RecompileFacts) -> str | None:
-    """Quote what has to stand in the setting, which is not always as the user names a source."""
+    """Quote the names that the setting needs: they may differ from those in the user's code."""
     named = [ast.literal_eval(one.removeprefix(_DYNAMIC_SOURCES)) for one in _dynamic_source(facts)]
     return f"`{named[0]}`" if named else None
 
@@ -697,7 +697,7 @@ def _quote_appended(facts: RecompileFacts) -> str:
 
 
 def _name_scheduler(facts: RecompileFacts) -> str:
-    """A scheduler's step that is compiled with its optimizer's has a compile more."""
+    """Say that a scheduler's step compiled with the optimizer's belongs in the caller."""
     parsed = filter(None, map(parse_statement, facts.lines))
     names = dict.fromkeys(dotted_name(call.func) for made in parsed for call in made.calls())
     steps = [f"`{name}()`" for name in names if "sched" in name and name.endswith(".step")]

@@ -398,7 +398,9 @@ def _capitalize(text: str) -> str:
 
 
 def _name_called(facts: BreakFacts) -> str | None:
-    """Return what a line calls: an optimizer's step breaks the graph itself."""
+    """Return the function that a line calls and in which `graph_break()` is called, as in an
+    optimizer's step; None if the line calls `graph_break()` itself.
+    """
     statement = find_statement(facts)
     names = [dotted_name(call.func) for call in statement.calls()] if statement else []
     is_own = any(name.endswith("graph_break") for name in names)

@@ -200,7 +200,7 @@ def test_what_varied_has_values_and_no_types_or_dispatch_keys(
     assert "<class" not in cause.title and "not recorded" not in cause.variation.lines[0]
 
 
-def test_a_condition_on_a_number_is_none_on_a_shape() -> None:
+def test_a_condition_on_a_number_is_not_called_a_shape() -> None:
     reason = "(step % 2) != 0"
     guard = replace(_size("step"), category="symbolic_shape", reason=reason, expected=None)
     (cause,) = _recompiled_by((replace(guard, actual=None),))
