@@ -390,9 +390,8 @@ def try_all(
     if as_json:
         bodies = [_all_to_json(fixes) for fixes in tried]
         print_json(bodies if programs[0][0].source == "bench" else bodies[0])
-    # The next call counts them in this order.
     show = collector_command("show", run_id, database=database)
-    print_message(f"the run's fixes are numbered anew, those that helped first: {show}")
+    print_message(f"the run lists those that helped first, by the same numbers: {show}")
     stopped = tried[-1].stopped
     if all(fixes.is_complete for fixes in tried):
         if folder is None:

@@ -294,7 +294,7 @@ def _join_names(sources: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Cause:
-    number: Annotated[int, "Its place in the run's list, as `try --fix` takes it."]
+    number: Annotated[int, "What `try --fix` takes: its place in the list before any trial."]
     kind: Annotated[Literal["graph_break", "recompile"], "What it is."]
     title: Annotated[str, "What happens."]
     fingerprint: Annotated[str, "What identifies it in every database."]
@@ -441,6 +441,34 @@ class Groups:
 
 
 def build_causes(run: RecordedRun) -> list[Cause]:
+    """List causes with a verified fix first, by what it saved, then by time. A cause has the number
+    of its place without trials: what a trial measures does not change it.
+    """
+    causes = _list_ordered(run)
+    untried = _list_ordered(replace(run, trials=())) if run.trials else causes
+    numbers: dict[str, int] = {}
+    for cause in (*untried, *causes):
+        numbers.setdefault(cause.fingerprint, len(numbers) + 1)
+    numbered: list[Cause] = []
+    described: set[Variation | None] = {None}
+    for cause in causes:
+        variation = None if cause.variation in described else cause.variation
+        described.add(variation)
+        parts = [part for part in numbered if _is_part(part, cause)]
+        largest = max(parts, key=lambda part: len(part.sources), default=None)
+        numbered.append(
+            replace(
+                cause,
+                number=numbers[cause.fingerprint],
+                variation=variation,
+                beyond=largest.number if largest else None,
+                fixes=tuple(_refer(fix, parts) for fix in cause.fixes),
+            )
+        )
+    return sorted(map(partial(_tie, causes=numbered), numbered), key=_rank_verified)
+
+
+def _list_ordered(run: RecordedRun) -> list[Cause]:
     compiles = {row.key: row for row in run.compiles}
     costs = measure_costs(run.compiles)
     code = CodeIndex(run.code)
@@ -449,25 +477,7 @@ def build_causes(run: RecordedRun) -> list[Cause]:
     consequences = {key for draft in drafts for key in draft.consequences}
     drafts += _draft_recompiles(saved, run, costs, code, consequences)
     causes = _settle(drafts, costs, run.compiles)
-    causes.sort(key=_rank)
-    causes = _place_parts_first(causes)
-    numbered: list[Cause] = []
-    described: set[Variation | None] = {None}
-    for number, cause in enumerate(causes, start=1):
-        variation = None if cause.variation in described else cause.variation
-        described.add(variation)
-        parts = [part for part in numbered if _is_part(part, cause)]
-        largest = max(parts, key=lambda part: len(part.sources), default=None)
-        numbered.append(
-            replace(
-                cause,
-                number=number,
-                variation=variation,
-                beyond=largest.number if largest else None,
-                fixes=tuple(_refer(fix, parts) for fix in cause.fixes),
-            )
-        )
-    return sorted(map(partial(_tie, causes=numbered), numbered), key=_rank_verified)
+    return _place_parts_first(sorted(causes, key=_rank))
 
 
 def _tie(cause: Cause, causes: Sequence[Cause]) -> Cause:
@@ -514,7 +524,6 @@ def _is_part(part: Cause, cause: Cause) -> bool:
 
 
 def _rank_verified(cause: Cause) -> tuple[bool, float]:
-    """Place causes with a verified fix first, by what it saved; each keeps its number."""
     saved = cause.measured.saved_share if cause.measured else None
     return cause.verified is None, -(saved or 0.0)
 
