@@ -118,8 +118,16 @@ class BreakSite:
         if self.own_loop is None:
             for function, caller in reversed(self.way_in):
                 if loops := list_loops(function, caller.line):
-                    return loops[-1], caller.line
+                    # Where a loop does nothing else, the next one has the rest of the work.
+                    whole = (loop for loop in reversed(loops) if len(loop.body) > 1)
+                    return next(whole, loops[-1]), caller.line
         return self.own_loop, self.line_number
+
+    @property
+    def iterated(self) -> ast.expr | None:
+        """What the loop runs over, if the break is there."""
+        node = self.statement.node if self.statement else None
+        return node.iter if isinstance(node, ast.For) else None
 
     @property
     def loop(self) -> ast.For | ast.While | None:
@@ -142,7 +150,7 @@ class BreakSite:
         """True if the loop has more such statements, or runs as long as a tensor says, so that
         without this one the next moves the whole loop to eager.
         """
-        if not self.is_in_eager_loop or self.own_loop is None:
+        if not self.is_in_eager_loop or self.own_loop is None or self.iterated is not None:
             return False
         others = "\n".join(
             ast.unparse(part) for part in self.own_loop.body if part is not self.loop_statement
@@ -427,11 +435,12 @@ def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[Sugges
     """
     calling = site.loop_statement if site.loop is not site.own_loop else None
     if site.loop is not None and calling is not None:
-        calls = (part for part in ast.walk(calling) if isinstance(part, ast.Call))
+        own = (part for part in ast.walk(calling) if isinstance(part, ast.Call))
+        calls = (part for part in own if part.lineno <= site.around[1] <= (part.end_lineno or 0))
         quoted = f"`{ast.unparse(next(calls, calling))}`"
         if len(site.loop.body) == 1:  # what it calls is compiled on its own already
             return [site.suggest("loop_left_out")] if isinstance(calling, ast.Expr) else []
-    expression = quoted or _quote_call(site) or "what breaks"
+    expression = quoted or site.quote(site.iterated) or _quote_call(site) or "what breaks"
     loop, line = site.around
     if loop is not None and reads_counter(loop, site.loop_statement):
         called = find_module_call(loop, line)
@@ -443,8 +452,10 @@ def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[Sugges
 def _choose_around(site: BreakSite, quoted: str | None = None) -> list[SuggestedFix]:
     if outside := _choose_for_step(site) or _choose_outside(site):
         return outside
-    is_alone = site.is_in_eager_loop and isinstance(site.loop_statement, ast.Expr)
-    if is_alone and (loop := _choose_loop_body(site)):
+    statement = site.loop_statement
+    inner = statement.body if isinstance(statement, ast.For) else [statement]
+    is_alone = site.iterated is not None or all(isinstance(part, ast.Expr) for part in inner)
+    if is_alone and site.is_in_eager_loop and (loop := _choose_loop_body(site)):
         return loop
     quoted = quoted or _quote_call(site) or (f"`{shorten(site.line)}`" if site.line else None)
     return [site.suggest("parts_around", expression=quoted)] if quoted else []
@@ -460,9 +471,9 @@ def _choose_for_step(site: BreakSite) -> list[SuggestedFix]:
     optimizers = {name.rpartition(".")[0] for name in names if name.endswith(".zero_grad")}
     steps = {name.rpartition(".")[0] for name in names if name.endswith(".step")}
     is_step = optimizers & steps and any(name.endswith(".backward") for name in names)
-    if called is None or not is_step:
-        return []
-    return [site.suggest("step_outside", expression=site.quote(called))]
+    looped = site.quote(site.iterated)
+    expression = f"the loop over {looped}" if looped else site.quote(called)
+    return [site.suggest("step_outside", expression=expression)] if expression and is_step else []
 
 
 def _choose_for_backward(site: BreakSite) -> list[SuggestedFix]:
@@ -706,7 +717,8 @@ def _choose_for_context(site: BreakSite) -> list[SuggestedFix]:
         return [site.suggest("file_in_caller")]
     expression = site.quote(items[0].context_expr) if items else None
     block = list_block(site.function, site.line_number) if site.function else []
-    if site.function and block and writes_state(site.function, block):
+    is_seeded = any("seed(" in ast.unparse(part) for part in block)  # which breaks, too
+    if site.function and block and (is_seeded or writes_state(site.function, block)):
         return [site.suggest("block_in_caller", expression=expression)]
     return [site.suggest("context_in_caller", expression=expression)]
 
@@ -1115,6 +1127,8 @@ def _choose_for_query(site: BreakSite) -> list[SuggestedFix]:
     """Suggest the caller only where the number leaves compiled code: one that is passed in is
     guarded, and recompiles when it changes.
     """
+    if isinstance(site.statement.node if site.statement else None, ast.With):
+        return _choose_for_context(site)
     call = next((call for call in site.calls if dotted_name(call.func).startswith("torch.")), None)
     if call is None or not site.uses(call) <= {"returned", "logged"}:
         return _choose_around(site)

@@ -425,14 +425,18 @@ def reads_counter(loop: ast.For | ast.While, ignored: ast.stmt | None) -> bool:
     """
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
-    name, counter = dotted_name(loop.iter.func), loop.target
-    if name == "enumerate" and isinstance(counter, ast.Tuple):
+    calls, counter = (
+        (part for part in ast.walk(loop.iter) if isinstance(part, ast.Call)),
+        loop.target,
+    )
+    names = {dotted_name(call.func) for call in calls}
+    if "enumerate" in names and isinstance(counter, ast.Tuple):
         counter = counter.elts[0]
-    elif name != "range":
+    elif "range" not in names:
         return False
-    names = list_names(counter)
+    counters = list_names(counter)
     return any(
-        isinstance(part, ast.Name) and part.id in names
+        isinstance(part, ast.Name) and part.id in counters
         for statement in loop.body
         if statement is not ignored
         for part in ast.walk(statement)

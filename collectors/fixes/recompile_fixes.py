@@ -123,6 +123,12 @@ _LOOP_OR_BRANCH = (
 _SUBSCRIPT = r"[\w)\]]\[[^\],:]*\b{name}\b[^\],:]*\]"
 _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
+# What torch calls a forward hook by, or how one is written: its caller is torch's.
+_OF_HOOK = re.compile(
+    r"\._forward_\w*hooks\["
+    r"|\bdef \w+\((?:self, *)?(?:mod\w*|m|layer|_\w*)\b[^,()]*, *\w+[^,()]*, *"
+    r"(?:out|result)\w*[^,()]*\)"
+)
 # What a tensor of one number can do as well.
 _OF_TENSORS = {"tensor", "returned", "stored"}
 _OF_OPTIMIZER = re.compile(r"self\.state\[list\(dict\.keys\(self\.state\)\)")
@@ -578,7 +584,8 @@ def _length(facts: RecompileFacts) -> Chosen:
     if _is_cache(facts):
         return ["cache-in-caller"]
     if _MUTATION.search(line):
-        return ["list-that-grows"]
+        text = f"{facts.source}\n" + "\n".join(facts.lines)
+        return ["hook-that-stores" if _OF_HOOK.search(text) else "list-that-grows"]
     is_dict = _OF_DICT.search(line) or " != " in facts.reason  # torch writes a dict's length so
     if is_dict:
         return ["dict-keys"]

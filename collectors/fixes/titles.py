@@ -26,6 +26,9 @@ _GLOBAL = re.compile(r"^G\[(['\"])(?P<name>\w+)\1\]")
 _SOURCE_VALUE = re.compile(r"\b___stack\d*|\btorch_dynamo_resume_in_\w*")
 _SIZE = re.compile(r"\.(?:size|shape|stride|storage_offset)\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack(\d+)")
+_OF_HOOK = re.compile(
+    r"^.+\._forward_\w*hooks\[.+\]\.(?:__closure__\[\d+\]\.cell_contents|__self__)\.(?=\w)"
+)
 
 
 def name_source(source: str | None, default: str = "the value") -> str:
@@ -36,6 +39,7 @@ def name_source(source: str | None, default: str = "the value") -> str:
         return default
     source = _GLOBAL.sub(lambda match: match["name"], source)
     source = re.sub(r"^fn\.(?:__self__\.)?", "self.", source)
+    source = _OF_HOOK.sub("the hook's ", source)
     source = re.sub(r"^(.+)\._parameters$", r"the parameters of \1", source)
     source = re.sub(r"\._(?:modules|parameters|buffers)\[(['\"])(\w+)\1\]", r".\2", source)
     return _SOURCE_VALUE.sub("the value left by the break", source)
@@ -331,6 +335,9 @@ def name_skipped(facts: BreakFacts) -> str | None:
     return match["name"] if module.startswith("<") or not module else f"{module}.{match['name']}"
 
 
+_EXPLAINED = re.compile(
+    r"([\w.]+)(?:\(\))?`?(?: should not be traced|, got unsupported return| is not modelled)"
+)
 _NUMBER_OF = re.compile(r"\b(float|int|bool)\(")
 
 
@@ -343,6 +350,10 @@ def label_break(facts: BreakFacts) -> str:
         return f"`{builtin}` call"
     if gb_id == "GB0007" and (skipped := name_skipped(facts)):
         return f"`{_name_written(facts, skipped)}` call"
+    if gb_id in ("GB0008", "GB0158", "GB0292") and (called := _EXPLAINED.search(facts.explanation)):
+        return f"`{called[1]}` call"
+    if gb_id == "GB0208" and line.startswith("with "):
+        return _LABELS["GB0142"]
     if gb_id == "GB0170":
         return _BRANCHES.get(line.split("(")[0].split(" ")[0].removeprefix("el"), _LABELS[gb_id])
     if gb_id == "GB0124" and ".item(" not in line and (call := _NUMBER_OF.search(line)):

@@ -565,6 +565,48 @@ def test_a_loop_that_does_nothing_else_is_left_out() -> None:
     assert first.fix.id == "loop_left_out"
 
 
+def test_a_loop_in_a_loop_that_computes_leaves_with_it() -> None:
+    (way,) = called_by(
+        "def forward(self, x):\n    for i, layer in enumerate(self.layers):\n        x = layer(x)\n"
+        "        for hook in self.hooks:\n            hook.use(i, x)\n    return x\n",
+        5,
+    )
+    eager = (EagerFunction("Net.forward", "train.py", 1, block="for", block_line=2),)
+    facts = facts_of("GB0007", "def use(self, i, x):\n    csv.writer(i)\n", 2, is_inlined=True)
+    first, *_ = suggest_break_fixes(replace(facts, eager=eager, skipped=way))
+    assert first.fix.id == "loop_body" and "`hook.use(i, x)`" in first.title
+
+
+@pytest.mark.parametrize(
+    ("loop", "body", "fix_id"),
+    [
+        ("for x in loader:", "y = net(x).sum().item()", "loop_body"),
+        ("for i in tqdm(range(9)):", "y = net(x) / i", "parts_around"),
+        (
+            "for x in loader:",
+            "opt.zero_grad(); y = net(x).sum(); y.backward(); opt.step()",
+            "step_outside",
+        ),
+    ],
+)
+def test_a_loop_over_what_dynamo_cannot_iterate_is_the_caller_s(
+    loop: str, body: str, fix_id: str
+) -> None:
+    program = f"def train(net, loader, opt):\n    {loop}\n        {body}\n    return y\n"
+    eager = (EagerFunction("train", "train.py", 1, block="for", block_line=2),)
+    first, *_ = suggest_break_fixes(facts_of("GB0008", program, 2, eager=eager))
+    assert first.fix.id == fix_id
+
+
+@pytest.mark.parametrize(
+    ("body", "fix_id"),
+    [("torch.manual_seed(7)", "block_in_caller"), ("y = x.cos()", "context_in_caller")],
+)
+def test_a_block_that_seeds_breaks_inside_too(body: str, fix_id: str) -> None:
+    program = f"def f(x):\n    with torch.random.fork_rng():\n        {body}\n    return x.sin()\n"
+    assert suggest_break_fixes(facts_of("GB0208", program, 2))[0].fix.id == fix_id
+
+
 def test_sizes_of_an_attention_are_not_captured() -> None:
     program = (
         "def f(self, q, n):\n    parts = torch.split(q, n.tolist())\n"

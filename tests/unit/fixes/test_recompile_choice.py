@@ -372,3 +372,16 @@ def test_a_number_that_is_appended_is_read_in_the_caller_too() -> None:
     grows = RecompileFacts("container_length", "history", source_line="history.append(loss.item())")
     (first, *_others) = suggest_recompile_fixes(grows)
     assert first.title == "Return `loss`, and append `loss.item()` to history in the caller"
+
+
+def test_what_a_forward_hook_appends_is_kept_for_after_the_call() -> None:
+    lines = ("def hook(module, inputs, output):", "    self.seen.append(output.mean())")
+    hooks = "fn.1._forward_hooks"
+    source = f"{hooks}[list(dict.keys({hooks}))[0]].__closure__[1].cell_contents.seen"
+    for facts in (
+        RecompileFacts("container_length", "self.seen", source_line=lines[1], lines=lines),
+        RecompileFacts("container_length", source, source_line=lines[1]),
+    ):
+        (first, *_others) = suggest_recompile_fixes(facts)
+        assert first.fix.id == "hook-that-stores"
+    assert "append them to the hook's seen after" in first.title
