@@ -352,9 +352,9 @@ def closing_lines(database: str, run_id: str) -> list[str]:
     if summary.state != "finished":  # it had no chance to
         return [f"the program ended before it loaded torch.compile; {show}"]
     return [
-        "nothing was compiled: no process that could be observed loaded torch.compile. Either "
-        "the program does not use "
-        "it, or it ran where the hooks do not reach: python -I, -S or -E, a container, another "
-        "machine "
+        "nothing was compiled: no process that could be observed began to compile a function. "
+        "Either the program calls none that is compiled, or one that torch leaves out: a generator "
+        "(compile what a pass of it calls). Or it ran where the hooks do not reach: python -I, -S "
+        "or -E, a container, another machine "
         f"(details: `{doctor}`)"
     ]

@@ -446,7 +446,10 @@ def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[Sugges
         called = find_module_call(loop, line)
         names = {"expression": expression, "call": f"`{ast.unparse(called)}`" if called else None}
         return [site.suggest("loop_call", given=names)] if called else []
-    return [site.suggest("loop_body", expression=expression)]
+    body = site.suggest("loop_body", expression=expression)
+    if site.iterated is None or quoted:
+        return [body]
+    return [replace(body, title=f"{body.title}. Pass it tensors: each new number would recompile")]
 
 
 def _choose_around(site: BreakSite, quoted: str | None = None) -> list[SuggestedFix]:

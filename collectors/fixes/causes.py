@@ -518,6 +518,16 @@ def _refer(suggested: SuggestedFix, parts: Iterable[Cause]) -> SuggestedFix:
     return replace(suggested, title=title if rest else f"Do {join_names(numbers)} together")
 
 
+def _is_compiled_for(eager: Cause, cause: Cause) -> bool:
+    """Return whether a function is compiled only as the one that calls it runs eagerly, for a break
+    that is in it.
+    """
+    called = {key for part in eager.resumed for key in part.compile_keys}
+    is_same = (eager.file, eager.function) == (cause.file, cause.function)
+    is_called = is_same and not called.isdisjoint(cause.compile_keys)
+    return is_called and bool(eager.eager) and eager.is_fixable
+
+
 def _is_part(part: Cause, cause: Cause) -> bool:
     is_same = (part.file, part.function) == (cause.file, cause.function)
     return is_same and bool(part.sources) and {*part.sources} < {*cause.sources}
@@ -540,12 +550,13 @@ def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
 
 def _place_parts_first(causes: Sequence[Cause]) -> list[Cause]:
     """Move a cause of several sources below those of the same function that have a part of them,
-    unless that saves nothing.
+    unless that saves nothing, and what recompiles the function that breaks below its break.
     """
     placed: dict[int, Cause] = {}
     for cause in causes:
-        for part in causes if len(cause.sources) > 1 else ():
-            if _is_part(part, cause) and (part.saved_us or not cause.saved_us):
+        for part in causes if cause.sources else ():
+            is_smaller = _is_part(part, cause) and (part.saved_us or not cause.saved_us)
+            if is_smaller or _is_compiled_for(part, cause):
                 placed.setdefault(id(part), part)
         placed.setdefault(id(cause), cause)
     return list(placed.values())

@@ -40,6 +40,7 @@ def name_source(source: str | None, default: str = "the value") -> str:
     source = _GLOBAL.sub(lambda match: match["name"], source)
     source = re.sub(r"^fn\.(?:__self__\.)?", "self.", source)
     source = _OF_HOOK.sub("the hook's ", source)
+    source = re.sub(r"\b__import_\w+\.(?=\w)", "", source)
     source = re.sub(r"^(.+)\._parameters$", r"the parameters of \1", source)
     source = re.sub(r"\._(?:modules|parameters|buffers)\[(['\"])(\w+)\1\]", r".\2", source)
     return _SOURCE_VALUE.sub("the value left by the break", source)

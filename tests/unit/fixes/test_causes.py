@@ -323,6 +323,31 @@ def test_a_context_moved_out_of_a_function_goes_with_the_cache_that_it_would_gua
     assert second.endswith("Do it together with fix 1")
 
 
+def test_what_recompiles_the_function_that_breaks_a_loop_stands_below_that() -> None:
+    log = {"function": "Log.add", "line": 8}
+    compiles = [
+        _compile(1, function="Net.forward", outcome="skipped"),
+        _compile(2, **log),
+        _again(3, 2, 10**6, outcome="recompile_limit", **log),
+    ]
+    rows = replace(_size("self.rows", "0", "1"), category="container_length", reason="len")
+    lines = ("def forward(self, x):", "    for f in self.logs:", "        f.add(x)")
+    recorded = RecordedRun(
+        compiles,
+        [RecordedRecompile(3, (rows,))],
+        [replace(_break(1, 9), gb_id="GB0025", function="Log.add")],
+        [BreakOccurrence(1, 1, "skipped", 3, is_inlined=True), BreakOccurrence(1, 2, "resumed", 9)],
+        [
+            SourceLines("model.py", 1, lines),
+            SourceLines("model.py", 8, ("def add(self, x):", "    torch._dynamo.graph_break()")),
+        ],
+        called={1: (2, 3)},
+    )
+    assert [cause.kind for cause in build_causes(recorded)] == ["graph_break", "recompile"]
+    alone = replace(recorded, called={})
+    assert [cause.kind for cause in build_causes(alone)] == ["recompile", "graph_break"]
+
+
 def test_a_fix_is_chosen_by_the_functions_on_the_way_to_an_inlined_break() -> None:
     lines = ("def f(self, x):", "    self.log(x)", "    return self.fc(x)", "", "def log(self, y):")
     code = [
