@@ -351,8 +351,8 @@ def label_break(facts: BreakFacts) -> str:
         return f"`{builtin}` call"
     if gb_id == "GB0007" and (skipped := name_skipped(facts)):
         return f"`{_name_written(facts, skipped)}` call"
-    if gb_id in ("GB0008", "GB0158", "GB0292") and (called := _EXPLAINED.search(facts.explanation)):
-        return f"`{called[1]}` call"
+    if gb_id in ("GB0008", "GB0158", "GB0292") and (named := _EXPLAINED.search(facts.explanation)):
+        return f"`{named[1]}` call"
     if gb_id == "GB0208" and line.startswith("with "):
         return _LABELS["GB0142"]
     if gb_id == "GB0170":
