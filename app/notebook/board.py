@@ -64,6 +64,7 @@ from compileboard.app.ranks.model import build_ranks
 from compileboard.app.reasons import api as reasons_api
 from compileboard.app.reasons import charts as break_charts
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
+from compileboard.app.reasons.model import trace_program
 from compileboard.app.reasons.queries import ReasonSubject, get_reason_trends
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.app.repros.pages import list_repro_failures, list_run_repros
@@ -231,14 +232,14 @@ class Board:
         return {chart.title: make_figure(chart, recorded["shared"]) for chart in recorded["charts"]}
 
     def graph_breaks_figure(self, **filters: Any) -> Any:
-        """Return the chart of kinds of graph breaks over runs; the keywords are those of
-        `graph_breaks`.
+        """Return the chart of kinds of graph breaks over runs of one program, by default the
+        newest; the keywords are those of `graph_breaks`.
         """
         return self._draw_kinds(GRAPH_BREAKS, filters, break_charts.chart_kinds, "a graph break")
 
     def recompiles_figure(self, **filters: Any) -> Any:
-        """Return the chart of recompile causes over runs; the keywords are those of
-        `recompiles`.
+        """Return the chart of recompile causes over runs of one program, by default the newest;
+        the keywords are those of `recompiles`.
         """
         return self._draw_kinds(RECOMPILES, filters, break_charts.chart_categories, "a recompile")
 
@@ -251,7 +252,8 @@ class Board:
     ) -> Any:
         (chosen,) = read_given([subject.filter], filters)
         with self.reading():
-            trends = get_reason_trends(get_engine(), subject, chosen)
+            every = get_reason_trends(get_engine(), subject, chosen)
+            trends = trace_program(get_engine(), subject, chosen, every).trends
         kinds = trends.grid.kinds
         return draw(
             chart(kinds, trends.slots) if kinds else None, f"No run has {noun} with these filters."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -89,20 +90,27 @@ def chart_trend(
 
 
 def chart_history(chart_id: str, title: str, noun: str, points: Sequence[HistoryPoint]) -> Chart:
+    """Chart one reason's count in each run, in a colour for each program."""
     whens = [format_time(point.started_us)[:16] for point in points]
-    trace = {
-        "type": "bar",
-        "x": list(range(len(points))),
-        "y": [point.count for point in points],
-        "name": noun,
-        "meta": {"color": "series-1"},
-        "text": [f"{point.title or point.name} · {when}" for point, when in zip(points, whens)],
-        "textposition": "none",
-        "customdata": [f"/runs/{point.run_id}" for point in points],
-        "hovertemplate": "%{y} · %{text}",
-    }
+    programs: dict[str, list[int]] = defaultdict(list)
+    for position, point in enumerate(points):
+        programs[point.name].append(position)
+    traces = [
+        {
+            "type": "bar",
+            "x": own,
+            "y": [points[position].count for position in own],
+            "name": name if len(programs) > 1 else noun,
+            "meta": {"color": f"series-{min(number, _MOST_SERIES + 1)}"},
+            "text": [f"{points[position].title or name} · {whens[position]}" for position in own],
+            "textposition": "none",
+            "customdata": [f"/runs/{points[position].run_id}" for position in own],
+            "hovertemplate": "%{y} · %{text}",
+        }
+        for number, (name, own) in enumerate(programs.items(), start=1)
+    ]
     yaxis = count_axis(max((point.count for point in points), default=0))
-    figure = finish([trace], bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis)
+    figure = finish(traces, barmode="stack", bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis)
     rows = [[when, point.title or point.name, point.count] for point, when in zip(points, whens)]
     columns = [("Started", False), ("Run", False), (noun.capitalize(), True)]
     note = "newest runs of the same suites, oldest first"

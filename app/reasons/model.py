@@ -21,6 +21,7 @@ from compileboard.app.reasons.queries import (
     ReasonSubject,
     ReasonTrends,
     get_reason,
+    get_reason_trends,
     list_affected_runs,
     list_history,
     list_with_trends,
@@ -43,6 +44,7 @@ from compileboard.app.reasons.run_queries import (
 )
 from compileboard.app.runs.advice import CauseRow, describe_order
 from compileboard.app.runs.model import list_run_causes
+from compileboard.app.runs.queries import RunFilter, list_runs
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import get_run
 from compileboard.app.runs.trace_files import get_event, list_stack
@@ -50,6 +52,17 @@ from compileboard.collectors.fixes.causes import Variation
 from compileboard.collectors.store.dashboard import get_trial_of
 
 MOST_FILES = 5  # of runs, that one page opens for the newest events
+NEWEST_RUNS = 300  # whose programs are offered
+MOST_TRIED = 5  # programs, until one has what a filter asks for
+
+
+@dataclass(frozen=True)
+class ProgramTrends:
+    """The trends of one program: the runs of two are not on one axis."""
+
+    name: str | None  # None where there is only one
+    others: Sequence[str]  # all that have a reason, the newest first
+    trends: ReasonTrends
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,7 @@ class ReasonsScreen:
     listed: Page[Any]
     order: str
     trends: ReasonTrends
+    program: ProgramTrends
 
 
 @dataclass(frozen=True)
@@ -88,11 +102,40 @@ def build_reasons(
     order: str | None,
     cursor: str | None,
     limit_count: int,
+    program: str | None = None,
 ) -> ReasonsScreen:
     listed, trends = list_with_trends(
         engine, subject, selected, sort=order, cursor=cursor, limit=limit_count
     )
-    return ReasonsScreen(listed, order or subject.default_order, trends)
+    shown = [reason.id for reason in listed.rows]
+    of_program = trace_program(engine, subject, selected, trends, shown, program)
+    return ReasonsScreen(listed, order or subject.default_order, trends, of_program)
+
+
+def trace_program(
+    engine: Engine,
+    subject: ReasonSubject,
+    selected: Any,
+    trends: ReasonTrends,
+    shown: Sequence[str] | None = None,
+    asked: str | None = None,
+) -> ProgramTrends:
+    """Return the trends of one program of the chosen runs: the one asked for, or the newest."""
+    chosen = replace(selected.runs, text=None)
+    programs: dict[str, RunFilter] = {}
+    for run in list_runs(engine, chosen, limit=NEWEST_RUNS, pinned_first=False).rows:
+        if getattr(run, subject.total):
+            own = {"suite": run.suite} if run.suite else {"name": run.name}
+            programs.setdefault(run.suite or run.name, replace(chosen, **own))
+    if len(programs) < 2:
+        return ProgramTrends(None, (), trends)
+    names = [asked] if asked in programs else [*programs]
+    for name in names[:MOST_TRIED]:
+        of_program = replace(selected, runs=programs[name])
+        own_trends = get_reason_trends(engine, subject, of_program, shown)
+        if own_trends.grid.kinds:
+            break
+    return ProgramTrends(name, [*programs], own_trends)
 
 
 def _build_reason(

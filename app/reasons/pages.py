@@ -7,6 +7,7 @@ from typing import Any
 from flask import Blueprint, abort, render_template, request
 
 from compileboard.app.core.db import get_clock, get_engine, get_settings, get_store
+from compileboard.app.core.filters import url_with
 from compileboard.app.core.labels import describe_break_outcome
 from compileboard.app.core.page import check_limit, read_content_id
 from compileboard.app.reasons.charts import chart_categories, chart_history, chart_kinds, make_spark
@@ -48,9 +49,10 @@ _UNFOLDED = ("q", "suite")  # filters of runs that stand before the folded ones
 @graph_breaks.get("/graph_breaks")
 def index() -> str:
     screen, values = _build_list(GRAPH_BREAKS)
-    kinds = screen.trends.grid.kinds
+    trends = screen.program.trends
+    kinds = trends.grid.kinds
     values |= {
-        "chart": chart_kinds(kinds, screen.trends.slots) if kinds else None,
+        "chart": chart_kinds(kinds, trends.slots) if kinds else None,
         "has_charts": bool(kinds),
     }
     return render_template("graph_breaks/index.html", **values, sorts=BREAK_SORTS)
@@ -59,26 +61,33 @@ def index() -> str:
 @recompiles.get("/recompiles", endpoint="index")
 def index_recompiles() -> str:
     screen, values = _build_list(RECOMPILES)
-    kinds, has_charts = screen.trends.grid.kinds, screen.trends.summary.recompile_count > 0
-    chart = chart_categories(kinds, screen.trends.slots) if has_charts else None
+    trends = screen.program.trends
+    has_charts = trends.summary.recompile_count > 0
+    chart = chart_categories(trends.grid.kinds, trends.slots) if has_charts else None
     values |= {"chart": chart, "has_charts": has_charts}
     options = [(category.name, category.label) for category in CATEGORIES]
     return render_template("recompiles/index.html", **values, sorts=CAUSE_SORTS, options=options)
 
 
 def _build_list(subject: ReasonSubject) -> tuple[ReasonsScreen, dict[str, Any]]:
-    engine, args = get_engine(), request.args
+    engine, program = get_engine(), request.args.get("program")
+    args = {key: value for key, value in request.args.items() if key != "program"}
     limit_count = check_limit(args.get("limit"), get_settings().page_size)
     selected = subject.read_filter(args)
     screen = build_reasons(
-        engine, subject, selected, args.get("sort"), args.get("cursor"), limit_count
+        engine, subject, selected, args.get("sort"), args.get("cursor"), limit_count, program
     )
+    of_program = screen.program
     given = {key: args.get(key, "") for key in subject.names}
     return screen, {
         "screen": screen,
         "rows": [
-            (reason, make_spark(screen.trends.grid.line(reason.id)))
+            (reason, make_spark(of_program.trends.grid.line(reason.id)))
             for reason in screen.listed.rows
+        ],
+        "programs": [
+            (name, url_with(program=name) + "#trend", name == of_program.name)
+            for name in of_program.others
         ],
         "given": given,
         "filtered": any(given.values()),

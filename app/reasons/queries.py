@@ -112,6 +112,7 @@ class ReasonSubject:
     reason: type
     summarize: Callable[[TrendGrid, Mapping[str, int]], Any]
     event: type
+    total: str = "graph_break_count"  # of a run
     gb_id: str = "null"
     # Whether the compiles of its function that hit the recompile limit stand beside a reason
     has_limits: bool = False

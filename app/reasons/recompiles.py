@@ -145,5 +145,6 @@ RECOMPILES = ReasonSubject(
     reason=RecompileCause,
     summarize=_summarize,
     event=CauseEvent,
+    total="recompile_count",
     has_limits=True,
 )

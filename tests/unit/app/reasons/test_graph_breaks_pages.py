@@ -185,6 +185,22 @@ def test_one_break_has_its_runs_history_and_events(
         assert 'id="fix-title">Fix</h2>' in text and "Full message from torch" in text
 
 
+def test_a_trend_is_of_one_program(client: FlaskClient, store: sqlite3.Connection) -> None:
+    runs = [("train.py", None), ("serve.py", None), ("nightly", "timm"), ("train.py", None)]
+    breaks = {run: add_distinct_break(store, run[0]) for run in dict.fromkeys(runs)}
+    for day, (name, suite) in enumerate(runs):
+        own = {"name": name, "suite": suite, "totals": {"graph_break_count": 1}}
+        add_run(store, f"R{day}", started_us=START_US + day, **own)
+        counts = {"distinct_id": breaks[name, suite], "break_count": 1, "compile_us": 1}
+        insert(store, "run_breaks", run_id=f"R{day}", **counts)
+    newest = client.get("/graph_breaks").text
+    assert "Per run of train.py" in newest and newest.count("<polyline") == 1
+    assert "program=serve.py#trend" in newest and "program=timm#trend" in newest
+    one = client.get("/graph_breaks?program=timm&sort=runs").text
+    assert "Per run of timm" in one and one.count("<polyline") == 1
+    assert "Per run of" not in client.get("/graph_breaks?name=train.py").text
+
+
 def test_history_has_a_zero_where_it_did_not_come(
     open_engine: OpenEngine,
     reader: sqlite3.Connection,
