@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 import shutil
 import sqlite3
 import textwrap
@@ -494,6 +495,19 @@ def _list_diverging_ranks(connection: sqlite3.Connection, run_id: str) -> list[C
     ]
 
 
+# How Dynamo tells what an operator raised: below its own words, above hints that fit any operator.
+_RAISED = re.compile(
+    r"with fake tensors: (?P<call>.+): got (?P<type>\w+)\((?P<mark>['\"])(?P<text>.+)(?P=mark)\)"
+)
+
+
+def describe_failure(message: str) -> str:
+    """Return a failure's first paragraph on one line, what an operator raised at its start."""
+    text = " ".join(message.split("\n\n")[0].split())
+    raised = _RAISED.search(text)
+    return f"{raised['type']}: {raised['text']} In {raised['call']}" if raised else text
+
+
 def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
     rows = connection.execute(
         """
@@ -514,7 +528,7 @@ def _top_failures(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
         CountedItem(
             f"{row['name'] or 'unknown function'}: {row['error_type'] or 'error'}",
             row["failure_count"],
-            " ".join((row["message"] or "").split("\n\n")[0].split()),
+            describe_failure(row["message"] or ""),
         )
         for row in rows
     ]

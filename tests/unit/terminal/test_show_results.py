@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from compileboard.collectors.cli.listing import list_text
-from compileboard.collectors.terminal.run_summary import RunSummary, summarize
+from compileboard.collectors.terminal.run_summary import RunSummary, describe_failure, summarize
 from tests.unit.formats.files import RECORDED
 from tests.unit.logs.loading import query_value
 from tests.unit.logs.test_result_import import HEADING, NAME, run_import, write
@@ -47,3 +47,17 @@ def test_show_gives_the_geomean_of_each_configuration_and_of_how_many_models(
     summary = show(tmp_path / "t.db", write(tmp_path / "out", NAME, HEADING + rows))
     (line,) = summary.geomeans
     assert (line.text, line.count) == ("4.000×  torchbench training amp cuda inductor", 2)
+
+
+def test_what_an_operator_raised_comes_first() -> None:
+    message = (
+        "RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node with "
+        "fake tensors: call_function myops.turn.default(*(FakeTensor(..., size=(2, 4)),), **{}): got "
+        "RuntimeError('There was no fake impl registered. Please use `turn.register_fake`.')\n"
+        "  Hint: Your code may result in an error when running in eager.\n\n more"
+    )
+    assert describe_failure(message) == (
+        "RuntimeError: There was no fake impl registered. Please use `turn.register_fake`. "
+        "In call_function myops.turn.default(*(FakeTensor(..., size=(2, 4)),), **{})"
+    )
+    assert describe_failure("this backend\n says no\n\nmore") == "this backend says no"
