@@ -1278,6 +1278,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         is_without_gradients=any(member.recompile.has_gradients is False for member in own),
         called_at=row.called_at,
         call_code=row.call_code,
+        is_in_hook=row.is_in_hook,
     )
     changes = _list_changes(members, own, common)
     alone = {varying.source: varying.saved_alone for varying in first.variation.sources}

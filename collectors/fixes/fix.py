@@ -213,6 +213,7 @@ class RecompileFacts:
     is_without_gradients: bool = False  # in some of the calls that were compiled
     called_at: str | None = None  # by the user's code, where the function is a library's
     call_code: str | None = None  # that line
+    is_in_hook: bool = False  # a module's forward hook, or what that calls
 
 
 @dataclass(frozen=True)
@@ -316,6 +317,7 @@ class RecordedCompile:
     phases_us: tuple[int, ...] = ()
     op_count: int = 0
     is_dynamic: bool = False
+    is_in_hook: bool = False
 
 
 @dataclass(frozen=True)

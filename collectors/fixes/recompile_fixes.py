@@ -585,7 +585,8 @@ def _length(facts: RecompileFacts) -> Chosen:
         return ["cache-in-caller"]
     if _MUTATION.search(line):
         text = f"{facts.source}\n" + "\n".join(facts.lines)
-        return ["hook-that-stores" if _OF_HOOK.search(text) else "list-that-grows"]
+        is_in_hook = facts.is_in_hook or _OF_HOOK.search(text)
+        return ["hook-that-stores" if is_in_hook else "list-that-grows"]
     is_dict = _OF_DICT.search(line) or " != " in facts.reason  # torch writes a dict's length so
     if is_dict:
         return ["dict-keys"]

@@ -340,6 +340,19 @@ def find_caller(
     return next((frame for frame in frames if not is_skipped(frame.file)), None)
 
 
+def _is_in_hook(connection: sqlite3.Connection, stack_id: int) -> bool:
+    """Return whether a user's function runs as a module's hook: called by what `Module` has for
+    modules with hooks (torch 2.6), and not as the module's forward.
+    """
+    own: Caller | None = None
+    for frame in _list_callers(connection, stack_id):
+        if frame.file.startswith(_TORCH):
+            is_module = (frame.file, frame.name) == ("torch/nn/modules/module.py", "inner")
+            return is_module and own is not None and "forward" not in own.name
+        own = frame
+    return False
+
+
 def find_user_call(
     connection: sqlite3.Connection, file: str | None, stack_id: int | None
 ) -> str | None:
@@ -485,6 +498,8 @@ def _read_compiles(
                 source_line=caller.code if caller is not None else None,
                 called_at=label_line(call.file, call.line) if call else None,
                 call_code=call.code if call else None,
+                is_in_hook=bool(row["is_recompile"] and row["stack_id"])
+                and _is_in_hook(connection, row["stack_id"]),
             )
         )
     return compiles

@@ -7,7 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from compileboard.collectors.store.run_causes import list_source_lines, load_causes
+from compileboard.collectors.store.run_causes import (
+    list_source_lines,
+    load_causes,
+    load_recorded_run,
+)
 from tests.tools.observed import Workplace
 
 pytestmark = pytest.mark.torch
@@ -61,3 +65,37 @@ def test_no_source_is_read_where_it_is_to_be_redacted(workplace: Workplace) -> N
         (run_id,) = (row["run_id"] for row in connection.execute("select run_id from run_totals"))
         assert list_source_lines(connection, run_id) == []
         assert all(cause.code is None for cause in load_causes(connection, run_id))
+
+
+HOOKED = """
+import torch
+
+seen = []
+
+
+def note(mod, given, y):
+    keep(y)
+
+
+def keep(y):
+    seen.append(y)
+    torch._dynamo.graph_break()
+
+
+net = torch.nn.Sequential(torch.nn.Tanh())
+net[0].register_forward_hook(note)
+run = torch.compile(net, backend="eager")
+for n in range(3):
+    run(torch.full((2,), float(n)))
+"""
+
+
+def test_what_a_hook_calls_has_torch_for_a_caller(workplace: Workplace) -> None:
+    plain = HOOKED.replace("net[0].register_forward_hook(note)", "net[0].forward = keep")
+    for program in (HOOKED, plain):
+        assert workplace.run(workplace.write(program)).returncode == 0
+        with closing(_read(workplace)) as connection:
+            run_id = connection.execute("select max(id) from runs").fetchone()[0]
+            compiles = load_recorded_run(connection, run_id).compiles
+        found = {row.is_in_hook for row in compiles if row.function == "keep" and row.is_recompile}
+        assert found == {program == HOOKED}

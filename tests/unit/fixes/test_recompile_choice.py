@@ -380,6 +380,7 @@ def test_what_a_forward_hook_appends_is_kept_for_after_the_call() -> None:
     source = f"{hooks}[list(dict.keys({hooks}))[0]].__closure__[1].cell_contents.seen"
     for facts in (
         RecompileFacts("container_length", "self.seen", source_line=lines[1], lines=lines),
+        RecompileFacts("container_length", "self.seen", source_line=lines[1], is_in_hook=True),
         RecompileFacts("container_length", source, source_line=lines[1]),
     ):
         (first, *_others) = suggest_recompile_fixes(facts)

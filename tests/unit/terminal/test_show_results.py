@@ -50,14 +50,12 @@ def test_show_gives_the_geomean_of_each_configuration_and_of_how_many_models(
 
 
 def test_what_an_operator_raised_comes_first() -> None:
+    call = "call_function myops.turn.default(*(FakeTensor(..., size=(2, 4)),), **{})"
+    raised = "There was no fake impl registered. Please use `turn.register_fake`."
     message = (
-        "RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node with "
-        "fake tensors: call_function myops.turn.default(*(FakeTensor(..., size=(2, 4)),), **{}): got "
-        "RuntimeError('There was no fake impl registered. Please use `turn.register_fake`.')\n"
+        "RuntimeError when making fake tensor call\n  Explanation: Dynamo failed to run FX node "
+        f"with fake tensors: {call}: got RuntimeError('{raised}')\n"
         "  Hint: Your code may result in an error when running in eager.\n\n more"
     )
-    assert describe_failure(message) == (
-        "RuntimeError: There was no fake impl registered. Please use `turn.register_fake`. "
-        "In call_function myops.turn.default(*(FakeTensor(..., size=(2, 4)),), **{})"
-    )
+    assert describe_failure(message) == f"RuntimeError: {raised} In {call}"
     assert describe_failure("this backend\n says no\n\nmore") == "this backend says no"
