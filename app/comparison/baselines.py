@@ -175,7 +175,7 @@ def list_changes(before: Side, after: Side) -> list[BaselineChange]:
             {(item.model, item.fingerprint): item for item in items or ()} for items in pair
         )
         changes += [
-            BaselineChange(item.model or "the run", word, f"{what}: {item.reason}")
+            BaselineChange(item.model or "the run", word, f"{what}: {item.head}")
             for word, items, others in (("added", came, removed), ("removed", removed, came))
             for key, item in items.items()
             if key not in others

@@ -72,7 +72,7 @@ def diff_distinct(
         DistinctChange(
             **{part.name: getattr(item, part.name) for part in fields(Distinct)},
             model=None if key[0] is None else name(key[0]),
-            word=words[key],
+            word="by_design" if item.is_by_design and words[key] != "unchanged" else words[key],
             base_count=before[key],
             new_count=after[key],
             key=item.model,

@@ -145,6 +145,7 @@ WORDS = {
     "worse": ("more often", "bad"),
     "resolved": ("resolved", "good"),
     "less": ("less often", "good"),
+    "by_design": ("by design", "quiet"),
     "unchanged": ("unchanged", "quiet"),
 }
 

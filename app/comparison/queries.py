@@ -16,9 +16,13 @@ from compileboard.app.core.fields import (
     FileName,
     FunctionName,
     LineNumber,
+    make_facts,
+    title_break,
+    title_cause,
 )
 from compileboard.app.core.schema import PRIVATE
 from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.fixes.titles import is_of_ddp, name_stack_values
 from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.results import TIMING, ExperimentResult
 from compileboard.collectors.store.run_causes import find_break_call, find_first_call
@@ -131,7 +135,7 @@ def _bind(run_ids: Sequence[str], limit: int) -> dict[str, Any]:
 BREAKS_SQL = """
 select
   p.task, d.fingerprint, d.gb_id as kind, d.reason, f.name as function, f.file, b.line,
-  count(*) as count, min(b.time_us) as time_us
+  count(*) as count, min(b.time_us) as time_us, d.gb_id, d.gb_type, d.explanation, d.source_line
 from graph_breaks as b
 join distinct_breaks as d on d.id = b.distinct_id
 left join functions as f on f.id = d.function_id
@@ -145,7 +149,7 @@ CAUSES_SQL = """
 select
   p.task, u.fingerprint, u.category as kind, u.reason, f.name as function, f.file,
   coalesce(r.guard_line, r.line) as line,
-  count(*) as count, min(r.time_us) as time_us
+  count(*) as count, min(r.time_us) as time_us, u.source
 from recompiles as r
 join recompile_causes as u on u.id = r.cause_id
 left join functions as f on f.id = u.function_id
@@ -193,6 +197,16 @@ class Distinct:
     file: FileName
     line: LineNumber
     called_at: CalledAt = field(default=None, kw_only=True)
+    title: Annotated[str | None, "What happens; null in an old baseline."] = field(
+        default=None, kw_only=True
+    )
+    is_by_design: Annotated[
+        bool, "Whether a module of torch breaks the graph on purpose: DistributedDataParallel."
+    ] = field(default=False, kw_only=True)
+
+    @property
+    def head(self) -> str:
+        return self.title or name_stack_values(self.reason)
 
 
 @dataclass(frozen=True)
@@ -210,14 +224,18 @@ def list_task_distinct(
     connection: sqlite3.Connection, sql: str, run_id: str
 ) -> list[tuple[str | None, DistinctItem]]:
     listed = []
-    for task, *values, _time_us in connection.execute(sql, {"run_id": run_id, "limit": MOST}):
-        item = DistinctItem(*values)
-        called_at = (
-            find_break_call(connection, run_id, item.fingerprint, item.file)
-            if sql == BREAKS_SQL
-            else find_first_call(connection, run_id, item.file, item.function)
-        )
-        listed.append((task, replace(item, called_at=called_at)))
+    for row in connection.execute(sql, {"run_id": run_id, "limit": MOST}):
+        names = ("fingerprint", "kind", "reason", "function", "file", "line", "count")
+        item = DistinctItem(**{name: row[name] for name in names})
+        if sql == BREAKS_SQL:
+            facts = make_facts(row)
+            called_at = find_break_call(connection, run_id, item.fingerprint, item.file)
+            title, is_by_design = title_break(facts), is_of_ddp(facts)
+        else:
+            called_at = find_first_call(connection, run_id, item.file, item.function)
+            title, is_by_design = title_cause(row["kind"], row["source"], item.reason), False
+        own = replace(item, called_at=called_at, title=title, is_by_design=is_by_design)
+        listed.append((row["task"], own))
     return listed
 
 

@@ -96,6 +96,16 @@ class PublicBreak:
         return gb_url(self.gb_id)
 
 
+def make_facts(row: Row | Mapping[str, Any]) -> BreakFacts:
+    names = ("gb_id", "gb_type", "reason", "source_line")
+    own = {name: row[name] for name in names}
+    return BreakFacts(**own, explanation=row["explanation"] or "")
+
+
+def title_break(facts: BreakFacts) -> str:
+    return strip_ticks(label_break(facts))
+
+
 class TitledBreak(PublicBreak):
     gb_type: GbType
     reason: BreakReason
@@ -111,14 +121,7 @@ class TitledBreak(PublicBreak):
 
     @property
     def title(self) -> str:
-        facts = BreakFacts(
-            gb_id=self.gb_id,
-            gb_type=self.gb_type,
-            reason=self.reason,
-            explanation=self.explanation or "",
-            source_line=self.source_line,
-        )
-        return strip_ticks(label_break(facts))
+        return title_break(make_facts(vars(self)))
 
 
 class Categorized:
@@ -145,12 +148,16 @@ class TitledCause(CategoryMeaning):
 
     @property
     def title(self) -> str:
-        names = [name_source(source) for source in _BETWEEN.split(self.source or "")]
-        if len(names) > 1 and self.category not in ("tensor_size", "symbolic_shape"):
-            return f"{', '.join(names[:-1])} and {names[-1]} change together"
-        dims = {*_DIM.findall(self.reason)}
-        dim = int(dims.pop()) if len(dims) == 1 else None
-        return title_recompile(self.category, self.source, dim=dim)
+        return title_cause(self.category, self.source, self.reason)
+
+
+def title_cause(category: str, source: str | None, reason: str) -> str:
+    names = [name_source(source) for source in _BETWEEN.split(source or "")]
+    if len(names) > 1 and category not in ("tensor_size", "symbolic_shape"):
+        return f"{', '.join(names[:-1])} and {names[-1]} change together"
+    dims = {*_DIM.findall(reason)}
+    dim = int(dims.pop()) if len(dims) == 1 else None
+    return title_recompile(category, source, dim=dim)
 
 
 def gb_url(gb_id: str | None) -> str | None:

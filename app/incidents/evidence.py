@@ -51,7 +51,7 @@ from compileboard.collectors.store.sealed_files import RunFileUnavailable
 MOST_CAUSES = 12
 MOST_COMMITS = 20
 _CACHED_SIDES, _CACHED_PAIRS = 16, 64  # changes of one run come together
-_UNCHANGED = "unchanged"
+_LEFT_OUT = ("unchanged", "by_design")
 # A change for the worse is rather caused by what is new or came more often.
 _RANK = {
     "slower": -1,
@@ -205,7 +205,7 @@ def _list_environment(before: TrendRun | None, after: TrendRun | None) -> list[d
 
 
 def _filter_subject(other_change: SeriesChange, diff: CompareDistinct) -> list[DistinctChange]:
-    changed = [change for change in diff.changes if change.word != _UNCHANGED]
+    changed = [change for change in diff.changes if change.word not in _LEFT_OUT]
     if other_change.subject != "model":
         return changed
     return [change for change in changed if change.key is None or _is_of(other_change, change.key)]

@@ -320,7 +320,7 @@ _OF_DDP = ("_inside_ddp_forward", "set_runtime_stats_and_log")
 
 
 def is_of_ddp(facts: BreakFacts) -> bool:
-    return any(name in facts.context for name in _OF_DDP)
+    return any(name in facts.context or name in facts.explanation for name in _OF_DDP)
 
 
 def name_builtin(facts: BreakFacts) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -11,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.benchmarks.metrics import BY_NAME, Metric
-from compileboard.app.comparison.differences import compare, sum_metrics
-from compileboard.app.comparison.model import COMPARED, ComparedSide, ModelResult
+from compileboard.app.comparison.differences import compare, diff_distinct, sum_metrics
+from compileboard.app.comparison.model import COMPARED, WORDS, ComparedSide, ModelResult
 from compileboard.app.comparison.pairs import pair_entries
+from compileboard.app.comparison.queries import BREAKS_SQL, CAUSES_SQL, list_task_distinct
+from compileboard.app.reasons.run_queries import list_distinct_breaks
 from compileboard.collectors.contract.verdicts import LABELS, METHODS, Measurement, decide, judge
 from tests.unit.app.compared import broke, entry, repeats, side
 
@@ -400,6 +403,34 @@ def test_distinct_breaks_are_new_resolved_unchanged_or_more_often() -> None:
     }
     assert breaks.left_out_count == 1
     assert breaks.changes[0].model == "one"
+
+
+def test_a_break_that_torch_makes_by_design_is_not_worse() -> None:
+    own, by_design = broke("mine"), replace(broke("ddp", 3), is_by_design=True)
+    diff = diff_distinct([by_design], [own, replace(by_design, count=8)], {}, str)
+    assert [(change.fingerprint, change.word) for change in diff.changes] == [
+        ("mine", "new"),
+        ("ddp", "by_design"),
+    ]
+    assert WORDS["by_design"][1] == "quiet"
+
+
+def test_a_break_has_the_title_and_line_that_its_run_has(
+    recorded_reader: sqlite3.Connection,
+) -> None:
+    runs = [row["id"] for row in recorded_reader.execute("select id from runs")]
+    for run_id in runs:
+        own = list_distinct_breaks(recorded_reader, run_id, limit=1000).rows
+        known = {(row.title, row.file, row.function) for row in own}
+        for _task, item in list_task_distinct(recorded_reader, BREAKS_SQL, run_id):
+            assert (item.title, item.file, item.function) in known
+            assert "DistributedDataParallel" in item.head or not item.is_by_design
+    causes = [
+        item
+        for run_id in runs
+        for _task, item in list_task_distinct(recorded_reader, CAUSES_SQL, run_id)
+    ]
+    assert len(causes) > 10 and "Dimension 0 of x changes" in {item.title for item in causes}
 
 
 def test_the_same_break_of_another_model_is_new_there() -> None:
