@@ -313,7 +313,7 @@ def _size(facts: RecompileFacts) -> Chosen:
         return ["size-in-the-code"]
     dimensions = _list_dimensions(facts)
     if _is_size_looped(facts):
-        return ["int-that-the-code-needs", "size-in-buckets"]
+        return ["size-that-a-loop-runs-to", "size-in-buckets"]
     if facts.is_compiled_in:
         return ["int-that-is-needed", "size-in-buckets"]
     is_known = bool(facts.dynamic_sources or facts.siblings or facts.called_at)

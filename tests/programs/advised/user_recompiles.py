@@ -437,7 +437,7 @@ USER_PROGRAMS = (
     UserProgram(
         "scan",
         _SCAN,
-        ("int-that-the-code-needs",),
+        ("size-that-a-loop-runs-to",),
         edit_program(
             _SCAN,
             ("@torch.compile\ndef smooth", "def smooth"),

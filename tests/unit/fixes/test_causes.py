@@ -556,6 +556,14 @@ def _varied_size(**more: Any) -> tuple[list[RecordedCompile], list[RecordedRecom
     return [_compile(1, 400), _again(2, of=1, total_us=1_000)], [recompile]
 
 
+def test_what_the_body_of_a_loop_over_a_size_recompiles_for_is_not_saved() -> None:
+    lines = ("def f(x):", "    for t in range(x.shape[0]):", "        h = step(x[t], h)")
+    code = [SourceLines("model.py", 3, lines)]
+    (cause,) = build_causes(RecordedRun(*_varied_size(), code=code))
+    assert cause.fixes[0].fix.id == "size-that-a-loop-runs-to"
+    assert cause.saved_us == 400  # of 1,000: one compile for any size stays
+
+
 def _try(cause: Cause, outcome: str) -> TriedFix:
     (first, *_others) = cause.fixes
     return TriedFix(

@@ -249,7 +249,7 @@ def test_a_size_that_a_loop_runs_to_is_not_to_be_marked(loop: str, dims: set[int
     looped = {
         dim
         for dim in (0, 1, 2)
-        if choose("tensor_size", "x", dim=dim, lines=lines)[0] == "int-that-the-code-needs"
+        if choose("tensor_size", "x", dim=dim, lines=lines)[0] == "size-that-a-loop-runs-to"
     }
     assert looped == dims
 
