@@ -122,6 +122,7 @@ _LOOP_OR_BRANCH = (
 )
 _SUBSCRIPT = r"[\w)\]]\[[^\],:]*\b{name}\b[^\],:]*\]"
 _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
+_SPLIT = r"\bsplit\w*\([^)]*\b{name}"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
 # What torch calls a forward hook by, or how one is written: its caller is torch's.
 _OF_HOOK = re.compile(
@@ -434,6 +435,12 @@ def _list_subscripts(node: ast.AST, _statement: Statement) -> Sequence[ast.AST]:
     return [node.slice]
 
 
+def _list_split(node: ast.AST, _statement: Statement) -> Sequence[ast.AST]:
+    if isinstance(node, ast.Call) and re.search(r"\bsplit\w*$", ast.unparse(node.func)):
+        return [*node.args, *node.keywords]
+    return []
+
+
 def _is_called(node: ast.Subscript, statement: Statement) -> bool:
     called = statement.parents.get(node)
     return isinstance(called, ast.Call) and called.func is node
@@ -590,6 +597,8 @@ def _length(facts: RecompileFacts) -> Chosen:
     is_dict = _OF_DICT.search(line) or " != " in facts.reason  # torch writes a dict's length so
     if is_dict:
         return ["dict-keys"]
+    if _is_written_in(facts, _list_split, _SPLIT):
+        return ["list-of-sizes"]
     name = re.escape(name_source(facts.source))
     is_looped = re.search(rf"\bfor\b.*\bin\b.*\b{name}\b", "\n".join(facts.lines))
     return ["list-that-is-looped" if is_looped else "list-length"]
@@ -625,6 +634,13 @@ def _keys(facts: RecompileFacts) -> Chosen:
     return ["inference-mode-variants" if "grad_mode" in facts.together else "inference-tensor"]
 
 
+def _requires_grad(facts: RecompileFacts) -> Chosen:
+    if facts.is_without_gradients:
+        return ["requires-grad"]
+    is_of_parameter = _PARAMETER.search(f"{facts.reason} {facts.source}")
+    return ["requires-grad-of-a-parameter" if is_of_parameter else "requires-grad-variants"]
+
+
 def _type(facts: RecompileFacts) -> Chosen:
     if _is_wrapper(facts):
         return ["shared-wrapper"]
@@ -641,9 +657,7 @@ _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "grad_mode": lambda facts: [
         "inference-mode-variants" if "dispatch_keys" in facts.together else "grad-mode"
     ],
-    "tensor_requires_grad": lambda facts: [
-        "requires-grad" if facts.is_without_gradients else "requires-grad-variants"
-    ],
+    "tensor_requires_grad": _requires_grad,
     "string_value": _string,
     "symbolic_shape": _shape,
     "unknown": lambda facts: [],

@@ -159,6 +159,22 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
             "shared-wrapper",
         ),
         ({"category": "container_length", "source": "d", "reason": "len(d) != 2"}, "dict-keys"),
+        (
+            {
+                "category": "container_length",
+                "source": "meta['sizes']",
+                "source_line": 'parts = [p.sum(0) for p in x.split(meta["sizes"])]',
+            },
+            "list-of-sizes",
+        ),
+        (
+            {
+                "category": "tensor_requires_grad",
+                "source": "self.head.weight",
+                "reason": "tensor 'self._modules['head']._parameters['weight']' requires_grad",
+            },
+            "requires-grad-of-a-parameter",
+        ),
         ({"category": "dict_keys", "source": "kwargs"}, "other-arguments"),
         ({"category": "dict_keys", "source": "batch"}, "dict-keys"),
         ({"category": "type_change", "source": "mask", "reason": "NoneType"}, "none"),
