@@ -305,7 +305,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
         for suite in ((None, "odd") if model == "no such" else (None,))
     ),
     models.list_model_choices: _each(),
-    models.list_bench_runs: _each(limit=(3, 200)),
+    models.list_bench_runs: _each(),
     newest_runs.list_newest_runs: _each(limit=(3, 200)),
     overview.has_observed_runs: lambda _board: iter(_SCOPES),
     overview.get_totals: lambda _board: (
@@ -386,9 +386,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     sides.find_side: _find_sides,
     sides.name_runs: _name_runs,
     sides.find_default: _find_default,
-    sides.list_side_choices: lambda board: (
-        {"connection": board.connection, "limit": limit} for limit in (9, 200)
-    ),
+    sides.list_side_choices: lambda board: iter([{"connection": board.connection}]),
 }
 
 
