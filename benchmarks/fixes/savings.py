@@ -103,12 +103,21 @@ class Workshop:
         return str(database)
 
 
-def list_programs() -> Iterator[Program]:
-    yield from (Program(**program) for program in PROGRAMS)
+def list_programs(names: Sequence[str]) -> Iterator[Program]:
+    """Yield those whose names contain one of these; to see if there is advice takes a while."""
+
+    def is_asked(name: str) -> bool:
+        return not names or any(part in name for part in names)
+
+    programs = [Program(**program) for program in PROGRAMS]
     for path in sorted(TRIED.glob("[a-z]*.py")):
-        yield Program(path.stem, path.read_text(), (TRIED / "fixed" / path.name).read_text())
+        fixed = (TRIED / "fixed" / path.name).read_text()
+        programs.append(Program(path.stem, path.read_text(), fixed))
+    yield from (program for program in programs if is_asked(program.name))
     texts = set()
     for fix in (*list_fixes("graph_break"), *list_fixes("recompile")):
+        if not is_asked(f"catalogue: {fix.id}"):
+            continue
         if fix.before not in texts and (fix.settings or _find_advice(record_causes(fix.before))):
             texts.add(fix.before)
             yield Program(f"catalogue: {fix.id}", fix.before)
@@ -185,9 +194,7 @@ def main() -> int:
     outcomes = []
     with tempfile.TemporaryDirectory() as folder:
         shop = Workshop(Path(folder), arguments.backend)
-        for program in list_programs():
-            if arguments.names and not any(name in program.name for name in arguments.names):
-                continue
+        for program in list_programs(arguments.names):
             outcome = measure(program, shop, arguments.repeats)
             if outcome is not None:
                 outcomes.append(outcome)
