@@ -125,7 +125,7 @@ class BreakSite:
 
     @property
     def iterated(self) -> ast.expr | None:
-        """What the loop runs over, if the break is there."""
+        """The expression that the loop iterates over, where evaluating it is what breaks."""
         node = self.statement.node if self.statement else None
         return node.iter if isinstance(node, ast.For) else None
 

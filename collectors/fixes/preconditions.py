@@ -425,11 +425,8 @@ def reads_counter(loop: ast.For | ast.While, ignored: ast.stmt | None) -> bool:
     """
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
-    calls, counter = (
-        (part for part in ast.walk(loop.iter) if isinstance(part, ast.Call)),
-        loop.target,
-    )
-    names = {dotted_name(call.func) for call in calls}
+    calls = (part for part in ast.walk(loop.iter) if isinstance(part, ast.Call))
+    names, counter = {dotted_name(call.func) for call in calls}, loop.target
     if "enumerate" in names and isinstance(counter, ast.Tuple):
         counter = counter.elts[0]
     elif "range" not in names:

@@ -458,6 +458,7 @@ def _read_compiles(
     }
     callers: dict[int, Caller | None] = {}
     calls: dict[tuple[str | None, int | None], Caller | None] = {}
+    in_hook: dict[int | None, bool] = {None: False}
     compiles = []
     for row in rows:
         function, file, line, caller = row["function"], row["file"], row["line"], None
@@ -476,6 +477,8 @@ def _read_compiles(
         if location not in calls:
             calls[location] = _find_call(connection, *location)
         call = calls[location]
+        if row["is_recompile"] and row["stack_id"] not in in_hook:
+            in_hook[row["stack_id"]] = _is_in_hook(connection, row["stack_id"])
         compiles.append(
             RecordedCompile(
                 key=row["key"],
@@ -498,8 +501,7 @@ def _read_compiles(
                 source_line=caller.code if caller is not None else None,
                 called_at=label_line(call.file, call.line) if call else None,
                 call_code=call.code if call else None,
-                is_in_hook=bool(row["is_recompile"] and row["stack_id"])
-                and _is_in_hook(connection, row["stack_id"]),
+                is_in_hook=bool(row["is_recompile"]) and in_hook[row["stack_id"]],
             )
         )
     return compiles

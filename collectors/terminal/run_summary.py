@@ -502,7 +502,7 @@ _RAISED = re.compile(
 
 
 def describe_failure(message: str) -> str:
-    """Return a failure's first paragraph on one line, what an operator raised at its start."""
+    """Return what an operator raised and in which call, or a failure's first paragraph."""
     text = " ".join(message.split("\n\n")[0].split())
     raised = _RAISED.search(text)
     return f"{raised['type']}: {raised['text']} In {raised['call']}" if raised else text
