@@ -123,11 +123,12 @@ def trace_program(
     """Return the trends of one program of the chosen runs: the one asked for, or the newest."""
     chosen = replace(selected.runs, text=None)
     programs: dict[str, RunFilter] = {}
-    for run in list_runs(engine, chosen, limit=NEWEST_RUNS, pinned_first=False).rows:
+    runs = list_runs(engine, chosen, limit=NEWEST_RUNS, pinned_first=False).rows
+    for run in runs:
         if getattr(run, subject.total):
             own = {"suite": run.suite} if run.suite else {"name": run.name}
             programs.setdefault(run.suite or run.name, replace(chosen, **own))
-    if len(programs) < 2:
+    if not programs or len({run.suite or run.name for run in runs}) < 2:
         return ProgramTrends(None, (), trends)
     names = [asked] if asked in programs else [*programs]
     for name in names[:MOST_TRIED]:

@@ -201,6 +201,20 @@ def test_a_trend_is_of_one_program(client: FlaskClient, store: sqlite3.Connectio
     assert "Per run of" not in client.get("/graph_breaks?name=train.py").text
 
 
+def test_runs_of_a_program_without_breaks_are_not_on_the_axis(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    distinct = add_distinct_break(store, "train")
+    for day, (name, count) in enumerate([("train.py", 1), ("serve.py", 0), ("train.py", 1)]):
+        own = {"name": name, "totals": {"graph_break_count": count}}
+        add_run(store, f"R{day}", started_us=START_US + day, **own)
+        if count:
+            counts = {"distinct_id": distinct, "break_count": 1, "compile_us": 1}
+            insert(store, "run_breaks", run_id=f"R{day}", **counts)
+    page = client.get("/graph_breaks").text
+    assert "Per run of train.py" in page and "program=serve.py" not in page
+
+
 def test_history_has_a_zero_where_it_did_not_come(
     open_engine: OpenEngine,
     reader: sqlite3.Connection,
