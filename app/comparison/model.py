@@ -279,6 +279,7 @@ recompile_count|Recompiles||down|0|torch|events
 recompile_limit_count|Recompile limit reached||down|0|torch|functions that fell back to eager
 failure_count|Failures||down|0|torch|of compiles, and of compiled code
 cache_miss_count|Cache misses||down|0|torch|cache lookups without a hit
+cudagraph_rerecording_count|CUDA graphs recorded again||down|0|torch|no other graph fitted
 """)
 
 

@@ -65,6 +65,7 @@ _PLURALS = {
     "recompile limit": "recompile limits reached",
     "graph break reason": "graph break reasons",
     "fallback to eager": "fallbacks to eager",
+    "CUDA graph recorded again": "CUDA graphs recorded again",
 }
 _LABELS_OF_TOTALS = {
     "graph_break_count": "graph break",
@@ -72,6 +73,7 @@ _LABELS_OF_TOTALS = {
     "recompile_limit_count": "recompile limit",
     "failure_count": "failure",
     "cache_miss_count": "cache miss",
+    "cudagraph_rerecording_count": "CUDA graph recorded again",
 }
 _MOST_MODELS, _MOST_PARTS = 3, 3
 _ORDER = {FAILS: 0, WORSE: 1, CHANGED: 2, BETTER: 3}

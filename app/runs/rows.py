@@ -157,6 +157,8 @@ class RunRow:
     cache_miss_count: int | None
     cache_bypass_count: int | None
     cudagraph_skip_count: int | None
+    cudagraph_recording_count: int | None
+    cudagraph_rerecording_count: int | None
     process_count: int | None
     loss_count: int
     compile_us: int | None  # None: no record of its compiles has a time

@@ -71,6 +71,8 @@ RECORDED = {
     "counters": "final counters",
     "compile_times": "compile phases",
     "cudagraph_skips": "CUDA graph skips",
+    "cudagraph_recordings": "CUDA graphs recorded",
+    "cudagraph_warm_ups": "CUDA graphs warmed up",
     "graph_calls": "exceptions of compiled code",
     "backward_calls": "exceptions of compiled backwards",
     "backward_passes": "gradients compared by try",

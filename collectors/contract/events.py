@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from .shapes import AotSummary, Frame, Git, Gpu, GuardSummary, Host
+from .shapes import AotSummary, Frame, Git, Gpu, GraphMismatch, GuardSummary, Host
 
 SCHEMA_VERSION = 1
 Json = Any
@@ -290,6 +290,31 @@ class CudagraphSkipped(FrameContext):
     KIND = "cudagraph_skipped"
     reason: str = ""
     stack: list[Frame] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CudagraphMade(FrameContext):
+    """A CUDA graph was recorded, or a function was run to warm up before it.
+
+    Graphs and functions are numbered in their tree, of which a process has one a device and thread.
+    """
+
+    KIND = "cudagraph_made"
+    stage: str = "recording"  # warm_up | recording
+    tree: int = 0
+    device: int | None = None
+    graph_function: int = 0
+    mode: str | None = None  # forward | backward | inference
+    graph: int | None = None
+    parent_graph: int | None = None  # the one before it in its path
+    depth: int = 0  # graphs before it in its path
+    duration_us: int | None = None
+    reserved_before_bytes: int | None = None
+    reserved_after_bytes: int | None = None
+    call_count: int | None = None
+    # Why it was recorded again: what did not fit of the function's graphs at that place.
+    status: str | None = None  # torch's word for the newest
+    reasons: list[GraphMismatch] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

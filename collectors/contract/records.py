@@ -250,6 +250,8 @@ cache_hit_count|count|default 0|Cache hits.
 cache_miss_count|count|default 0|Cache misses.
 cache_bypass_count|count|default 0|Graphs that cannot be cached.
 cudagraph_skip_count|count|default 0|CUDA graphs not used.
+cudagraph_recording_count|count|default 0|CUDA graphs recorded.
+cudagraph_rerecording_count|count|default 0|CUDA graphs recorded again, because no other fitted.
 process_count|count|default 0|Processes.
 loss_count|count|default 0|Records dropped while recording.
 compile_us|us|default 0|Sum of the records' durations, forward and backward.
@@ -372,6 +374,30 @@ sequence|int||
 compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
 reason|text||Why.
+time_us|time_us||
+
+table cudagraphs detail|CUDA graphs that were recorded, and runs to warm up before them.
+id|int|primary key|
+run_id|text|references runs (id) on delete cascade|
+process_id|text||
+sequence|int||
+compile_key|int?|references compiles (id) on delete cascade|
+compile_id|text?||
+stage|text:warm_up recording||Whether it was recorded, or only run before.
+mode|text?||`forward`, `backward` or `inference`.
+tree|int||Number of its tree in the process: one a device and thread.
+device|int?||Number of the GPU.
+graph_function|int||Number of its function in the tree: a compile has several where sizes vary.
+graph|int?||Its number in the tree; below zero for a warm-up.
+parent_graph|int?||The graph before it in its path.
+depth|count||Graphs before it in its path.
+duration_us|us?||Time it took.
+reserved_before_bytes|bytes?||What torch's allocator held on the GPU before it.
+reserved_after_bytes|bytes?||What it held after it.
+call_count|count?||Calls of compiled functions until then.
+status|text?||Why the newest graph of the function did not fit, in torch's word; null where it was
+  recorded for the first time at that place.
+reasons|json||What did not fit of each graph of the function at that place.
 time_us|time_us||
 
 table symbols detail|Symbolic shapes: a symbol made, specialised, or guarded.

@@ -18,6 +18,24 @@ class Frame(TypedDict):
     code: str | None
 
 
+class MovedInput(TypedDict):
+    """An input of a CUDA graph that was at another address than when the graph was recorded."""
+
+    name: str  # in the graph
+    dtype: str | None
+    shape: list[int] | None
+    stack: list[Frame]  # where it is used; torch keeps none of parameters
+
+
+class GraphMismatch(TypedDict):
+    """Why a CUDA graph did not fit, so that another was recorded."""
+
+    graph: int
+    status: str
+    inputs: list[MovedInput]
+    input_count: int
+
+
 class Git(TypedDict, total=False):
     """The repository that a run was started in."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from compileboard.collectors.contract import events, record_names
@@ -13,6 +13,7 @@ from compileboard.collectors.contract.values import Notes, clean, clean_text, fi
 from compileboard.collectors.decode import caches, compilation_metrics, recompile_reasons, records
 from compileboard.collectors.decode import trace_records as failures
 from compileboard.collectors.decode.break_texts import parse_break
+from compileboard.collectors.decode.cudagraphs import parse_mismatch
 from compileboard.collectors.decode.records import (
     Captured,
     PathNamer,
@@ -27,6 +28,9 @@ from compileboard.collectors.decode.records import (
 from compileboard.collectors.decode.spans import make_plain_span
 from compileboard.collectors.decode.trace_records import decode_logged, make_artifact
 
+_CUDAGRAPH_FIELDS = {field.name for field in fields(events.CudagraphMade)} - {
+    field.name for field in fields(events.FrameContext)
+}
 _CLEANED = frozenset(("metrics",))  # with the whole record
 
 
@@ -46,6 +50,7 @@ class Decoder:
             record_names.COMPILE_ERROR: self._error,
             record_names.RUNTIME_FAILED: self._raised,
             record_names.CUDAGRAPH_SKIP: self._cudagraph_skip,
+            record_names.CUDAGRAPH: self._cudagraph,
             record_names.REPRO: self._repro,
             record_names.REPRO_VALUES: self._repro_values,
             **dict.fromkeys(record_names.METRICS, self._metrics),
@@ -262,6 +267,16 @@ class Decoder:
             **self._context(captured), reason=reason, stack=named_stack(frames, self._namer)
         )
         return [skipped]
+
+    def _cudagraph(self, captured: Captured) -> list[events.Event]:
+        metadata = _dict(captured.metadata)
+        if not isinstance(metadata.get("reasons"), list):
+            return [self._noted(captured)]
+        reasons = [parse_mismatch(reason, self._namer) for reason in metadata["reasons"]]
+        fields = {name: value for name, value in metadata.items() if name in _CUDAGRAPH_FIELDS}
+        status = reasons[-1]["status"] if reasons else None
+        fields |= {"reasons": reasons, "status": status}
+        return [events.CudagraphMade(**self._context(captured), **fields)]
 
     def _live(self, captured: Captured) -> list[events.Event]:
         made = records.make_event(captured)

@@ -17,6 +17,7 @@ from ..contract.fingerprints import config_hash
 from ..contract.run_config import SERVER_SETTINGS, RunConfig
 from ..contract.secrets import scrub_argv, scrub_environment
 from . import runtime_failures, torch_compat
+from .cuda_graphs import CudaGraphs, skip_context
 from .failed_guards import FailedGuards
 from .fallbacks import ListReader, torch_release
 from .hook_guard import HookGuard
@@ -62,6 +63,8 @@ class Hooks:
         ] = {}  # of the newest configurations' texts: each compile brings the same again
         self._settings_recorded = False
         self._snapshot_due_s = 0.0
+        self.cuda_graphs = CudaGraphs(self._write_cuda_graph, self.guard)
+        self._cuda_graphs_hooked = False
         self._skips_hooked = False
         self._inductor_hooked = False
         self._graph_watch: Any = None  # what --repro asks for
@@ -86,6 +89,7 @@ class Hooks:
         else:
             self._replace("failed_guards", self.failed_guards.wrap)
         self._hook_skips()
+        self._hook_cuda_graphs()
         self._watch_compiled_code()
         self._replace("repro_backend_calls", self.repros.wrap_backend_call)
         if self.config.repro:
@@ -156,6 +160,13 @@ class Hooks:
         if not self._skips_hooked:
             self._skips_hooked = self._replace("cudagraph_skips", self._skip_hook)
 
+    def _hook_cuda_graphs(self) -> None:
+        """Inductor loads the module while it compiles the first graph that will be recorded."""
+        if not self._cuda_graphs_hooked:
+            self._cuda_graphs_hooked = self._replace(
+                "cudagraph_recordings", self.cuda_graphs.wrap_recording
+            ) and self._replace("cudagraph_warm_ups", self.cuda_graphs.wrap_eager)
+
     def _watch_compiled_code(self) -> None:
         with self.guard:
             if torch_compat.exclude_from_dynamo(runtime_failures.WATCHED_CODE):
@@ -211,9 +222,13 @@ class Hooks:
     def _write_failure(self, fields: dict[str, Any], text: str | None, context: Any) -> None:
         self.spool.write(record_names.RUNTIME_FAILED, fields, text, context)
 
+    def _write_cuda_graph(self, fields: dict[str, Any], context: Any) -> None:
+        self.spool.write(record_names.CUDAGRAPH, self.redact(fields), None, context)
+
     def _metrics_hook(self, original: Any) -> Any:
         def log_compilation_event(metrics: Any) -> Any:
             with self.guard:
+                self._hook_cuda_graphs()
                 self._record_metrics(metrics)
             return original(metrics)
 
@@ -269,9 +284,8 @@ class Hooks:
         def log_cudagraph_skip_and_bump_counter(msg: str) -> Any:
             with self.guard:
                 fields = {"reason": self.redact(str(msg))}
-                self.spool.write(
-                    record_names.CUDAGRAPH_SKIP, fields, None, torch_compat.context_of()
-                )
+                context = skip_context(sys._getframe(1))
+                self.spool.write(record_names.CUDAGRAPH_SKIP, fields, None, context)
             return original(msg)
 
         return log_cudagraph_skip_and_bump_counter

@@ -49,6 +49,18 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "2.5-2.13",
         "the last reason of each compile, in its metrics",
     ),
+    "cudagraph_recordings": (
+        "torch._inductor.cudagraph_trees",
+        "CUDAGraphTreeManager.record_function",
+        "2.4-2.13",
+        "no recordings of CUDA graphs",
+    ),
+    "cudagraph_warm_ups": (
+        "torch._inductor.cudagraph_trees",
+        "CUDAGraphTreeManager.run_eager",
+        "2.4-2.13",
+        "no warm-ups of CUDA graphs",
+    ),
     "graph_calls": (
         "torch._dynamo.output_graph",
         "OutputGraph.install_global_unsafe",
@@ -348,6 +360,18 @@ def context_of(compile_id: Any = None) -> list[int | None] | None:
         attempt,
         distributed_rank(),
     ]
+
+
+def reserved_bytes(device: int) -> int | None:
+    """Return the memory that torch's allocator holds on a GPU."""
+    cuda = sys.modules.get("torch.cuda")
+    return None if cuda is None else int(cuda.memory_reserved(device))
+
+
+def compiled_call_count() -> int | None:
+    """Return how often the program has called compiled functions."""
+    guard = sys.modules.get("torch._dynamo.mutation_guard")
+    return getattr(getattr(guard, "GenerationTracker", None), "generation", None)
 
 
 def distributed_rank() -> int | None:

@@ -337,6 +337,8 @@ COMPILER_COUNTS = (
     "cache_miss_count",
     "cache_bypass_count",
     "cudagraph_skip_count",
+    "cudagraph_recording_count",
+    "cudagraph_rerecording_count",
 )
 RUN_COLUMNS = RECORDS["run_totals"].list_names("run_id")
 RUN_COUNTS = tuple(name for name in RUN_COLUMNS if name.endswith("_count"))

@@ -75,6 +75,10 @@ RUN_TOTALS = {
         f"cache_{result}_count": f"sum(result = '{result}')" for result in ("hit", "miss", "bypass")
     },
     "cudagraph_skips": {"cudagraph_skip_count": "count(*)"},
+    "cudagraphs": {
+        "cudagraph_recording_count": "sum(stage = 'recording')",
+        "cudagraph_rerecording_count": "count(status)",
+    },
     "processes": {"process_count": "count(*)"},
     "results": {"result_count": "count(*)", "failed_result_count": "sum(status = 'failed')"},
 }

@@ -16,6 +16,7 @@ from compileboard.collectors.contract.events import (
     CompileFailed,
     CompileStarted,
     ConfigSeen,
+    CudagraphMade,
     CudagraphSkipped,
     FrameContext,
     GraphBroke,
@@ -147,7 +148,9 @@ def _write_parts(
 _SYMBOL = Insert("symbols", once=True)
 _RUNTIME_FAILURE = Insert("failures")
 _PROCESS = Insert("processes", once=True)
-_OF_COMPILE = {name: Insert(name) for name in ("failures", "cache_lookups", "cudagraph_skips")}
+_OF_COMPILE = {
+    name: Insert(name) for name in ("failures", "cache_lookups", "cudagraph_skips", "cudagraphs")
+}
 
 
 def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
@@ -265,10 +268,18 @@ def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
     batch.totals.add(cudagraph_skip_count=1)
 
 
-def _add_of_compile(batch: Batch, event: FrameContext, table: str) -> None:
+def write_cudagraph(batch: Batch, event: CudagraphMade) -> None:
+    _add_of_compile(batch, event, "cudagraphs", reasons=dumps(event.reasons))
+    batch.totals.add(
+        cudagraph_recording_count=int(event.stage == "recording"),
+        cudagraph_rerecording_count=int(event.status is not None),
+    )
+
+
+def _add_of_compile(batch: Batch, event: FrameContext, table: str, **values: Any) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
     compile_key = compile_.key if compile_ else None
-    row = {**take(table, event), "run_id": batch.run_id, "compile_key": compile_key}
+    row = {**take(table, event), **values, "run_id": batch.run_id, "compile_key": compile_key}
     _OF_COMPILE[table].add(batch.connection, row)
     batch.totals.add(compile_count=int(new))
 
@@ -383,6 +394,7 @@ WRITERS: dict[type, Callable[..., None]] = {
     RuntimeFailed: write_runtime_failure,
     CacheLookedUp: write_cache,
     CudagraphSkipped: write_skip,
+    CudagraphMade: write_cudagraph,
     ReproCaptured: write_repro,
     ReproValues: write_repro_values,
     ReproAnswered: write_repro_answer,
