@@ -106,6 +106,8 @@ CAPABILITIES = {
     "counters": "torch's final counters",
     "compile_times": "torch's own table of phase times",
     "cudagraph_skips": "reasons for CUDA graph skips",
+    "cudagraph_recordings": "CUDA graphs recorded, and why again",
+    "cudagraph_warm_ups": "runs to warm up before a CUDA graph",
     "config_defaults": "what differs from torch's default configuration",
     "trace": "everything in torch's trace log",
 }

@@ -100,6 +100,7 @@ def test_numbers_carry_their_unit(schema):
         "rows_run_pub",
         "month",
     }  # numbers of commits and of months
+    plain |= {"tree", "device", "graph", "graph_function", "parent_graph"}  # numbers of torch's
     plain |= {"failure_position", "seconds", "checksum"}
     # A finding's levels are in its metric's unit.
     plain |= {"before_value", "after_value", "relative", "p_value", "version", "severity"}

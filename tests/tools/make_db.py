@@ -113,7 +113,7 @@ def main(argv: list[str]) -> int:
                 else log.name.removesuffix(".xz").removesuffix(".log")
             )
             print(record_log(ingestor, plain_log(log, Path(folder)), name, "captures"), name)
-    for path in [] if argv[1:] else sorted((DATA / "events").glob("*.jsonl.xz")):
+    for path in [] if argv[1:] else sorted((DATA / "events").glob("*-on_cuda.jsonl.xz")):
         print(record_events(ingestor, path), path.name.removesuffix(".jsonl.xz"))
     connection.close()
     return 0

@@ -35,7 +35,7 @@ class Node:
         self.wrapped_function = SimpleNamespace(placeholders=placeholders)
 
     def check_invariants(self, inputs: list[Any]) -> Any:
-        inputs[0] = None  # as torch does where all is well
+        inputs[:1] = [None]  # as torch does where all is well
         return self.status, lambda: f"{self.status.name}.\ninput name: arg1_1. data pointer changed"
 
 
