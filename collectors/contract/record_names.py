@@ -14,7 +14,7 @@ SNAPSHOT = "snapshot"
 CONFIG = "config"
 RUNTIME_FAILED = "runtime_failed"
 CUDAGRAPH_SKIP = "cudagraph_skip"
-CUDAGRAPH = "cudagraph"
+CUDAGRAPH = "cuda_graph"
 # Metadata: ReproCaptured's fields without its programs; payload: {"program": …, "dynamo_program":
 # …}
 REPRO = "repro"

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from compileboard.collectors.contract.compile_labels import label_line
 
-Kind = Literal["recompile", "graph_break"]
+Kind = Literal["recompile", "graph_break", "cudagraph"]
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 OLDEST_TORCH = (2, 4)

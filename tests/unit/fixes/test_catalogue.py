@@ -12,7 +12,9 @@ from compileboard.collectors.decode.break_texts import lookup
 from compileboard.collectors.fixes.fix import CATALOGUE, Fix, find_fix, list_fixes, parse_fix
 
 BREAK_FIXES, RECOMPILE_FIXES = list_fixes("graph_break"), list_fixes("recompile")
-BLANKS = {
+CUDAGRAPH_FIXES = list_fixes("cudagraph")
+BLANKS: dict[str, set[str]] = {
+    "cudagraph": set(),
     "graph_break": {
         "expression",
         "call",
@@ -56,7 +58,9 @@ def test_every_guard_category_has_a_fix() -> None:
     }
 
 
-@pytest.mark.parametrize("fix", (*BREAK_FIXES, *RECOMPILE_FIXES), ids=lambda fix: fix.id)
+@pytest.mark.parametrize(
+    "fix", (*BREAK_FIXES, *RECOMPILE_FIXES, *CUDAGRAPH_FIXES), ids=lambda fix: fix.id
+)
 def test_a_fix_is_short_and_whole(fix: Fix) -> None:
     for text in filter(None, (fix.before, fix.after)):
         assert "import torch" in text and "result" in text
