@@ -33,7 +33,7 @@ from compileboard.collectors.store.connection import StoreError, open_writer
 from compileboard.collectors.store.leases import PUBLISH, take_lease
 from compileboard.collectors.store.published_runs import EngineNumbers, PublishedRun
 from compileboard.collectors.store.reopening import open_run_file
-from compileboard.collectors.store.rollups import BREAKS, CAUSES, FUNCTIONS, Rollup
+from compileboard.collectors.store.rollups import BREAKS, CAUSES, FUNCTIONS, RERECORDINGS, Rollup
 from compileboard.collectors.store.sealed_files import (
     RunFile,
     RunFileUnavailable,
@@ -47,7 +47,12 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.client import Client
 
 
-MONTHS = {"break_months": BREAKS, "cause_months": CAUSES, "function_months": FUNCTIONS}
+MONTHS = {
+    "break_months": BREAKS,
+    "cause_months": CAUSES,
+    "rerecording_months": RERECORDINGS,
+    "function_months": FUNCTIONS,
+}
 
 
 def note_months(

@@ -52,12 +52,21 @@ _TAGS_SQL = "select key, value from run_tags where run_id = :run_id order by key
 # The roll-ups of a run, without its id: the columns of each table there and here.
 ROLLUPS: dict[str, tuple[str, ...]] = {
     table: RECORDS[table].list_names("run_id", "traceback", "facts")
-    for table in ("run_breaks", "run_causes", "run_functions", "run_summaries", "results")
+    for table in (
+        *("run_breaks", "run_causes", "run_rerecordings", "run_functions"),
+        *("run_summaries", "results"),
+    )
 }
 # Things by the id of their content, and what tells one from another of the same id.
 THINGS = {
     table: RECORDS[table].list_names()
-    for table in ("functions", "distinct_breaks", "recompile_causes", "series")
+    for table in (
+        "functions",
+        "distinct_breaks",
+        "recompile_causes",
+        "rerecording_reasons",
+        "series",
+    )
 }
 _POINTING = {
     "functions": (
@@ -67,9 +76,12 @@ _POINTING = {
         "where b.run_id = :run_id",
         "select d.function_id from run_causes as b join recompile_causes as d on d.id = b.cause_id "
         "where b.run_id = :run_id",
+        "select d.function_id from run_rerecordings as b join rerecording_reasons as d "
+        "on d.id = b.reason_id where b.run_id = :run_id",
     ),
     "distinct_breaks": ("select distinct_id from run_breaks where run_id = :run_id",),
     "recompile_causes": ("select cause_id from run_causes where run_id = :run_id",),
+    "rerecording_reasons": ("select reason_id from run_rerecordings where run_id = :run_id",),
     "series": ("select series_id from results where run_id = :run_id",),
 }
 
@@ -175,7 +187,9 @@ _TABLES = {"series": "series_rows"} | {table: f"{table}_rows" for table in ROLLU
 _INSERT: dict[str, Any] = {"max_partitions_per_insert_block": 0}  # an import may cover years
 _AT_ONCE = 2_000  # of ids in one statement: a field of a request has at most 128 KiB
 # What tells a thing from another of the same id: the columns after it.
-_CONTENT = {"functions": 2, "distinct_breaks": 1, "recompile_causes": 1, "series": 10}
+_CONTENT = {"functions": 2, "series": 10} | dict.fromkeys(
+    ("distinct_breaks", "recompile_causes", "rerecording_reasons"), 1
+)
 _RESULT_NAMES = ("id", "run_id", *ROLLUPS["results"][1:])
 _MEASURED = (
     "select arrayJoin(arrayZip({series_ids:Array(Int64)}, {experiments:Array(String)})) as measured"
@@ -351,7 +365,8 @@ def publish_commits(board: sqlite3.Connection, client: Client, version: int) -> 
     return len(rows)
 
 
-_SUMS = ("run_break_kinds", "run_cause_kinds")  # ClickHouse makes them of what is added to others
+# ClickHouse makes them of what is added to others.
+_SUMS = ("run_break_kinds", "run_cause_kinds", "run_rerecording_kinds")
 _SWEPT_AT_ONCE = 5_000  # numbers in one statement
 _WORTH_IT = 20  # a month is rewritten for a twentieth of its rows
 _DELETE = {"lightweight_deletes_sync": 2}

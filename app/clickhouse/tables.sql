@@ -74,6 +74,22 @@ select $names(run_causes)
 from run_causes_rows
 where pub in (select pub from runs final);
 
+create table if not exists run_rerecordings_rows (
+  month UInt32,
+  pub Int64 codec(Delta, ZSTD(1)),
+  started_us Int64 codec(Delta, ZSTD(1)),
+  run_id String codec(ZSTD(1)),
+  $sums(run_rerecordings -run_id),
+  projection by_thing (select * order by reason_id, pub)
+) engine = MergeTree partition by month order by (pub, reason_id)
+settings lightweight_mutation_projection_mode = 'rebuild', index_granularity = 1024,
+  min_compress_block_size = 8192, max_compress_block_size = 16384;
+
+create view if not exists run_rerecordings as
+select $names(run_rerecordings)
+from run_rerecordings_rows
+where pub in (select pub from runs final);
+
 create table if not exists run_functions_rows (
   month UInt32,
   pub Int64 codec(Delta, ZSTD(1)),
@@ -145,6 +161,11 @@ create table if not exists recompile_causes (
   version Int64
 ) engine = ReplacingMergeTree(version) order by id;
 
+create table if not exists rerecording_reasons (
+  $columns(rerecording_reasons),
+  version Int64
+) engine = ReplacingMergeTree(version) order by id;
+
 create table if not exists series_rows (
   $columns(series),
   version Int64
@@ -213,6 +234,24 @@ create table if not exists cause_months (
 
 create table if not exists cause_months_new as cause_months;
 
+create table if not exists rerecording_months (
+  month UInt32,
+  suite LowCardinality(Nullable(String)),
+  name LowCardinality(String),
+  reason_id Int64,
+  rerecording_count Int64,
+  compile_us Int64,
+  run_count Int64,
+  first_us Int64,
+  last_us Int64,
+  projection by_thing (
+    select month, reason_id, sum(rerecording_count), sum(compile_us), sum(run_count), min(first_us), max(last_us)
+    group by month, reason_id
+  )
+) engine = MergeTree partition by month order by (suite, name, reason_id) settings allow_nullable_key = 1;
+
+create table if not exists rerecording_months_new as rerecording_months;
+
 create table if not exists function_months (
   month UInt32,
   suite LowCardinality(Nullable(String)),
@@ -235,7 +274,7 @@ create table if not exists function_months (
 
 create table if not exists function_months_new as function_months;
 
--- == sums of a run's breaks and causes by kind: made of each block of rows as it is added ==
+-- == sums of a run's breaks, causes and recordings again by kind: made of each block of rows as it is added ==
 
 create table if not exists run_break_kinds_rows (
   month UInt32,
@@ -268,4 +307,20 @@ select
   sum(b.recompile_count) as recompile_count, sum(b.compile_us) as compile_us
 from run_causes_rows as b
 join (select id, category from recompile_causes final) as d on d.id = b.cause_id
+group by month, pub, kind;
+
+create table if not exists run_rerecording_kinds_rows (
+  month UInt32,
+  pub Int64 codec(Delta, ZSTD(1)),
+  kind LowCardinality(String),
+  rerecording_count Int64 codec(T64, ZSTD(1)),
+  compile_us Int64 codec(T64, ZSTD(1))
+) engine = MergeTree partition by month order by (pub, kind);
+
+create materialized view if not exists run_rerecording_kinds_sums to run_rerecording_kinds_rows as
+select
+  b.month as month, b.pub as pub, d.status as kind, sum(b.rerecording_count) as rerecording_count,
+  sum(b.compile_us) as compile_us
+from run_rerecordings_rows as b
+join (select id, status from rerecording_reasons final) as d on d.id = b.reason_id
 group by month, pub, kind;

@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.common import Row, print_table
 
 DAY_US = 86_400_000_000
-THINGS = ("functions", "distinct_breaks", "recompile_causes")
+THINGS = ("functions", "distinct_breaks", "recompile_causes", "rerecording_reasons")
 UNIQUE_TEXTS = {"fingerprint", "file"}  # of things: what tells them apart
 LEFT_OUT = {"events"}
 RUN_CODE = "printf('%04d', :copy)"

@@ -398,7 +398,24 @@ call_count|count?||Calls of compiled functions until then.
 status|text?||Why the newest graph of the function did not fit, in torch's word; null where it was
   recorded for the first time at that place.
 reasons|json||What did not fit of each graph of the function at that place.
+reason_id|int?|references rerecording_reasons (id)|`id` of why it was recorded again.
 time_us|time_us||
+
+table rerecording_reasons|Why CUDA graphs were recorded again: one row a function and status.
+id|int|primary key|Its id, the same in every database.
+fingerprint|text||What identifies it in every database.
+status|text||Why no graph fitted, in torch's word.
+inputs|text?||The inputs that moved, as first seen: name in the graph, type and shape.
+source_line|text?||Line of the user's code that uses the first of them; null with `--no-source`, and
+  where torch gave none.
+function_id|int?|references functions (id)|
+
+table run_rerecordings rollup without rowid
+run_id|text|references runs (id) on delete cascade|
+reason_id|int|references rerecording_reasons (id)|
+rerecording_count|count|default 0|CUDA graphs recorded again.
+compile_us|us|default 0|Time it took to record them.
+primary key (run_id, reason_id)
 
 table symbols detail|Symbolic shapes: a symbol made, specialised, or guarded.
 id|int|primary key|

@@ -245,6 +245,7 @@ _IDENTITIES = {
     "break": "fingerprint from distinct_breaks",
     "series": f"{', '.join(SERIES)} from series",
     "cause": "fingerprint from recompile_causes",
+    "rerecording": "fingerprint from rerecording_reasons",
     "source": "file, first_line, text from source_excerpts",
 }
 _OF_CONTENT = (
@@ -252,6 +253,7 @@ _OF_CONTENT = (
     "distinct_breaks",
     "series",
     "recompile_causes",
+    "rerecording_reasons",
     "source_excerpts",
     "repros",
 )

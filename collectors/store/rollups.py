@@ -360,6 +360,7 @@ class Rollup:
 FUNCTIONS = Rollup("run_functions", "function_id")
 BREAKS = Rollup("run_breaks", "distinct_id")
 CAUSES = Rollup("run_causes", "cause_id")
+RERECORDINGS = Rollup("run_rerecordings", "reason_id")
 
 
 class BatchTotals:
@@ -369,7 +370,7 @@ class BatchTotals:
         self.abandoned_causes: set[int] = set()  # those that a recompile moved away from
         self._run: Counter[str] = Counter()
         self._rollups: dict[Rollup, dict[int, Counter[str]]] = {
-            rollup: defaultdict(Counter) for rollup in (FUNCTIONS, BREAKS, CAUSES)
+            rollup: defaultdict(Counter) for rollup in (FUNCTIONS, BREAKS, CAUSES, RERECORDINGS)
         }
 
     def add(self, **increments: int) -> None:

@@ -26,7 +26,8 @@ MOVED = (*DETAIL, *ROLLUPS)  # into a run's file, when it is sealed
 # database has it.
 IN_FILE = (
     *(*MOVED, *REBUILT, "repros", "repro_results", "repro_storages"),
-    *("payloads", "functions", "distinct_breaks", "recompile_causes", "series", "span_names"),
+    *("payloads", "functions", "distinct_breaks", "recompile_causes", "rerecording_reasons"),
+    *("series", "span_names"),
 )
 
 

@@ -79,6 +79,10 @@ create index cudagraph_skips_compile on cudagraph_skips (compile_key);
 create unique index cudagraphs_key on cudagraphs (process_id, sequence);
 create index cudagraphs_run on cudagraphs (run_id, time_us, id);
 create index cudagraphs_compile on cudagraphs (compile_key);
+create index cudagraphs_reason on cudagraphs (reason_id) where reason_id is not null;
+
+create unique index rerecording_reasons_fingerprint on rerecording_reasons (fingerprint);
+create index run_rerecordings_reason on run_rerecordings (reason_id, run_id);
 
 create unique index symbols_key on symbols (process_id, sequence);
 create index symbols_run on symbols (run_id, kind, id);

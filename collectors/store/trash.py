@@ -55,13 +55,15 @@ WEEK_US = 7 * 86_400 * 1_000_000
 SHARED: dict[str, tuple[str, ...]] = {
     "distinct_breaks": ("run_breaks",),
     "recompile_causes": ("run_causes",),
+    "rerecording_reasons": ("run_rerecordings",),
     "series": ("results",),
     "span_names": ("span_totals",),
     "configs": ("process_configs",),
     "source_excerpts": ("run_source_excerpts",),
-    "functions": ("run_functions", "distinct_breaks", "recompile_causes"),
+    "functions": ("run_functions", "distinct_breaks", "recompile_causes", "rerecording_reasons"),
 }
-THINGS = ("distinct_breaks", "recompile_causes", "series", "functions")  # what runs have in common
+# What runs have in common:
+THINGS = ("distinct_breaks", "recompile_causes", "rerecording_reasons", "series", "functions")
 TEXTS = tuple(  # what points to one
     (name, column.name)
     for name, record in RECORDS.items()

@@ -131,6 +131,19 @@ RECOUNTS = (
         ("recompile_count", "partial_count"),
     ),
     Recount(
+        "run_rerecordings",
+        ("run_id", "reason_id"),
+        """
+        select
+          run_id, reason_id, count(*) as rerecording_count,
+          coalesce(sum(duration_us), 0) as compile_us
+        from cudagraphs
+        where reason_id is not null
+        group by run_id, reason_id
+        """,
+        ("rerecording_count", "compile_us"),
+    ),
+    Recount(
         "run_functions",
         ("run_id", "function_id"),
         """

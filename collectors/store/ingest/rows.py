@@ -32,8 +32,10 @@ from compileboard.collectors.contract.events import (
     SpanSeen,
     SymbolSeen,
 )
+from compileboard.collectors.contract.fingerprints import fingerprint
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.result_columns import STORED
+from compileboard.collectors.contract.shapes import MovedInput
 from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.connection import has_row, read_value
 from compileboard.collectors.store.ingest.artifacts import strip_stack
@@ -45,6 +47,7 @@ from compileboard.collectors.store.ingest.compiles import (
     write_recompile,
     write_start,
 )
+from compileboard.collectors.store.ingest.frames import Compile
 from compileboard.collectors.store.ingest.insert import Insert, InsertOnce, pick, take
 from compileboard.collectors.store.ingest.repro_writer import (
     write_repro,
@@ -53,6 +56,7 @@ from compileboard.collectors.store.ingest.repro_writer import (
 )
 from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.results import COUNTS, NUMBERS
+from compileboard.collectors.store.rollups import RERECORDINGS
 
 MOST_COUNT = 2**53  # beyond it a float names no number of things
 _WORDS = ("mode", "dtype", "device", "hardware", "backend")
@@ -148,6 +152,7 @@ def _write_parts(
 _SYMBOL = Insert("symbols", once=True)
 _RUNTIME_FAILURE = Insert("failures")
 _PROCESS = Insert("processes", once=True)
+_REASON = InsertOnce("rerecording_reasons", "fingerprint")
 _OF_COMPILE = {
     name: Insert(name) for name in ("failures", "cache_lookups", "cudagraph_skips", "cudagraphs")
 }
@@ -269,19 +274,57 @@ def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
 
 
 def write_cudagraph(batch: Batch, event: CudagraphMade) -> None:
-    _add_of_compile(batch, event, "cudagraphs", reasons=dumps(event.reasons))
+    compile_ = _count_compile(batch, event)
+    reason_id = _find_reason(batch, event, compile_.function_id if compile_ else None)
+    own = {"reasons": dumps(event.reasons), "reason_id": reason_id}
+    _add_of_compile(batch, event, "cudagraphs", **own)
     batch.totals.add(
         cudagraph_recording_count=int(event.stage == "recording"),
         cudagraph_rerecording_count=int(event.status is not None),
     )
+    counts = {"rerecording_count": 1, "compile_us": event.duration_us or 0}
+    batch.totals.add_to(RERECORDINGS, reason_id, **counts)
+
+
+def _find_reason(batch: Batch, event: CudagraphMade, function_id: int | None) -> int | None:
+    if event.status is None:
+        return None
+    function = batch.connection.execute(
+        "select file, name from functions where id = ?", (function_id,)
+    ).fetchone()
+    identity = fingerprint("rerecording", event.status, *(function or (None, None)))
+
+    def describe() -> dict[str, Any]:
+        inputs = event.reasons[-1]["inputs"] if event.reasons else []
+        lines = (frame["code"] for moved in inputs for frame in moved["stack"][-1:])
+        return {
+            "status": event.status,
+            "function_id": function_id,
+            "inputs": ", ".join(map(_name_input, inputs)) or None,
+            "source_line": next(lines, None),
+        }
+
+    content = ("rerecording", identity)
+    return batch.find_id(_REASON, content, {"fingerprint": identity}, describe)
+
+
+def _name_input(moved: MovedInput) -> str:
+    dtype = (moved["dtype"] or "").removeprefix("torch.")
+    shape = "" if moved["shape"] is None else f"[{', '.join(map(str, moved['shape']))}]"
+    return " ".join(filter(None, (moved["name"], dtype + shape)))
+
+
+def _count_compile(batch: Batch, event: FrameContext) -> Compile | None:
+    compile_, new = batch.frames.find(batch.run_id, event)
+    batch.totals.add(compile_count=int(new))
+    return compile_
 
 
 def _add_of_compile(batch: Batch, event: FrameContext, table: str, **values: Any) -> None:
-    compile_, new = batch.frames.find(batch.run_id, event)
+    compile_ = _count_compile(batch, event)
     compile_key = compile_.key if compile_ else None
     row = {**take(table, event), **values, "run_id": batch.run_id, "compile_key": compile_key}
     _OF_COMPILE[table].add(batch.connection, row)
-    batch.totals.add(compile_count=int(new))
 
 
 def write_snapshot(batch: Batch, event: SnapshotTaken) -> None:

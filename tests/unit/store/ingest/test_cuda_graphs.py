@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.connection import open_writer, write_transaction
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.pruning import PruneRule, prune_runs
+from compileboard.collectors.store.reopening import reopen_run
+from compileboard.collectors.store.verification import list_differences
 from tests.tools.make_db import DATA, record_events
+from tests.unit.store.sealed.sealed_board import seal_all
 
 
 @pytest.fixture
@@ -55,3 +59,49 @@ def test_two_continuations_are_two_functions(store: sqlite3.Connection):
     graphs = record(store, "branches")
     places = [(row["compile_id"], row["parent_graph"]) for row in graphs if row["graph"] >= 0]
     assert places == [("0/0", None), ("1/0", 0), ("2/0", 0)]
+
+
+RERECORDINGS = """
+select r.status, r.inputs, r.source_line, f.name, b.rerecording_count, b.compile_us
+from run_rerecordings as b
+join rerecording_reasons as r on r.id = b.reason_id
+left join functions as f on f.id = r.function_id
+"""
+MOVED = (
+    "CudagraphManagedIdxMismatch",
+    "arg0_1 float32[8, 64]",
+    'norm = torch.compile(lambda x: x / x.norm(), mode="reduce-overhead")',
+    *("another_output.<locals>.<lambda>", 4, 6366),
+)
+
+
+def test_reasons_are_counted_by_function_and_their_time_is_that_of_recording(
+    store: sqlite3.Connection,
+):
+    record(store, "another_output")
+    assert [tuple(row) for row in store.execute(RERECORDINGS)] == [MOVED]
+    assert list(list_differences(store)) == []
+    store.execute("update run_rerecordings set rerecording_count = 9, compile_us = 1")
+    (difference,) = list_differences(store)
+    assert "rerecording_count is 9, its rows come to 4; compile_us is 1, its rows" in difference
+
+
+def test_reasons_outlast_the_rows_they_were_counted_from(store: sqlite3.Connection):
+    record(store, "another_output")
+    assert len(list(prune_runs(store, PruneRule(2**60), 2**60))) == 1
+    assert store.execute("select count(*) from cudagraphs").fetchone()[0] == 0
+    assert [tuple(row) for row in store.execute(RERECORDINGS)] == [MOVED]
+
+
+def test_reasons_come_back_from_a_sealed_run(store: sqlite3.Connection):
+    record(store, "another_output")
+    (run_id,) = seal_all(store)
+    assert store.execute(RERECORDINGS).fetchall() == []
+    with write_transaction(store):
+        assert reopen_run(store, run_id)
+    assert [tuple(row) for row in store.execute(RERECORDINGS)] == [MOVED]
+
+
+def test_a_graph_is_warmed_up_or_recorded_first_for_no_reason(store: sqlite3.Connection):
+    rows = record(store, "parameter_replaced")
+    assert [row["reason_id"] is None for row in rows] == [row["status"] is None for row in rows]
