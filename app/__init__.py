@@ -103,6 +103,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         timeline.blueprint,
         reasons.graph_breaks,
         reasons.recompiles,
+        reasons.rerecordings,
         repros.blueprint,
         models.blueprint,
         trends.blueprint,

@@ -152,6 +152,32 @@ def describe_failure_phase(phase: str) -> Word:
     return FAILURE_PHASES.get(phase, Word(phase, "bad", "A phase that this version does not know."))
 
 
+# Source: CheckInvariantStatus of torch/_inductor/cudagraph_utils.py, 2.6 to 2.13.
+CUDA_GRAPH_STATUSES = {
+    "StaticInputIdxMismatch": Word(
+        "Parameter, buffer or static input moved",
+        "warn",
+        "A graph reads these inputs in place. A call brought one at another address.",
+    ),
+    "CudagraphManagedIdxMismatch": Word(
+        "Output of another CUDA graph moved",
+        "warn",
+        "A graph reads what an earlier graph wrote in place. A call brought it at another address: "
+        "it is another output, or of another recording.",
+    ),
+    "ExpectedDeadIndicesBeforeGraphMismatch": Word(
+        "Earlier output still in use",
+        "warn",
+        "When the graph was recorded, an output of an earlier graph was free. In a later call the "
+        "program still held it, so its memory could not be used again.",
+    ),
+}
+
+
+def describe_mismatch(status: str) -> Word:
+    return CUDA_GRAPH_STATUSES.get(status, Word(status, "warn", "torch's word for it."))
+
+
 def describe_break_outcome(outcome: str) -> Word:
     return BREAK_OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
 

@@ -1,4 +1,4 @@
-"""Shared parts of the endpoints for graph breaks and recompiles across runs."""
+"""The endpoints across runs for graph breaks, recompiles and CUDA graphs recorded again."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from compileboard.app.reasons.model import (
     build_graph_break,
     build_reason_runs,
     build_recompile_cause,
+    build_rerecording,
 )
 from compileboard.app.reasons.queries import (
     AffectedRun,
@@ -38,6 +39,13 @@ from compileboard.app.reasons.recompiles import (
     CauseFilter,
     CauseSummary,
     RecompileCause,
+)
+from compileboard.app.reasons.rerecordings import (
+    RERECORDINGS,
+    Rerecording,
+    RerecordingFilter,
+    RerecordingReason,
+    RerecordingSummary,
 )
 from compileboard.app.runs.advice import CauseRow
 from compileboard.app.runs.queries import Slot
@@ -197,3 +205,55 @@ def get_recompile(cause_id: str) -> CauseDetail:
 def list_recompile_runs(cause_id: str, page: PageQuery) -> Page[AffectedRun]:
     """List the runs that have one cause of recompiles, newest first."""
     return list_runs(RECOMPILES, cause_id, page)
+
+
+@dataclass(frozen=True)
+class RerecordingSort:
+    sort: Annotated[str, order_by(RERECORDINGS.orders), SORT_HELP] = RERECORDINGS.default_order
+
+
+@dataclass(frozen=True)
+class RerecordingDetail(RerecordingReason):
+    """Why the CUDA graphs of one function were recorded again, over all runs."""
+
+    cause: NewestCause
+    events: Annotated[list[Rerecording], "The newest 20."]
+    history: History
+
+
+@dataclass(frozen=True)
+class RerecordingTrends(Trends):
+    """CUDA graphs recorded again over runs."""
+
+    summary: Annotated[RerecordingSummary, "Sums."]
+
+
+@operation("/cuda_graphs")
+def list_rerecordings(
+    selection: RerecordingFilter, order: RerecordingSort, page: PageQuery
+) -> Page[RerecordingReason]:
+    """List why CUDA graphs were recorded again across runs, the most frequent first."""
+    return list_reasons(
+        get_engine(), RERECORDINGS, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
+    )
+
+
+@operation("/cuda_graphs/trends")
+def get_rerecording_trends(selection: RerecordingFilter) -> RerecordingTrends:
+    """Return the totals of CUDA graphs recorded again, and their trend over runs."""
+    return RerecordingTrends(**read_trends(RERECORDINGS, selection))
+
+
+@operation("/cuda_graphs/<reason_id>")
+def get_rerecording(reason_id: str) -> RerecordingDetail:
+    """Return one reason why CUDA graphs were recorded again, with its newest recordings and its
+    history.
+    """
+    screen = build_rerecording(get_store(), read_content_id(reason_id))
+    return RerecordingDetail(**list_fields(screen or refuse_reason(RERECORDINGS, reason_id)))
+
+
+@operation("/cuda_graphs/<reason_id>/runs")
+def list_rerecording_runs(reason_id: str, page: PageQuery) -> Page[AffectedRun]:
+    """List the runs that have one reason to record CUDA graphs again, newest first."""
+    return list_runs(RERECORDINGS, reason_id, page)

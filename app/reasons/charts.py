@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from compileboard.app.core.charts import Chart, count_axis, finish
 from compileboard.app.core.format import format_number, format_time
+from compileboard.app.core.labels import describe_mismatch
 from compileboard.app.reasons.queries import HistoryPoint
 from compileboard.app.reasons.reason_trends import KindTrend
 from compileboard.app.runs.queries import Slot
@@ -143,6 +144,12 @@ def _shorten(name: str) -> str:
 def chart_kinds(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
     lines = {kind.kind: kind.trend for kind in kinds}
     return chart_trend("graph-breaks-trend", "Graph breaks over time", "graph breaks", lines, slots)
+
+
+def chart_statuses(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
+    lines = {describe_mismatch(kind.kind).word: kind.trend for kind in kinds}
+    title = "CUDA graphs recorded again over time"
+    return chart_trend("cuda-graphs-trend", title, "recorded again", lines, slots)
 
 
 def chart_categories(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:

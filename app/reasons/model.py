@@ -1,4 +1,4 @@
-"""Graph breaks and recompile causes across runs."""
+"""Graph breaks, recompile causes and CUDA graphs recorded again across runs."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from compileboard.app.reasons.reason_events import (
     list_value_changes,
 )
 from compileboard.app.reasons.recompiles import RECOMPILES
+from compileboard.app.reasons.rerecordings import RERECORDINGS
 from compileboard.app.reasons.run_queries import (
     Chain,
     GraphBreakRow,
@@ -151,8 +152,13 @@ def _build_reason(
         return None
     events: Sequence[Any] = list_events(files, subject, reason_id)
     newest_run = _find_newest_run(store.board, events)
+    # A break or recompile that the fix of another takes away; what a graph does at calls is not.
     compile_key = next(
-        (event.compile_key for event in events if newest_run and event.run_id == newest_run.id),
+        (
+            event.compile_key
+            for event in (() if subject is RERECORDINGS else events)
+            if newest_run and event.run_id == newest_run.id
+        ),
         None,
     )
     return ReasonScreen(
@@ -242,6 +248,11 @@ def build_recompile_cause(store: Store, cause_id: int) -> RecompileCauseScreen |
         return None
     values = list_value_changes(files, cause_id)
     return RecompileCauseScreen(**vars(screen), values=values)
+
+
+def build_rerecording(store: Store, reason_id: int) -> ReasonScreen | None:
+    files = _list_files(store, RERECORDINGS, reason_id)
+    return _build_reason(store, RERECORDINGS, reason_id, files)
 
 
 def build_reason_runs(

@@ -1,4 +1,4 @@
-"""The pages of graph breaks and of recompile causes across runs."""
+"""The pages across runs of graph breaks, recompile causes and CUDA graphs recorded again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from flask import Blueprint, abort, render_template, request
 
 from compileboard.app.core.db import get_clock, get_engine, get_settings, get_store
 from compileboard.app.core.filters import url_with
-from compileboard.app.core.labels import describe_break_outcome
+from compileboard.app.core.labels import CUDA_GRAPH_STATUSES, describe_break_outcome
 from compileboard.app.core.page import check_limit, read_content_id
-from compileboard.app.reasons.charts import chart_categories, chart_history, chart_kinds, make_spark
+from compileboard.app.reasons.charts import (
+    chart_categories,
+    chart_history,
+    chart_kinds,
+    chart_statuses,
+    make_spark,
+)
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
 from compileboard.app.reasons.model import (
     ReasonScreen,
@@ -18,15 +24,18 @@ from compileboard.app.reasons.model import (
     build_graph_break,
     build_reasons,
     build_recompile_cause,
+    build_rerecording,
 )
 from compileboard.app.reasons.queries import ReasonSubject, list_affected_runs
 from compileboard.app.reasons.recompiles import RECOMPILES
+from compileboard.app.reasons.rerecordings import RERECORDINGS
 from compileboard.app.runs.overview_queries import has_observed_runs
 from compileboard.app.runs.queries import FILTERS, list_choices
 from compileboard.collectors.contract.categories import CATEGORIES
 
 graph_breaks = Blueprint("graph_breaks", __name__)
 recompiles = Blueprint("recompiles", __name__)
+rerecordings = Blueprint("rerecordings", __name__)
 
 BREAK_SORTS = (
     ("breaks", "most frequent"),
@@ -42,6 +51,13 @@ CAUSE_SORTS = (
     ("runs", "most runs"),
     ("last", "last seen"),
     ("first", "newest cause first"),
+)
+RERECORDING_SORTS = (
+    ("rerecordings", "most recordings"),
+    ("time", "most time"),
+    ("runs", "most runs"),
+    ("last", "last seen"),
+    ("first", "first seen, newest first"),
 )
 _UNFOLDED = ("q", "suite")  # filters of runs that stand before the folded ones
 
@@ -67,6 +83,21 @@ def index_recompiles() -> str:
     values |= {"chart": chart, "has_charts": has_charts}
     options = [(category.name, category.label) for category in CATEGORIES]
     return render_template("recompiles/index.html", **values, sorts=CAUSE_SORTS, options=options)
+
+
+@rerecordings.get("/cuda_graphs", endpoint="index")
+def index_rerecordings() -> str:
+    screen, values = _build_list(RERECORDINGS)
+    trends = screen.program.trends
+    kinds = trends.grid.kinds
+    values |= {
+        "chart": chart_statuses(kinds, trends.slots) if kinds else None,
+        "has_charts": bool(kinds),
+    }
+    options = [(name, word.word) for name, word in CUDA_GRAPH_STATUSES.items()]
+    return render_template(
+        "rerecordings/index.html", **values, sorts=RERECORDING_SORTS, options=options
+    )
 
 
 def _build_list(subject: ReasonSubject) -> tuple[ReasonsScreen, dict[str, Any]]:
@@ -118,6 +149,16 @@ def show_cause(cause_id: str) -> str:
         "recompiles/one.html",
         **_build_one(RECOMPILES, screen, limit_count, "cause-history", "recompiles"),
     )
+
+
+@rerecordings.get("/cuda_graphs/<reason_id>", endpoint="show")
+def show_rerecording(reason_id: str) -> str:
+    limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
+    screen = build_rerecording(get_store(), read_content_id(reason_id))
+    if screen is None:
+        abort(404, RERECORDINGS.describe_absence(reason_id))
+    values = _build_one(RERECORDINGS, screen, limit_count, "cuda-graphs-history", "recorded again")
+    return render_template("rerecordings/one.html", **values)
 
 
 def _build_one(

@@ -107,6 +107,7 @@ PATH_PARAMETERS = {
     "config_hash": "A configuration text's hash.",
     "distinct_id": "A graph break's `id`.",
     "cause_id": "A cause's `id`.",
+    "reason_id": "A reason's `id`.",
     "token_id": "A token's `id`.",
     "import_id": "An import's `id`.",
     "artifact_id": "An artifact's `id`.",

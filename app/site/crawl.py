@@ -254,6 +254,7 @@ _RANKS = {
     "models.show": 3,
     "graph_breaks.show": 3,
     "recompiles.show": 3,
+    "rerecordings.show": 3,
     "repros.show": 3,
     "compile.show": 5,
     "caches.show_one": 6,
@@ -270,6 +271,7 @@ _WORDS = {
     "incidents.index": "lists of incidents",
     "graph_breaks.show": "graph breaks",
     "recompiles.show": "causes of recompiles",
+    "rerecordings.show": "reasons of CUDA graphs",
     "repros.show": "repros",
     "repros.show_run": "repros of runs",
     "compare.index": "comparisons",
@@ -500,6 +502,11 @@ _LISTS = (
     ),
     ("graph_breaks", "/graph_breaks?limit=1000", "distinct graph breaks, up to 1000"),
     ("recompiles", "/recompiles?limit=1000", "causes of recompiles, up to 1000"),
+    (
+        "cuda_graphs",
+        "/cuda_graphs?limit=1000",
+        "reasons why CUDA graphs were recorded again, up to 1000",
+    ),
     ("repros", "/repros?limit=1000", "failures that left a graph, up to 1000"),
 )
 

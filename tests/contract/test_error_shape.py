@@ -17,7 +17,7 @@ from compileboard.app.server.openapi import OPERATIONS, get_document
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate
 from tests.tools.json_schema import list_faults
-from tests.unit.app.recorded import BREAK_ID, CAUSE_ID, RUN, record_run
+from tests.unit.app.recorded import BREAK_ID, CAUSE_ID, REASON_ID, RUN, record_run
 
 SCHEMAS = get_document()["components"]["schemas"]
 
@@ -155,6 +155,7 @@ def test_a_parameter_that_cannot_be_used_is_400(
 def test_a_cursor_of_another_make_is_400(client: FlaskClient, operation, cursor: str) -> None:
     address = operation.path.replace("<run_id>", RUN)
     address = address.replace("<distinct_id>", BREAK_ID).replace("<cause_id>", CAUSE_ID)
+    address = address.replace("<reason_id>", REASON_ID)
     assert_failed(client.get(f"/api/v1{address}", query_string={"cursor": cursor}), 400, "cursor: ")
 
 

@@ -96,10 +96,14 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
             path.replace("<import_id>", upload.id)
             for upload in ImportQueue(database).list_newest(9)
         ]
-    if "<distinct_id>" in path or "<cause_id>" in path:
-        name, table = (
-            ("distinct_id", "run_breaks") if "<distinct_id>" in path else ("cause_id", "run_causes")
-        )
+    tables = {
+        "distinct_id": "run_breaks",
+        "cause_id": "run_causes",
+        "reason_id": "run_rerecordings",
+    }
+    for name, table in tables.items():
+        if f"<{name}>" not in path:
+            continue
         keys = reader.execute(f"select distinct {name} from {table}")
         return [path.replace(f"<{name}>", format_id(key)) for (key,) in keys]
     if "<path:name>" in path:

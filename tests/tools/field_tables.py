@@ -20,6 +20,7 @@ ROWS = (
     "Recompile",
     "FailedGuard",
     "RecompileCause",
+    "RerecordingReason",
     "Failure",
     "Result",
     "Repro",

@@ -9,6 +9,7 @@ from compileboard.app.benchmarks import matrix as table
 from compileboard.app.guards import run_queries as guards
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
 from compileboard.app.reasons.recompiles import RECOMPILES
+from compileboard.app.reasons.rerecordings import RERECORDINGS
 from compileboard.app.repros import queries as repros
 from compileboard.app.runs import queries as runs
 from compileboard.app.runs.pages import FILLS
@@ -114,6 +115,13 @@ def _health(_reader: sqlite3.Connection) -> list[str]:
     return ["/healthz", "/metrics"]
 
 
+def _cuda_graphs(_reader: sqlite3.Connection) -> list[str]:
+    sorts = [
+        f"/cuda_graphs?sort={name}{way}" for name in RERECORDINGS.orders for way in ("", ".asc")
+    ]
+    return [*sorts, "/cuda_graphs?q=x&status=StaticInputIdxMismatch&function=f&suite=captures"]
+
+
 list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "overview": _overview,
     "runs": _runs,
@@ -121,6 +129,7 @@ list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "compile": _compile,
     "graph_breaks": _graph_breaks,
     "recompiles": _recompiles,
+    "cuda_graphs": _cuda_graphs,
     "compare": _compare_runs,
     "health": _health,
 }

@@ -12,6 +12,7 @@ from compileboard.collectors.contract.events import (
     CompileFailed,
     CompileStarted,
     ConfigSeen,
+    CudagraphMade,
     CudagraphSkipped,
     Event,
     GraphBroke,
@@ -23,11 +24,19 @@ from compileboard.collectors.contract.events import (
     RunStarted,
     SnapshotTaken,
 )
-from compileboard.collectors.contract.fingerprints import cause_fingerprint, content_id, format_id
+from compileboard.collectors.contract.fingerprints import (
+    cause_fingerprint,
+    content_id,
+    fingerprint,
+    format_id,
+)
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 
 BREAK_ID = format_id(content_id("break", "b1"))
 CAUSE_ID = format_id(content_id("cause", cause_fingerprint("size-x", "model.py", "f")))
+REASON_ID = format_id(
+    content_id("rerecording", fingerprint("rerecording", "StaticInputIdxMismatch", "model.py", "f"))
+)
 RUN = "01J00000000000000000000001"
 PROCESS = "a" * 32
 START_US = 1_795_000_000_000_000
@@ -44,6 +53,11 @@ _PHASES = {
     "triton": 15_000,
     "cudagraph": 0,
 }
+
+
+_INPUT = {"name": MARKUP, "dtype": "torch.float32", "shape": [4], "stack": []}
+_STATUS = {"status": "StaticInputIdxMismatch"}
+_MOVED = {"reasons": [{"graph": 1, "inputs": [_INPUT], "input_count": 1} | _STATUS]} | _STATUS
 
 
 def _frame(number: int, again: int = 0) -> dict[str, Any]:
@@ -155,6 +169,7 @@ def list_events(state: str = "finished") -> list[Event]:
             | {"cache": "aot_autograd", "result": "bypass", "reason": f"custom op {MARKUP}"},
         ),
         (CudagraphSkipped, _frame(0) | {"reason": f"mutated inputs {MARKUP}"}),
+        (CudagraphMade, _frame(0) | {"graph": 2, "duration_us": 1500} | _MOVED),
         (
             Compiled,
             _frame(0)

@@ -107,7 +107,8 @@ def _run_id(number: int) -> str:
 
 
 def _add_odd_runs(store: sqlite3.Connection, chance: random.Random) -> None:
-    things: dict[str, list[int]] = {"functions": [], "distinct_breaks": [], "recompile_causes": []}
+    names = ("functions", "distinct_breaks", "recompile_causes", "rerecording_reasons")
+    things: dict[str, list[int]] = {name: [] for name in names}
     for number in range(_THING_COUNT):
         text, other = chance.choice(ODD_TEXTS), chance.choice(ODD_TEXTS)
         function = None if number % 4 == 0 else chance.choice(things["functions"] or [None])
@@ -137,6 +138,14 @@ def _add_odd_runs(store: sqlite3.Connection, chance: random.Random) -> None:
         things["recompile_causes"].append(
             insert(store, "recompile_causes", id=2**60 + number, **shown, **of_cause)
         )
+        of_graphs = {
+            "status": ("StaticInputIdxMismatch", text)[number % 2],
+            "inputs": (None, other)[number % 3 % 2],
+            "fingerprint": shown["fingerprint"],
+            "function_id": function,
+        }
+        thing = insert(store, "rerecording_reasons", id=2**58 + number, **of_graphs)
+        things["rerecording_reasons"].append(thing)
     for number in range(_RUN_COUNT):
         started_us = START_US + number // 3 * HOUR_US  # three at a time
         run_id = _run_id(number)
@@ -199,6 +208,9 @@ def _add_odd_runs(store: sqlite3.Connection, chance: random.Random) -> None:
                 triton_version=chance.choice((None, f"3.{process}")),
             )
         _add_rollups(store, chance, run_id, things)
+        for thing in things["rerecording_reasons"][number % 9 : number % 7]:
+            counts = {"rerecording_count": number % 3, "compile_us": number % 4 * 500}
+            insert(store, "run_rerecordings", run_id=run_id, reason_id=thing, **counts)
 
 
 def _add_rollups(

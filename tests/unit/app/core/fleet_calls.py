@@ -24,6 +24,7 @@ from compileboard.app.reasons import queries as reasons
 from compileboard.app.reasons import reason_events as reason_events
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
+from compileboard.app.reasons.rerecordings import RERECORDINGS, RerecordingFilter
 from compileboard.app.runs import overview_queries as overview
 from compileboard.app.runs import queries as runs
 from compileboard.app.runs.queries import RunFilter
@@ -117,9 +118,16 @@ CAUSE_FILTERS = (
     *(CauseFilter(RunFilter(), category=name) for name in ("tensor_size", "other", "no such")),
     CauseFilter(RunFilter(since_us=START_US), function="f"),
 )
+GRAPH_FILTERS = (
+    *(RerecordingFilter(part) for part in _RUN_PARTS),
+    *(RerecordingFilter(RunFilter(), text=text) for text in ("arg", "MISMATCH", "\\", "\0")),
+    RerecordingFilter(RunFilter(), status="StaticInputIdxMismatch"),
+    RerecordingFilter(RunFilter(since_us=START_US), function="f"),
+)
 SUBJECTS: tuple[tuple[reasons.AnySubject, tuple[Any, ...], str], ...] = (
     (GRAPH_BREAKS, BREAK_FILTERS, "select id from distinct_breaks order by id"),
     (RECOMPILES, CAUSE_FILTERS, "select id from recompile_causes order by id"),
+    (RERECORDINGS, GRAPH_FILTERS, "select id from rerecording_reasons order by id"),
 )
 
 

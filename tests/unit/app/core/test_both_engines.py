@@ -26,6 +26,7 @@ from compileboard.app.core.page import FilterError
 from compileboard.app.reasons import queries as reasons
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
+from compileboard.app.reasons.rerecordings import RERECORDINGS, RerecordingFilter
 from compileboard.app.runs import overview_queries as overview
 from compileboard.app.runs import queries as runs
 from compileboard.app.runs.queries import RunFilter
@@ -230,9 +231,12 @@ def test_sums_of_months_change_no_answer(
         assert len(months) > 4
         for month in months[::step]:
             rebuild_month(client, month, step)
-    for span, (subject, filter_type) in product(
-        _SPANS, ((GRAPH_BREAKS, BreakFilter), (RECOMPILES, CauseFilter))
-    ):
+    subjects = (
+        (GRAPH_BREAKS, BreakFilter),
+        (RECOMPILES, CauseFilter),
+        (RERECORDINGS, RerecordingFilter),
+    )
+    for span, (subject, filter_type) in product(_SPANS, subjects):
         selected = filter_type(RunFilter(**span), text=None if span else "a")
         listed = reasons.list_reasons(SqliteEngine(connection), subject, selected, limit=5).rows
         chosen = {"subject": subject, "selected": selected}

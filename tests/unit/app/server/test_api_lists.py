@@ -28,7 +28,7 @@ from tests.unit.app.clickhouse.published import OpenClient, on_both_engines
 from tests.unit.app.deleted import delete_and_audit
 from tests.unit.app.explored import LOGS as WHOLE_LOGS
 from tests.unit.app.explored import explore
-from tests.unit.app.recorded import RUN, record_run
+from tests.unit.app.recorded import REASON_ID, RUN, record_run
 from tests.unit.app.repros.captured import capture_repros
 from tests.unit.app.series_changes import keep_one_of_each
 
@@ -114,7 +114,7 @@ def read_whole(client: FlaskClient, path: str) -> list[dict[str, Any]]:
 
 def list_paths(client: FlaskClient, path: str) -> list[str]:
     runs = [run["id"] for run in read_whole(client, "/runs")] if "<run_id>" in path else [""]
-    reasons = {"<distinct_id>": BREAK_ID, "<cause_id>": CAUSE_ID}
+    reasons = {"<distinct_id>": BREAK_ID, "<cause_id>": CAUSE_ID, "<reason_id>": REASON_ID}
     for name, reason_id in reasons.items():
         path = path.replace(name, reason_id)
     return [path.replace("<run_id>", run) for run in runs]

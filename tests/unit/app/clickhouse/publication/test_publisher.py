@@ -24,7 +24,9 @@ from compileboard.app.clickhouse.publisher import (
     renew_newest,
 )
 from compileboard.collectors.store.dashboard import annotate
+from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate
+from tests.tools.make_db import DATA, record_events
 from tests.unit.app.clickhouse.databases import open_database
 from tests.unit.app.clickhouse.publication.boards import (
     ACROSS,
@@ -48,6 +50,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connecti
             row["id"] for row in connection.execute("select id from runs order by id")
         )
         annotate(connection, first, title="Baseline ⚑", note="tab\t, 'quote' and \\", pinned=True)
+        graphs = "torch2.11-cuda-graphs-another_output.jsonl.xz"
+        record_events(Ingestor(connection), DATA / "events" / graphs)
         connection.execute(
             "insert into run_tags values (?, 'team', 'compilers'), (?, 'k:v', '')", (first, second)
         )

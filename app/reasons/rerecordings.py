@@ -1,0 +1,144 @@
+"""Reasons why CUDA graphs are recorded again: their filter, columns and events; queries.py reads
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from compileboard.app.core import fields
+from compileboard.app.core.labels import CUDA_GRAPH_STATUSES, describe_mismatch
+from compileboard.app.core.parameters import Parameter
+from compileboard.app.core.schema import published
+from compileboard.app.reasons.queries import ReasonSubject
+from compileboard.app.reasons.reason_trends import TrendGrid
+from compileboard.app.runs.queries import RunFilter
+from compileboard.collectors.contract.records import RECORDS
+
+Status = Annotated[str, "Why no graph fitted, in torch's word."]
+RecordingUs = Annotated[fields.DurationUs | None, "Time it took to record them."]
+
+
+@dataclass(frozen=True)
+class RerecordingFilter:
+    runs: RunFilter
+    text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
+    status: Annotated[
+        str | None,
+        Parameter(choices=tuple(CUDA_GRAPH_STATUSES)),
+        "Why no graph fitted, in torch's word.",
+    ] = None
+    function: Annotated[str | None, "Part of `file:function`; capitals do not matter."] = None
+
+
+@dataclass(frozen=True)
+class RerecordingReason:
+    """Why the CUDA graphs of one function were recorded again, over the chosen runs."""
+
+    tables = ("rerecording_reasons", "run_rerecordings")
+
+    id: fields.ContentId
+    fingerprint: fields.Fingerprint
+    status: Status
+    inputs: str | None
+    source_line: str | None
+    function: fields.FunctionName
+    file: fields.FileName
+    rerecording_count: fields.Count
+    run_count: Annotated[fields.Count, "Runs that have it."]
+    compile_us: RecordingUs
+    first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
+    last_us: Annotated[fields.TimeUs, "Start of the last run."]
+
+    @property
+    @published
+    def title(self) -> Annotated[str, "Why, in words."]:
+        return describe_mismatch(self.status).word
+
+    @property
+    @published
+    def meaning(self) -> Annotated[str, "What that means."]:
+        return describe_mismatch(self.status).meaning
+
+
+@dataclass(frozen=True)
+class RerecordingSummary:
+    """Sums."""
+
+    reason_count: Annotated[fields.Count, "Reasons."]
+    function_count: Annotated[fields.Count, "Functions."]
+    run_count: Annotated[fields.Count, "Runs that have any."]
+    rerecording_count: Annotated[fields.Count, "CUDA graphs recorded again."]
+    compile_us: RecordingUs
+
+
+@dataclass(frozen=True)
+class Rerecording:
+    """One CUDA graph that was recorded again."""
+
+    tables = ("cudagraphs",)
+
+    id: Annotated[int, "`id` of the recording."]
+    run_id: fields.RunId
+    process_id: fields.ProcessId
+    sequence: fields.SequenceNumber
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    mode: str | None
+    graph: int | None
+    parent_graph: int | None
+    depth: int
+    duration_us: int | None
+    time_us: fields.EventTime
+
+
+_EVENTS_SQL = """
+select
+  id, run_id, process_id, sequence, compile_key, compile_id, mode, graph, parent_graph, depth,
+  duration_us, time_us
+from cudagraphs
+where reason_id = :id
+order by id desc
+limit :limit
+"""
+
+
+def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> RerecordingSummary:
+    return RerecordingSummary(
+        reason_count=sum(kind.distinct_count for kind in grid.kinds),
+        function_count=grid.function_count,
+        run_count=scope["run_count"],
+        rerecording_count=sum(kind.count for kind in grid.kinds),
+        compile_us=sum(kind.compile_us or 0 for kind in grid.kinds) or (None if grid.kinds else 0),
+    )
+
+
+RERECORDINGS = ReasonSubject(
+    noun="reason to record CUDA graphs again",
+    table="rerecording_reasons",
+    run_table="run_rerecordings",
+    key="reason_id",
+    counts=("rerecording_count",),
+    columns=RECORDS["rerecording_reasons"].select_sql("d", "id", "fingerprint", "function_id"),
+    kind="d.status",
+    exact={"status": "d.status"},
+    texts=("d.status", "d.inputs", "d.source_line"),
+    orders={
+        "rerecordings": "rerecording_count",
+        "runs": "run_count",
+        "time": "compile_us",
+        "last": "last_us",
+        "first": "first_us",
+    },
+    events_sql=_EVENTS_SQL,
+    events_of_newest=(
+        "cross join cudagraphs as e on e.run_id = newest.run_id and e.reason_id = :id"
+    ),
+    filter=RerecordingFilter,
+    reason=RerecordingReason,
+    summarize=_summarize,
+    event=Rerecording,
+    total="cudagraph_rerecording_count",
+)
