@@ -59,7 +59,6 @@ def test_numbers_carry_their_unit(schema):
         "frame_compile_id",
     }
     plain |= {
-        *("tree", "device", "graph_function", "graph", "parent_graph"),
         "last_sequence",
         "cache_size",
         "compile_key",
