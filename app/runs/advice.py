@@ -37,6 +37,7 @@ from compileboard.collectors.contract.compile_labels import build_label
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.fixes.cudagraph_fixes import suggest_skipped
 from compileboard.collectors.fixes.fix import SourceLines, SuggestedFix, find_fix
 from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import NOTHING_TO_FIX, describe_saving, describe_savings
@@ -308,19 +309,30 @@ def _bypasses(caches: Sequence[CacheResult]) -> list[Problem]:
 
 
 def _cudagraph_skips(skips: Sequence[CudagraphSkip]) -> list[Problem]:
-    groups: dict[str, list[CudagraphSkip]] = {}
+    groups: dict[tuple[str, str | None], list[CudagraphSkip]] = {}
     for skip in skips:
-        groups.setdefault(skip.reason, []).append(skip)
+        groups.setdefault((skip.reason, skip.code), []).append(skip)
     problems = []
-    for reason, members in sorted(groups.items(), key=lambda item: -len(item[1])):
+    for (reason, code), members in sorted(groups.items(), key=lambda item: -len(item[1])):
         first, number = members[0], format_plural(len(members), "graph")
-        advice = (
+        fixes = [fix.warn(fix.title) for fix in suggest_skipped(reason, code)]
+        advice = ". Or: ".join(fixes) or (
             "Remove what the reason names from the compiled function, so that its launches are "
-            "replayed as one."
+            "replayed as one"
         )
         title, location = "CUDA graph not used", (first.function, first.file, first.line)
         problems.append(
-            Problem("cudagraph", "warn", title, number, *location, advice, "caches", None, reason)
+            Problem(
+                "cudagraph",
+                "warn",
+                f"{title}: {reason.removeprefix('skipping cudagraphs due to ').rstrip('.')}",
+                number,
+                *location,
+                f"{advice}.",
+                "caches",
+                None,
+                code,
+            )
         )
     return problems
 

@@ -110,6 +110,7 @@ class CudagraphSkip:
     function: fields.FunctionName
     file: fields.FileName
     line: fields.LineNumber
+    code: fields.SourceLine
     reason: str
     time_us: fields.EventTime
 
@@ -182,7 +183,9 @@ LOOKUPS_SQL, COMPILE_LOOKUPS_SQL = _after(
     "cache_lookups",
 )
 SKIPS_SQL, COMPILE_SKIPS_SQL = _after(
-    "f.name as function, f.file, c.line, x.reason", "cudagraph_skips"
+    """f.name as function, coalesce(x.file, f.file) as file, coalesce(x.line, c.line) as line,
+  x.code, x.reason""",
+    "cudagraph_skips",
 )
 FAILED_SQL = """
 select

@@ -374,6 +374,9 @@ sequence|int||
 compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
 reason|text||Why.
+file|text?||Where torch found it: path in the repository, or module path.
+line|int?||
+code|text?||That line of the code; null with `--no-source`.
 time_us|time_us||
 
 table cudagraphs detail|CUDA graphs that were recorded, and runs to warm up before them.

@@ -269,7 +269,9 @@ def write_cache(batch: Batch, event: CacheLookedUp) -> None:
 
 
 def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
-    _add_of_compile(batch, event, "cudagraph_skips")
+    frame = event.stack[-1] if event.stack else None
+    found = {name: frame and frame.get(name) for name in ("file", "line", "code")}
+    _add_of_compile(batch, event, "cudagraph_skips", **found)
     batch.totals.add(cudagraph_skip_count=1)
 
 

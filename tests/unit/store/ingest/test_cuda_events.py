@@ -9,6 +9,8 @@ from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
 from tests.tools.make_db import DATA, record_events
 
+MUTATING = 'mutating = torch.compile(lambda x: x.add_(1).relu(), mode="reduce-overhead")'
+
 
 @pytest.fixture(scope="module")
 def cuda(tmp_path_factory):
@@ -59,6 +61,6 @@ def test_a_tensor_that_moved_to_the_cpu_is_a_recompile_for_its_device(cuda):
 
 
 def test_cudagraphs_that_could_not_be_used_say_why(cuda):
-    assert [row["reason"] for row in cuda.execute("select reason from cudagraph_skips")] == [
-        "skipping cudagraphs due to mutated inputs (1 instances)."
-    ]
+    (skip,) = cuda.execute("select * from cudagraph_skips")
+    assert skip["reason"] == "skipping cudagraphs due to mutated inputs (1 instances)."
+    assert (skip["file"].rpartition("/")[2], skip["code"]) == ("on_cuda.py", MUTATING)
