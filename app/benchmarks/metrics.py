@@ -145,6 +145,7 @@ compile_count|Compiles||down|0|hooks|of a run
 recompile_count|Recompiles||down|0|hooks|of a run
 graph_break_count|Graph breaks||down|0|hooks|of a run
 recompile_limit_count|Recompile limits||down|0|hooks|frames given up
+cudagraph_rerecording_count|CUDA graphs recorded again||down|0|hooks|of a run
 """)
 # A model's metric that a number of a suite sums up, where its name is another.
 MODEL_OF = {

@@ -91,7 +91,8 @@ RUN_POINTS_SQL = f"""
 select
   coalesce(r.suite, '') as suite, r.name as model, coalesce(r.gpu_name, '') as hardware, r.id,
   {recorded_us("$t.compile_us", "$t.compile_count")} / 1e6 as compile_s,
-  $t.compile_count, $t.recompile_count, $t.graph_break_count, $t.recompile_limit_count
+  $t.compile_count, $t.recompile_count, $t.graph_break_count, $t.recompile_limit_count,
+  $t.cudagraph_rerecording_count
 from runs as r
 $totals
 where $t.result_count = 0

@@ -160,12 +160,12 @@ def load_run(store: Store, clock: RecorderClock, run: RunRow) -> Side:
         rows.append(replace(row, repeats=samples))
         results.append(make_result(merged, parts[0], samples))
         tasks |= dict.fromkeys(merged.tasks, row.key)
-    breaks, causes = (
+    breaks, causes, rerecordings = (
         merge_distinct(
             replace(item, model=tasks.get(task or ""))
             for task, item in comparison.list_task_distinct(reader, sql, run.id)
         )
-        for sql in (comparison.BREAKS_SQL, comparison.CAUSES_SQL)
+        for sql in (comparison.BREAKS_SQL, comparison.CAUSES_SQL, comparison.RERECORDINGS_SQL)
     )
     was_observed = bool(comparison.count_observed(reader, run.id))
     return Side(
@@ -174,6 +174,7 @@ def load_run(store: Store, clock: RecorderClock, run: RunRow) -> Side:
         rows=tuple(rows),
         breaks=breaks if breaks or was_observed else None,
         causes=causes if causes or was_observed else None,
+        rerecordings=rerecordings if run.cudagraph_recording_count else None,
         environment=_name_hardware(rows)
         | ({"torch": run.torch_version} if run.torch_version else {}),
         results=tuple(results),

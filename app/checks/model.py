@@ -67,6 +67,9 @@ class OpenIncident:
     incident: Incident
 
 
+DISTINCT = ("breaks", "causes", "rerecordings")  # fields of a side
+
+
 @dataclass(frozen=True)
 class Side:
     """One side of a check. None was never recorded or looked for; it is not absent."""
@@ -75,6 +78,7 @@ class Side:
     rows: tuple[RuleInput, ...]
     breaks: tuple[DistinctItem, ...] | None = None
     causes: tuple[DistinctItem, ...] | None = None
+    rerecordings: tuple[DistinctItem, ...] | None = None  # why CUDA graphs were recorded again
     environment: Mapping[str, str] = field(default_factory=dict)
     # Of each row, as Compare has it; none of a bare CSV.
     results: tuple[ModelResult, ...] = field(default=(), compare=False)

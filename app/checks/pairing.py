@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compileboard.app.checks.model import CannotCompare, RuleInput, Side
+from compileboard.app.checks.model import DISTINCT, CannotCompare, RuleInput, Side
 from compileboard.app.comparison.model import MACHINE_FIELDS, MODEL_FIELDS
 from compileboard.app.comparison.pairs import match
 from compileboard.app.comparison.queries import DistinctItem
@@ -102,8 +102,8 @@ def _describe(side: Side, twins: list[RuleInput]) -> str:
 def _rename(side: Side, names: Mapping[int, str]) -> Side:
     rows = tuple(replace(row, name=names[id(row)]) for row in side.rows)
     by_key = {row.key: row.name for row in rows}
-    breaks, causes = (_rename_models(items, by_key) for items in (side.breaks, side.causes))
-    return replace(side, rows=rows, breaks=breaks, causes=causes)
+    distinct: Any = {name: _rename_models(getattr(side, name), by_key) for name in DISTINCT}
+    return replace(side, rows=rows, **distinct)
 
 
 def _rename_models(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from compileboard.app.checks.model import CannotCompare, RuleInput, Side
+from compileboard.app.checks.model import DISTINCT, CannotCompare, RuleInput, Side
 from compileboard.app.comparison.model import (
     COMPARED,
     MACHINE_FIELDS,
@@ -75,7 +75,7 @@ def dump_baseline(side: Side) -> dict[str, Any]:
     stored = asdict(replace(side, results=()))
     for name in ("results", "name", "commit", "failure"):  # the rows have what results are made of
         del stored[name]
-    for item in (*(stored["breaks"] or ()), *(stored["causes"] or ())):
+    for item in (item for name in DISTINCT for item in stored[name] or ()):
         del item["experiment"]  # a check does not ask for it
     return {"version": BASELINE_VERSION, **stored}
 
@@ -88,11 +88,13 @@ def load_baseline(body: Mapping[str, Any], title: str) -> Side:
             "upgrade CompileBoard"
         )
     rows = tuple(RuleInput(**row) for row in body["rows"])
-    breaks, causes = (
-        None if body[name] is None else tuple(DistinctItem(**item) for item in body[name])
-        for name in ("breaks", "causes")
-    )
-    return Side(title, rows, breaks, causes, body["environment"], tuple(map(_read_result, rows)))
+    distinct: Any = {
+        name: tuple(DistinctItem(**item) for item in body[name])
+        for name in DISTINCT
+        if body.get(name) is not None
+    }
+    results = tuple(map(_read_result, rows))
+    return Side(title, rows, environment=body["environment"], results=results, **distinct)
 
 
 def _read_result(row: RuleInput) -> ModelResult:
@@ -131,12 +133,11 @@ def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
     rows = [row for row in saved.rows if row.name not in names] + [
         row for row in run.rows if row.name in names
     ]
-    return replace(
-        saved,
-        rows=tuple(sorted(rows, key=lambda row: (row.name, row.key))),
-        breaks=_merge_distinct(saved, run, saved.breaks, run.breaks, names),
-        causes=_merge_distinct(saved, run, saved.causes, run.causes, names),
-    )
+    distinct: Any = {
+        name: _merge_distinct(saved, run, getattr(saved, name), getattr(run, name), names)
+        for name in DISTINCT
+    }
+    return replace(saved, rows=tuple(sorted(rows, key=lambda row: (row.name, row.key))), **distinct)
 
 
 def _merge_distinct(
@@ -170,6 +171,7 @@ def list_changes(before: Side, after: Side) -> list[BaselineChange]:
     for pair, what in (
         ((before.breaks, after.breaks), "distinct graph break"),
         ((before.causes, after.causes), "cause of recompiles"),
+        ((before.rerecordings, after.rerecordings), "reason to record CUDA graphs again"),
     ):
         removed, came = (
             {(item.model, item.fingerprint): item for item in items or ()} for items in pair

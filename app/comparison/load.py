@@ -31,6 +31,7 @@ _COUNTS = (
     "recompile_limit_count",
     "failure_count",
     "cache_miss_count",
+    "cudagraph_rerecording_count",
 )
 
 

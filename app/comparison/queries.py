@@ -20,6 +20,7 @@ from compileboard.app.core.fields import (
     title_break,
     title_cause,
 )
+from compileboard.app.core.labels import describe_mismatch
 from compileboard.app.core.schema import PRIVATE
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.fixes.titles import is_of_ddp, name_stack_values
@@ -159,6 +160,19 @@ group by p.task, u.id
 order by p.task, u.id
 limit :limit
 """
+RERECORDINGS_SQL = """
+select
+  p.task, d.fingerprint, d.status as kind, coalesce(d.inputs, d.status) as reason,
+  f.name as function, f.file, null as line, count(*) as count, min(g.time_us) as time_us
+from cudagraphs as g
+join rerecording_reasons as d on d.id = g.reason_id
+left join functions as f on f.id = d.function_id
+left join processes as p on p.id = g.process_id
+where g.run_id = :run_id
+group by p.task, d.id
+order by p.task, d.id
+limit :limit
+"""
 COUNTS_SQL = """
 select v.result_id, v.name, v.value
 from results as x
@@ -233,7 +247,12 @@ def list_task_distinct(
             title, is_by_design = title_break(facts), is_of_ddp(facts)
         else:
             called_at = find_first_call(connection, run_id, item.file, item.function)
-            title, is_by_design = title_cause(row["kind"], row["source"], item.reason), False
+            title = (
+                title_cause(row["kind"], row["source"], item.reason)
+                if sql == CAUSES_SQL
+                else describe_mismatch(row["kind"]).word
+            )
+            is_by_design = False
         own = replace(item, called_at=called_at, title=title, is_by_design=is_by_design)
         listed.append((row["task"], own))
     return listed

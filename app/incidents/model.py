@@ -77,6 +77,7 @@ _SEVERITY = {
     "recompiles_per_model": 6,
     "recompile_count": 6,
     "recompile_limit_count": 6,
+    "cudagraph_rerecording_count": 6,
     "fallbacks_to_eager": 6,
 }
 _LEAST_SEVERE = 7

@@ -125,6 +125,10 @@ def one_line(text: str) -> str:
 _NOUNS = {
     ("new-breaks", "NEW_BREAK"): ("new graph break", "new graph breaks"),
     ("new-recompiles", "NEW_RECOMPILE"): ("new recompile cause", "new recompile causes"),
+    ("new-rerecordings", "NEW_RERECORDING"): (
+        "new reason to record CUDA graphs again",
+        "new reasons to record CUDA graphs again",
+    ),
     ("speedup", "SLOWER"): ("slower model", "slower models"),
     ("compile-time", "SLOWER"): ("model that compiles slower", "models that compile slower"),
     ("export-time", "SLOWER"): ("model that exports slower", "models that export slower"),
@@ -137,7 +141,11 @@ _NOUNS = {
     ("memory", "FAIL"): ("model with more memory", "models with more memory"),
     ("incidents", "OPEN_INCIDENT"): ("open incident", "open incidents"),
 }
-_RESOLVED = {"new-breaks": "graph break", "new-recompiles": "recompile cause"}
+_RESOLVED = {
+    "new-breaks": "graph break",
+    "new-recompiles": "recompile cause",
+    "new-rerecordings": "reason to record CUDA graphs again",
+}
 
 
 def write_markdown(

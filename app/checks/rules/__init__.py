@@ -22,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     model_results.MISSING_BASELINE,
     counts.NEW_BREAKS,
     counts.NEW_RECOMPILES,
+    counts.NEW_RERECORDINGS,
     *measured.RULES,
     model_results.INCIDENTS,
 )

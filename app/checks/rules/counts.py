@@ -298,7 +298,15 @@ PR_TIME = Rule(
 WHOLE_RUN = "the run"  # as a model, where a run tells none
 
 
-def _make_distinct_rule(name: str, about: str, attribute: str, word: str, recorded: str) -> Rule:
+def _make_distinct_rule(
+    name: str,
+    about: str,
+    attribute: str,
+    word: str,
+    recorded: str,
+    *,
+    is_optional: bool = False,
+) -> Rule:
     def find(actual: Side, expected: Side, _options: RuleOptions) -> Iterator[Finding]:
         ours: Sequence[DistinctItem] = getattr(actual, attribute) or ()
         theirs: Sequence[DistinctItem] = getattr(expected, attribute) or ()
@@ -334,6 +342,7 @@ def _make_distinct_rule(name: str, about: str, attribute: str, word: str, record
             "",
         ),
         is_default=True,
+        is_optional=is_optional,
     )
 
 
@@ -374,4 +383,12 @@ NEW_RECOMPILES = _make_distinct_rule(
     "causes",
     "NEW_RECOMPILE",
     "recompiles",
+)
+NEW_RERECORDINGS = _make_distinct_rule(
+    "new-rerecordings",
+    "no reason to record CUDA graphs again that the baseline has not",
+    "rerecordings",
+    "NEW_RERECORDING",
+    "CUDA graphs",
+    is_optional=True,
 )

@@ -205,7 +205,11 @@ def test_speedup_never_fails_both_ways(first: float, second: float) -> None:
 
 @pytest.mark.parametrize(
     ("rule", "field", "word"),
-    [("new-breaks", "breaks", "NEW_BREAK"), ("new-recompiles", "causes", "NEW_RECOMPILE")],
+    [
+        ("new-breaks", "breaks", "NEW_BREAK"),
+        ("new-recompiles", "causes", "NEW_RECOMPILE"),
+        ("new-rerecordings", "rerecordings", "NEW_RERECORDING"),
+    ],
 )
 def test_new_distinct_things_are_told_from_known_ones(rule: str, field: str, word: str) -> None:
     rows = (_row("a"), _row("b"))

@@ -162,8 +162,8 @@ def test_what_a_baseline_keeps_is_read_back(cells: dict[str, Any], name: str) ->
         "a",
         (RuleInput(name, cells, {"dynamic": True}, "k"),),
         (distinct("x", None, "why", 1),),
-        None,
-        {"torch": "2"},
+        rerecordings=(distinct("y", None, "why", 2),),
+        environment={"torch": "2"},
     )
     assert load_baseline(dump_baseline(side), "a") == side
 
