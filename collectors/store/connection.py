@@ -263,8 +263,8 @@ def find_address(board: str) -> str:
     return _addresses.get(board, board)
 
 
-APPLICATION_ID = 0x43424F44  # "CBOD": tells our files from other people's SQLite files
-UNRELEASED_APPLICATION_ID = 0x43425244  # of builds before 0.2.0
+APPLICATION_ID = 0x43424F41  # "CBOA": tells our files from other people's SQLite files
+UNRELEASED_APPLICATION_IDS = (0x43425244, 0x43424F44)  # of builds before 0.2.0
 DATABASE_VERSION = 1
 BUSY_TIMEOUT_MS = 5_000
 SYNCHRONOUS = "full"  # nearly free at 100 rows a transaction or more
@@ -370,7 +370,7 @@ def describe_missing(name: str) -> str:
 
 
 def describe_foreign(name: str, application_id: int) -> str:
-    if application_id == UNRELEASED_APPLICATION_ID:
+    if application_id in UNRELEASED_APPLICATION_IDS:
         return (
             f"{name} was made by an unreleased build of CompileBoard, before 0.2.0; it cannot "
             "be migrated. "

@@ -15,7 +15,7 @@ import pytest
 
 from compileboard.collectors.store.connection import (
     DATABASE_VERSION,
-    UNRELEASED_APPLICATION_ID,
+    UNRELEASED_APPLICATION_IDS,
     NotAStore,
     StoreError,
     open_reader,
@@ -83,7 +83,7 @@ def test_two_processes_may_migrate_at_once(tmp_path: Path) -> None:
 def test_a_database_of_an_unreleased_build_is_refused_with_the_way_out(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     with closing(sqlite3.connect(path)) as old:
-        old.execute(f"pragma application_id = {UNRELEASED_APPLICATION_ID}")
+        old.execute(f"pragma application_id = {UNRELEASED_APPLICATION_IDS[-1]}")
         old.execute("pragma user_version = 13")
         old.execute("create table runs (id text)")
     before = path.read_bytes()

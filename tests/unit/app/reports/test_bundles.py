@@ -22,7 +22,7 @@ from compileboard.app.core.settings import Settings
 from compileboard.app.server.gunicorn_server import create_app
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.codec import measure_unpacked, pack, pack_large
-from compileboard.collectors.store.connection import UNRELEASED_APPLICATION_ID, open_writer
+from compileboard.collectors.store.connection import UNRELEASED_APPLICATION_IDS, open_writer
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.trash import delete_run
 from tests.unit.app.seed import add_run
@@ -219,7 +219,7 @@ def become_newer(store: sqlite3.Connection) -> None:
 
 
 def become_unreleased(store: sqlite3.Connection) -> None:
-    store.execute(f"pragma application_id = {UNRELEASED_APPLICATION_ID}")
+    store.execute(f"pragma application_id = {UNRELEASED_APPLICATION_IDS[-1]}")
 
 
 def become_another(store: sqlite3.Connection) -> None:
