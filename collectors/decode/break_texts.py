@@ -163,6 +163,23 @@ _VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
+# Until 2.7 some reasons are no type; each as the same line of a program has it in 2.6 and in 2.13.
+_OLDER_REASONS = tuple(
+    (re.compile(pattern), gb_id)
+    for pattern, gb_id in (
+        (r"builtin: \w+ \[", "GB0059"),
+        (r"'skip function graph_break in file .*_dynamo/decorators\.py'", "GB0025"),
+        (r"generic_jump TensorVariable\(\)|Data-dependent jump$", "GB0170"),
+        (r"Tensor\.item$", "GB0124"),
+        (r"Input tensor for tolist must be an integer tensor", "GB0109"),
+        (r"Graph break due to unsupported (?:Python )?builtin ", "GB0007"),
+        (r"Logger not supported for non-export cases", "GB0291"),
+        (r"dynamic shape operator: ", "GB0036"),
+        (r"call torch\._dynamo\.disable\(\) wrapped function ", "GB0098"),
+    )
+)
+
+
 @dataclass
 class BreakMessage:
     head: list[str] = field(default_factory=list)  # paragraphs before the explanation
@@ -270,12 +287,15 @@ def user_stack(text: str) -> list[Frame]:
     return []
 
 
-def _gb_id(text: str, gb_type: str | None) -> str | None:
+def _gb_id(text: str, message: BreakMessage, gb_type: str | None) -> str | None:
     # The frame's own reason comes first in the text; a nested one may be quoted after it.
     match = _URL.search(text)
     if match:
         return match.group(1).upper()
-    ids = ids_of_type(gb_type) if gb_type else ()
+    if gb_type is None:
+        reason = message.reason
+        return next((gb_id for known, gb_id in _OLDER_REASONS if known.match(reason)), None)
+    ids = ids_of_type(gb_type)
     return ids[0] if len(ids) == 1 else None
 
 
@@ -310,6 +330,11 @@ def break_fingerprint(
     return fingerprint("break", what, f"{file or ''}::{function or ''}", code)
 
 
+def _filled(texts: tuple[str, ...]) -> list[str]:
+    """Leave out what has a place for a name of the program's."""
+    return [text for text in texts if "{" not in text]
+
+
 def parse_break(
     text: str, namer: PathNamer, qualify: Qualify | None = None, qualname: str | None = None
 ) -> dict[str, Any]:
@@ -324,8 +349,11 @@ def parse_break(
     )
     known = message.structured or bool(ids_of_type(reason))
     gb_type = reason if known and reason else None
-    gb_id = _gb_id(text, gb_type)
+    gb_id = _gb_id(text, message, gb_type)
     entry = lookup(gb_id) if gb_id else None
+    known_texts = (entry.explanation, *entry.hints) if entry and not message.structured else ()
+    if gb_id and gb_type is None:  # what an older reason says is a newer one's context
+        message.context = message.context or reason.replace("builtin: ", "builtin ", 1)
     frames = user_stack(text)
     frame = _find_frame(text, frames)
     name, resumed_at = function_name(frame.name if frame else None)
@@ -340,9 +368,8 @@ def parse_break(
         "gb_id": gb_id,
         "gb_type": gb_type or (entry.gb_type if entry else None),
         "reason": reason or (entry.gb_type if entry else ""),
-        "explanation": message.explanation
-        or (entry.explanation if entry and not message.structured else None),
-        "hints": message.hints or (list(entry.hints) if entry and not message.structured else []),
+        "explanation": message.explanation or next(iter(_filled(known_texts[:1])), None),
+        "hints": message.hints or _filled(known_texts[1:]),
         "debug_context": message.context,
         "function": name,
         "file": file,

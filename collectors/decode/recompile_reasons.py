@@ -173,6 +173,8 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
 
 def classify(code: str, hint: str = "") -> GuardClassification:
     stripped = strip_local_scope(code.strip())
+    if not stripped:  # no guard fails: a newer torch says so in words
+        return GuardClassification("backend_mismatch")
     guard = classify_message(stripped) or classify_expression(stripped)
     if guard is None:
         return GuardClassification("unknown")

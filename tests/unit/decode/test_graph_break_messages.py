@@ -129,6 +129,28 @@ def test_frame_that_left_the_stack_is_named_by_the_headline() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("reason", "gb_id", "context"),
+    [
+        ("builtin: print [<class 'ConstantVariable'>] False", "GB0059", "builtin print [<class"),
+        ("generic_jump TensorVariable()", "GB0170", "generic_jump"),
+        ("Data-dependent jump", "GB0170", "Data-dependent jump"),
+        ("Tensor.item", "GB0124", "Tensor.item"),
+        ("copy.deepcopy ListVariable(length=1)", None, None),
+    ],
+)
+def test_a_reason_of_before_the_types_has_the_id_of_its_successor(
+    reason: str, gb_id: str | None, context: str | None
+) -> None:
+    older = OLD.format(line=12, value=3).partition("call_method")
+    text = f"{older[0]}{reason}\n{older[2].partition(chr(10))[2]}"
+    graph_break = parse_break(text, NAMER)
+    assert (graph_break["gb_id"], graph_break["reason"][:7]) == (gb_id, reason[:7])
+    assert (graph_break["debug_context"] or "").startswith(context or "")
+    assert (graph_break["gb_type"] is None) == (gb_id is None)
+    assert "{" not in (graph_break["explanation"] or "")
+
+
 def test_text_of_2_6_has_reason_and_function_but_no_id() -> None:
     graph_break = parse_break(OLD.format(line=12, value=3), NAMER)
     assert (graph_break["gb_id"], graph_break["gb_type"], graph_break["outcome"]) == (
@@ -342,8 +364,8 @@ def test_an_id_in_the_text_fills_in_what_the_text_leaves_out() -> None:
     )
     assert (graph_break["gb_id"], graph_break["gb_type"]) == ("GB0059", entry.gb_type)
     assert (graph_break["explanation"], graph_break["hints"]) == (
-        entry.explanation,
-        list(entry.hints),
+        None,  # it has a place for a name
+        [hint for hint in entry.hints if "{" not in hint],
     )
     told = parse_break(
         f"Reason: Print\n  Explanation: own\n  For more details about this graph break: {link}\n",

@@ -151,7 +151,7 @@ def test_every_category_but_unknown_was_recorded() -> None:
          "deterministic", None, None, None),
         ("Unexpected recompilation: runtime guards failed even though they passed",
          "unknown", None, None, None),
-        ("", "unknown", None, None, None),
+        ("0/0: ", "backend_mismatch", None, None, None),
     ],
 )  # fmt: skip
 def test_older_and_rarer_texts(
