@@ -41,6 +41,8 @@ _OF_TORCH = re.compile(
     r"type\(___value\)|dict\(___value\.__dict__\)|list\(dict\.keys\(___value\)\)\[\d+\]"
     r"|___(?!value)\w+\(___value(?:, [\w ]*)?\)"
 )
+# Where a class has a `__getattribute__` of its own, in 2.7 to 2.9.
+_GENERIC = re.compile(r"object\.__getattribute__\(___value, '(\w+)'\)")
 _METHODS = (types.FunctionType, types.MethodDescriptorType)
 # Of C: an attribute of a class's objects, and a field of a named tuple.
 _SLOTS: tuple[type[Any], ...] = (
@@ -207,7 +209,11 @@ def _find_step(source: str, parent: str) -> _Step:
     imported = _IMPORT.fullmatch(source)
     if imported is not None:
         return lambda value, scope: sys.modules[imported[1]]
-    if parent and _OF_TORCH.fullmatch(call := source.replace(parent, "___value", 1)):
+    call = source.replace(parent, "___value", 1) if parent else ""
+    generic = _GENERIC.fullmatch(call)
+    if generic is not None:
+        return lambda value, scope: _get_found(value, generic[1])
+    if _OF_TORCH.fullmatch(call):
         code = compile(call, "<guard>", "eval")
         return lambda value, scope: eval(code, {**scope, "___value": value})  # noqa: S307
     return lambda value, scope: _UNKNOWN
@@ -267,20 +273,36 @@ def _get_attribute(value: Any, name: str) -> Any:
         return object.__getattribute__(value, "__dict__").get(name, _UNKNOWN)
     if type(value).__module__ == "torch._VF":  # a module whose functions a `__getattr__` finds
         return getattr(value, name)
-    if isinstance(type(value).__getattribute__, types.FunctionType):  # the user's: it is not run
+    users = type(value).__getattribute__
+    if isinstance(users, types.FunctionType):  # it is not run
+        if name == "__getattribute__":
+            return users.__get__(value)
         if inspect.getattr_static(type(value), name, _UNKNOWN) is not _UNKNOWN:
             return _UNKNOWN
         return object.__getattribute__(value, "__dict__").get(name, _UNKNOWN)
+    if type(value) is types.MethodType and not hasattr(types.MethodType, name):
+        value = value.__func__
+    return _get_found(value, name)
+
+
+def _get_found(value: Any, name: str) -> Any:
     found = inspect.getattr_static(value, name)
     if type(found) is staticmethod:
         return found.__func__
     if isinstance(found, _SLOTS):
         return found.__get__(value)
-    if not hasattr(type(found), "__get__") or name in getattr(value, "__dict__", ()):
+    if not hasattr(type(found), "__get__") or name in _read_dict(value):
         return found
-    if isinstance(value, type):
+    if issubclass(type(value), type):  # `isinstance` asks the value for its class
         return found if isinstance(found, types.FunctionType) else _UNKNOWN
     return found.__get__(value) if isinstance(found, _METHODS) else _UNKNOWN
+
+
+def _read_dict(value: Any) -> Any:
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return ()
 
 
 def _describe(value: Any) -> Any:

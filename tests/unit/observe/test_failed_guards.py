@@ -28,6 +28,16 @@ class CallableReference(weakref.ref):  # type: ignore[type-arg]
         raise AssertionError("code of the user's was run")
 
 
+class Settings:
+    def __init__(self) -> None:
+        self.power = 2
+
+    def method(self) -> None: ...
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError("code of the user's was run")
+
+
 HOLDER = Holder()
 Pair = namedtuple("Pair", "left right")
 
@@ -51,3 +61,12 @@ def test_a_value_is_found_by_its_source(
     source: str, parent: str, value: object, expected: object
 ) -> None:
     assert _find_value(source, parent, value, {}) is expected
+
+
+def test_what_is_behind_a_getattribute_of_the_users_is_found_and_it_is_not_run() -> None:
+    settings = Settings()
+    assert _find_value("object.__getattribute__(L['x'], 'power')", "L['x']", settings, {}) == 2
+    method = _find_value("object.__getattribute__(L['x'], 'method')", "L['x']", settings, {})
+    assert method.__func__ is Settings.method
+    code = _find_value("L['x'].method.__code__", "L['x'].method", method, {})
+    assert code is Settings.method.__code__
