@@ -1,8 +1,9 @@
-"""Emulate events that torch 2.4 and 2.5 lack, from the lists that they keep.
+"""Emulate events that torch 2.4 and 2.5 lack (docs/compatibility.md).
 
-These versions have no graph-break event, 2.4 no recompile event (docs/compatibility.md). Both keep
-lists that grow until reset(); new entries are written as the events of a newer torch. Breaks of
-frames that were skipped entirely never reach those lists.
+These versions have no graph-break event, 2.4 no recompile event. Both keep lists that grow until
+reset(); new entries are written as the events of a newer torch. Breaks of frames that were skipped
+entirely never reach those lists. Nor have they an event of what a compile raises, or a record of
+one that reaches the recompile limit.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
-from ..contract.record_names import GRAPH_BREAK, RECOMPILE
+from ..contract.record_names import COMPILE_ERROR, GRAPH_BREAK, RECOMPILE
 from . import torch_compat
 
-BREAK_EVENT_SINCE = (2, 6)
+BREAK_EVENT_SINCE = ERROR_EVENT_SINCE = LIMIT_RECORD_SINCE = (2, 6)
 RECOMPILE_EVENT_SINCE = (2, 5)
 
 
@@ -28,6 +30,8 @@ class ListReader:
     def __init__(self, release: tuple[int, ...]) -> None:
         self.reads_breaks = release < BREAK_EVENT_SINCE
         self.reads_recompiles = release < RECOMPILE_EVENT_SINCE
+        self.reads_errors = release < ERROR_EVENT_SINCE
+        self.reads_limits = release < LIMIT_RECORD_SINCE
         self._last_reason: Any = None
         self._failures: dict[
             Any, tuple[Any, int]
@@ -50,6 +54,24 @@ class ListReader:
                 if len(failures) > count:
                     emit(RECOMPILE, None, [str(f) for f in failures[count:]], context)
                 self._failures[code] = (failures, len(failures))
+
+    def read_error(self, emit: Callable[[str, Any, Any, Any], None], context: Any) -> None:
+        """Write what a compile raises; its record is written while that is on its way."""
+        error = sys.exc_info()[1]
+        if self.reads_errors and error is not None:
+            emit(COMPILE_ERROR, None, "".join(traceback.format_exception(error)), context)
+
+
+def limit_record(code: CodeType, compile_id: str, limit: str) -> dict[str, Any]:
+    """Return the record of a compile that reaches a limit, as torch 2.6 writes it."""
+    return {
+        "compile_id": compile_id,
+        "co_name": code.co_name,
+        "co_filename": code.co_filename,
+        "co_firstlineno": code.co_firstlineno,
+        "fail_type": "CacheLimitExceeded",
+        "fail_reason": f"{limit} reached",
+    }
 
 
 def break_text(reason: Any) -> str:

@@ -19,7 +19,7 @@ from ..contract.secrets import scrub_argv, scrub_environment
 from . import runtime_failures, torch_compat
 from .cuda_graphs import CudaGraphs, skip_context
 from .failed_guards import FailedGuards
-from .fallbacks import ListReader, torch_release
+from .fallbacks import ListReader, limit_record, torch_release
 from .hook_guard import HookGuard
 from .repro.capture import ReproCapture
 from .spool_writer import Spool
@@ -88,6 +88,8 @@ class Hooks:
             self.capabilities["failed_guards"] = torch_compat.describe_missing("failed_guards")
         else:
             self._replace("failed_guards", self.failed_guards.wrap)
+        if self._lists.reads_limits:
+            self._replace("recompile_limits", self._limit_hook)
         self._hook_skips()
         self._hook_cuda_graphs()
         self._watch_compiled_code()
@@ -234,6 +236,20 @@ class Hooks:
 
         return log_compilation_event
 
+    def _limit_hook(self, original: Any) -> Any:
+        def exceeds_cache_size_limit(*arguments: Any) -> Any:
+            exceeded, limit = original(*arguments)
+            if exceeded:
+                with self.guard:
+                    code = torch_compat.code_of_compile(sys._getframe(1))
+                    context = torch_compat.context_of()
+                    compile_id = str(torch_compat.lookup("compile_context").current_compile_id())
+                    record = self.redact(limit_record(code, compile_id, limit))
+                    self.spool.write(record_names.FORWARD_METRICS, record, None, context)
+            return exceeded, limit
+
+        return exceeds_cache_size_limit
+
     def _record_metrics(self, metrics: Any) -> None:
         fields = {name: value for name, value in vars(metrics).items() if value is not None}
         is_backward = fields.get("is_forward") is False or type(metrics).__name__.startswith("Bwd")
@@ -248,6 +264,8 @@ class Hooks:
                 }
         context = torch_compat.context_of()
         self._lists.read(self._emit, context)
+        if fields.get("fail_type"):
+            self._lists.read_error(self._emit, context)
         self.spool.write(name, self.redact(fields), None, context, self._dynamic_sources(fields))
         if time.monotonic() >= self._snapshot_due_s:
             self._snapshot(final=False)

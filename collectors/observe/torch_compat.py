@@ -136,6 +136,16 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
     ),
 }
 
+# Needed where torch writes no record of a recompile limit, and not probed.
+OLDER_NAMES = {
+    "recompile_limits": (
+        "torch._dynamo.convert_frame",
+        "exceeds_cache_size_limit",
+        "2.4-2.5",
+        "no recompile limits",
+    )
+}
+
 CONFIG_MODULES = {
     "dynamo": "torch._dynamo.config",
     "inductor": "torch._inductor.config",
@@ -154,9 +164,13 @@ MOST_FRAMES_TO_START = 16
 _OLDER = {"get_and_maybe_log_recompilation_reasons": "get_and_maybe_log_recompilation_reason"}
 
 
+def _named(capability: str) -> tuple[str, str, str, str]:
+    return NAMES.get(capability) or OLDER_NAMES[capability]
+
+
 def attribute(capability: str) -> str:
     """Return the name in this torch, without what it is an attribute of."""
-    name = NAMES[capability][1].rpartition(".")[2]
+    name = _named(capability)[1].rpartition(".")[2]
     older = _OLDER.get(name)
     return older if older and hasattr(owner(capability), older) else name
 
@@ -180,7 +194,7 @@ def load(capability: str) -> Any:
 
 
 def owner(capability: str) -> Any:
-    module_name, attribute, _, _ = NAMES[capability]
+    module_name, attribute, _, _ = _named(capability)
     value: Any = sys.modules.get(module_name, MISSING)
     for part in attribute.split(".")[:-1]:
         value = getattr(value, part, MISSING)
@@ -372,6 +386,12 @@ def compiled_call_count() -> int | None:
     """Return how often the program has called compiled functions."""
     guard = sys.modules.get("torch._dynamo.mutation_guard")
     return getattr(getattr(guard, "GenerationTracker", None), "generation", None)
+
+
+def code_of_compile(frame: FrameType) -> CodeType:
+    """Return what a frame of torch's `_compile` compiles."""
+    code: CodeType = frame.f_locals["code"]
+    return code
 
 
 def distributed_rank() -> int | None:
