@@ -92,7 +92,6 @@ class Board:
     graph_break_events = FrameMethod(of_run.list_graph_breaks, counts=["graph_break_count"])
     recompiles = FrameMethod(reasons_api.list_recompiles)
     recompile_events = FrameMethod(of_run.list_recompiles, counts=["recompile_count"])
-    cuda_graphs = FrameMethod(reasons_api.list_rerecordings)
     failures = FrameMethod(of_run.list_failures, counts=["failure_count"])
     repros = FrameMethod(list_repro_failures)
     incidents = FrameMethod(list_incidents)

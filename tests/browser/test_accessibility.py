@@ -56,7 +56,6 @@ EMPTY = [
     "/trends",
     "/graph_breaks",
     "/recompiles",
-    "/cuda_graphs",
     "/repros",
 ]
 

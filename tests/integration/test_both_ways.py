@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.observed import PROGRAMS, ROOT, Workplace
+from tests.tools.observed import PROGRAMS, ROOT, Workplace, torch_release
 
 pytestmark = pytest.mark.torch
 
@@ -125,7 +125,15 @@ def both(
     return workplace.database, imported
 
 
+# 2.5 logs no break, failure or compile that reaches the limit; 2.6 logs that as a backward's.
+NOT_IN_LOG = ("compiles", "compilations", "spans", "totals")
+NOT_IN_LOG_OF_2_5 = (*NOT_IN_LOG, "artifacts", "graph_breaks", "failures")
+
+
 @pytest.mark.parametrize("what", WHAT)
 def test_the_hooks_and_the_log_say_the_same(both: tuple[Path, Path], what: str) -> None:
+    release = torch_release()
+    if what in (NOT_IN_LOG_OF_2_5 if release < (2, 6) else NOT_IN_LOG if release < (2, 7) else ()):
+        pytest.skip("this torch's log has less")
     hooked, logged = (ask(database, what) for database in both)
     assert logged == hooked

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.contract.record_names import EVENTS, SPAN, STRING, SYMBOLS
-from tests.tools.observed import PROGRAMS, Workplace
+from tests.tools.observed import PROGRAMS, Workplace, torch_release
 from tests.unit.logs.loading import query_value, rows
 
 pytestmark = [pytest.mark.torch, pytest.mark.nightly]
@@ -73,6 +73,8 @@ def names_in(folder: Path) -> Counter[str]:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    if torch_release() < (2, 7):
+        pytest.skip("torch has no draft_export")
     workplace = Workplace(tmp_path_factory.mktemp("every"))
     folders = {
         "TORCH_DTRACE": str(workplace.folder / "trace"),

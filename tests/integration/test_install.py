@@ -30,8 +30,8 @@ def restored():
         for value in now.values())
 
 def work(k):
-    scope = {}
-    exec(f"def function_{k}(x):\\n    return x + {k}", scope)
+    text = f"def function_{k}(x):\\n    return x + {k}"
+    exec(compile(text, __file__, "exec"), scope := {})
     torch.compile(scope[f"function_{k}"], backend="eager")(torch.ones(2))
 
 import torch._dynamo, torch._inductor.cudagraph_utils
@@ -100,8 +100,8 @@ import torch
 import compileboard
 
 def work(k):
-    scope = {{}}
-    exec(f"def function_{{k}}(x):\\n    return x + {{k}}", scope)
+    text = f"def function_{{k}}(x):\\n    return x + {{k}}"
+    exec(compile(text, __file__, "exec"), scope := {{}})
     torch.compile(scope[f"function_{{k}}"], backend="eager")(torch.ones(2))
 
 tags = {{"hf_token": "hunter2Xyzzy", "model": "m"}}

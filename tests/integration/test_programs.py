@@ -12,7 +12,7 @@ import pytest
 
 from compileboard.app.runs.run_queries import list_processes
 from compileboard.collectors.store.connection import open_reader
-from tests.tools.observed import PROGRAMS, Workplace
+from tests.tools.observed import PROGRAMS, Workplace, torch_release
 
 pytestmark = pytest.mark.torch
 SCENARIOS = PROGRAMS / "scenarios.py"
@@ -140,11 +140,11 @@ def test_a_failing_backend_is_a_failure_and_the_program_sees_it(
 
 def test_a_fullgraph_error_is_the_programs_and_a_row(mixed: tuple[Workplace, Any]) -> None:
     workplace, finished = mixed
-    assert "Unsupported Call to `torch._dynamo.graph_break()`" in finished.stdout
+    assert "Unsupported " in finished.stdout and "graph_break" in finished.stdout
     recorded = workplace.rows(
         "select error_type, message from failures where error_type = 'Unsupported'"
     )
-    assert any("graph_break()" in row["message"] for row in recorded)
+    assert any("graph_break" in row["message"] for row in recorded)
 
 
 def test_training_and_inference_give_their_own_kinds_of_record(
@@ -194,7 +194,8 @@ def test_settings_are_kept_as_first_seen_and_as_last(mixed: tuple[Workplace, Any
     hashes = workplace.rows("select config_hash from process_configs where kind = 'changed'")
     assert len(hashes) == 2
     kinds = {row["kind"] for row in workplace.rows("select kind from configs")}
-    assert kinds >= {"changed", "dynamo", "inductor", "functorch"}
+    functorch = {"functorch"} if torch_release() >= (2, 13) else set()
+    assert kinds >= {"changed", "dynamo", "inductor", *functorch}
 
 
 def test_what_the_run_is_is_recorded(mixed: tuple[Workplace, Any]) -> None:
@@ -320,6 +321,8 @@ def test_a_trace_of_the_users_own_is_left_alone_and_read(workplace: Workplace) -
 
 @pytest.mark.nightly
 def test_ranks_with_collectives_are_told_apart(workplace: Workplace) -> None:
+    if torch_release() < (2, 7):
+        pytest.skip("the program hangs without us too")
     launcher = (
         sys.executable,
         "-m",

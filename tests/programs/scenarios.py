@@ -18,11 +18,16 @@ def compiled(function=add, **options):
     return torch.compile(function, **{"backend": "eager", **options})
 
 
+def numbered(number):
+    """Make a function of a file: of one without, an older torch compiles a wrapper of its own."""
+    text = f"def function_{number}(x):\n    return x + {number}"
+    exec(compile(text, __file__, "exec"), scope := {})
+    return scope[f"function_{number}"]
+
+
 def many(count=100):
     for number in range(count):
-        scope = {"torch": torch}
-        exec(f"def function_{number}(x):\n    return x + {number}", scope)
-        compiled(scope[f"function_{number}"])(torch.ones(2))
+        compiled(numbered(number))(torch.ones(2))
 
 
 def reset():
@@ -147,8 +152,8 @@ def callbacks():
     from torch._dynamo.callback import callback_handler
 
     seen = []
-    callback_handler.register_start_callback(lambda args: seen.append("start"))
-    callback_handler.register_end_callback(lambda args: seen.append("end"))
+    callback_handler.register_start_callback(lambda *args: seen.append("start"))
+    callback_handler.register_end_callback(lambda *args: seen.append("end"))
     compiled()(torch.ones(2))
     print(seen)
 
@@ -220,16 +225,14 @@ def tampered():
 
 def settings():
     compiled()(torch.ones(2))
-    torch._dynamo.config.recompile_limit = 21
+    torch._dynamo.config.cache_size_limit = 21  # of old, and of today another name of it
 
 
 def endless():
     number = 0
     while True:
         number += 1
-        scope = {}
-        exec(f"def function_{number}(x):\n    return x + {number}", scope)
-        compiled(scope[f"function_{number}"])(torch.ones(2))
+        compiled(numbered(number))(torch.ones(2))
         if number == 1:
             print(os.getpid(), flush=True)
 

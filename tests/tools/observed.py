@@ -12,6 +12,7 @@ import textwrap
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,11 @@ USED: list[Workplace] = []
 def forking_environ() -> dict[str, str]:
     """Return this process's environment, in which our workers are forks."""
     return {**os.environ, **worker_settings({"PYTHONPATH": SEARCHED})}
+
+
+def torch_release() -> tuple[int, ...]:
+    """Return (2, 13): what torch records differs by version."""
+    return tuple(int(part) for part in version("torch").split(".")[:2])
 
 
 def program(command: tuple[Any, ...]) -> list[str]:

@@ -115,16 +115,11 @@ def _health(_reader: sqlite3.Connection) -> list[str]:
     return ["/healthz", "/metrics"]
 
 
-def _rerecordings(reader: sqlite3.Connection) -> list[str]:
+def _cuda_graphs(_reader: sqlite3.Connection) -> list[str]:
     sorts = [
         f"/cuda_graphs?sort={name}{way}" for name in RERECORDINGS.orders for way in ("", ".asc")
     ]
-    ids = reader.execute("select distinct reason_id from run_rerecordings order by 1").fetchall()
-    return [
-        *sorts,
-        "/cuda_graphs?q=x&status=StaticInputIdxMismatch&function=f&suite=captures",
-        *(f"/cuda_graphs/{format_id(reason_id)}" for (reason_id,) in ids),
-    ]
+    return [*sorts, "/cuda_graphs?q=x&status=StaticInputIdxMismatch&function=f&suite=captures"]
 
 
 list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
@@ -134,7 +129,7 @@ list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "compile": _compile,
     "graph_breaks": _graph_breaks,
     "recompiles": _recompiles,
-    "rerecordings": _rerecordings,
+    "cuda_graphs": _cuda_graphs,
     "compare": _compare_runs,
     "health": _health,
 }

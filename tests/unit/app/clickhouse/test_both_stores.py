@@ -49,8 +49,6 @@ MORE = (
         "graph_breaks/trends",
         "recompiles?limit=20",
         "recompiles/trends",
-        "cuda_graphs?limit=20",
-        "cuda_graphs/trends",
         "models/mlp",
     ),
     *("audit", "deleted_runs", "streams", "tokens", "baselines/none"),
@@ -98,9 +96,7 @@ def list_addresses(reader: sqlite3.Connection) -> list[str]:
         *list_benched.values(),
     ]
     listed = [page for kind in kinds for page in kind(reader)]
-    reasons = [
-        page for page in listed if re.match(r"/(graph_breaks|recompiles|cuda_graphs)/", page)
-    ]
+    reasons = [page for page in listed if re.match(r"/(graph_breaks|recompiles)/", page)]
     api = [f"/api/v1{page}{more}" for page in reasons for more in ("", "/runs")]
     sorted_by = [page for page in listed if "sort=" in page]
     pages = [page for page in listed if page not in sorted_by or page in sorted_by[::9]]
