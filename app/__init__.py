@@ -28,6 +28,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from compileboard.app.comparison import pages as comparison
     from compileboard.app.compiles import pages as compiles
     from compileboard.app.core import access, db, filters, responses
+    from compileboard.app.cuda_graphs import pages as cuda_graphs
     from compileboard.app.guards import pages as guards
     from compileboard.app.imports import pages as imports
     from compileboard.app.incidents import pages as incidents
@@ -111,6 +112,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         guards.blueprint,
         caches.blueprint,
         aot.blueprint,
+        cuda_graphs.blueprint,
         search.blueprint,
         reports.blueprint,
         imports.blueprint,

@@ -28,8 +28,7 @@ from compileboard.app.caches.run_queries import (
 from compileboard.app.core.page import Page
 from compileboard.app.core.store import Store, open_run_or_board
 from compileboard.app.runs import failures
-from compileboard.app.runs.failures import CacheLookup, CacheResult, CudagraphSkip
-from compileboard.app.runs.model import MOST_SKIPS
+from compileboard.app.runs.failures import CacheLookup, CacheResult
 from compileboard.collectors.store.payloads import Component, parse_components
 
 # Source: FxGraphHashDetails in torch/_inductor/codecache.py and AOTAutogradCacheDetails of 2.11 and
@@ -403,7 +402,6 @@ MOST_EXPLAINED = 20  # misses of one page; each is compared with hundreds of key
 class CachesScreen:
     results: Sequence[CacheResult]
     page: Page[CacheLookup]
-    skips: Page[CudagraphSkip]
     differences: Mapping[int, str]
 
 
@@ -423,7 +421,6 @@ def build_caches(
     return CachesScreen(
         results=failures.count_cache_results(reader, run_id),
         page=page,
-        skips=failures.list_cudagraph_skips(reader, run_id, limit=MOST_SKIPS),
         differences=differences,
     )
 

@@ -11,6 +11,7 @@ from compileboard.app.benchmarks.model import ReportedResults, build_reported_re
 from compileboard.app.caches.model import CachesScreen, build_caches
 from compileboard.app.compiles.page_model import CompilesScreen, build_compiles
 from compileboard.app.core.page import Page
+from compileboard.app.cuda_graphs.model import CudaGraphsScreen, build_cuda_graphs
 from compileboard.app.guards.model import RunGuardsScreen, build_guards
 from compileboard.app.ranks.model import RanksScreen, build_ranks
 from compileboard.app.reasons.model import (
@@ -61,6 +62,7 @@ class Contents:
     recompiles: RunRecompilesScreen
     failures: Page[FailureRow]
     caches: CachesScreen
+    cuda_graphs: CudaGraphsScreen | None
     environment: EnvironmentScreen
     results: ReportedResults | None
     ranks: RanksScreen | None
@@ -117,6 +119,7 @@ def read_contents(
         recompiles=build_recompiles(reader, run, limit=MOST_CHAINS),
         failures=list_failures(reader, run.id, limit=MOST_FAILURES),
         caches=build_caches(reader, run.id, limit=MOST_LOOKUPS, explain_count=explained),
+        cuda_graphs=build_cuda_graphs(reader, run) if has.has_cuda_graphs else None,
         environment=build_environment(reader, run.id),
         results=build_reported_results(reader, run.id),
         ranks=build_ranks(reader, run.id) if has.has_ranks else None,

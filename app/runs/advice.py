@@ -329,7 +329,7 @@ def _cudagraph_skips(skips: Sequence[CudagraphSkip]) -> list[Problem]:
                 number,
                 *location,
                 f"{advice}.",
-                "caches",
+                "cudagraphs",
                 None,
                 code,
             )

@@ -300,6 +300,7 @@ class RunFeatures:
     has_guards: bool
     has_symbols: bool
     has_aot: bool
+    has_cuda_graphs: bool
     has_ranks: bool
     has_repros: bool
 
@@ -317,6 +318,8 @@ def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
           exists (select 1 from guard_sets where run_id = :id) as has_guards,
           exists (select 1 from symbols where run_id = :id) as has_symbols,
           exists (select 1 from aot_graphs where run_id = :id) as has_aot,
+          exists (select 1 from cudagraphs where run_id = :id)
+            or exists (select 1 from cudagraph_skips where run_id = :id) as has_cuda_graphs,
           (select count(*) from (select 1 from processes where run_id = :id
             and rank is not null limit 2)) > 1
             as has_ranks,

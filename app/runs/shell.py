@@ -66,6 +66,7 @@ EXPLORERS = (
     ("guards", "Guards", "guards.show"),
     ("shapes", "Symbolic shapes", "shapes.show"),
     ("aot", "AOT graphs", "aot.show"),
+    ("cudagraphs", "CUDA graphs", "cuda_graphs.show"),
 )
 
 
@@ -120,6 +121,7 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
         "guards": features.has_guards,
         "shapes": features.has_symbols,
         "aot": features.has_aot,
+        "cudagraphs": features.has_cuda_graphs,
     }
     menu = [at("caches", "Caches", is_recorded=has_caches)] + [
         at(key, label, endpoint=endpoint, is_recorded=recorded[key])

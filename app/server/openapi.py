@@ -24,6 +24,7 @@ from compileboard.app.core.api import NoBody, Operation, check_query
 from compileboard.app.core.page import Page
 from compileboard.app.core.resources import __version__
 from compileboard.app.core.schema import Keywords, Schema, describe_type
+from compileboard.app.cuda_graphs import pages as cuda_graphs
 from compileboard.app.guards import pages as guards
 from compileboard.app.imports import pages as imports
 from compileboard.app.imports.pages import UPLOAD
@@ -49,6 +50,7 @@ _ROOMS = (
     guards,
     caches,
     aot,
+    cuda_graphs,
     ranks,
     stacks,
     shapes,

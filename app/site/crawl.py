@@ -282,6 +282,7 @@ _WORDS = {
     "shapes.show": "shapes of runs",
     "ranks.show": "ranks of runs",
     "aot.show": "AOT graphs of runs",
+    "cuda_graphs.show": "CUDA graphs of runs",
     "directory.show": "directories of runs",
     "guards.show": "guards of runs",
     "guards.show_one": "guard trees",

@@ -11,6 +11,7 @@ from compileboard.collectors.contract.events import (
     Compiled,
     CompileFailed,
     CompileStarted,
+    CudagraphMade,
     CudagraphSkipped,
     Event,
     GraphBroke,
@@ -97,6 +98,8 @@ def list_hostile_events() -> list[Event]:
     hostile.
     """
     stack = [{"file": BAD, "line": 1, "name": BAD, "code": BAD}]
+    moved = {"name": BAD, "dtype": BAD, "shape": [8], "stack": stack}
+    mismatch = {"graph": 0, "status": BAD, "inputs": [moved], "input_count": 2}
     guard = GuardFailure("0/0", BAD, BAD, BAD, BAD, BAD, BAD, 3, BAD, fingerprint="g")
     told: list[tuple[type[Event], dict[str, Any]]] = [
         (
@@ -156,6 +159,11 @@ def list_hostile_events() -> list[Event]:
             {"position": 0, "manifest": _make_manifest(), "program": BAD, "dynamo_program": BAD},
         ),
         (Noted, {"name": BAD, "body": {BAD: BAD}}),
+        (CudagraphMade, FRAME | {"mode": BAD, "graph": 0}),
+        (
+            CudagraphMade,
+            FRAME | {"mode": BAD, "graph": 1, "status": BAD, "reasons": [mismatch]},
+        ),
         (
             SnapshotTaken,
             {

@@ -64,6 +64,11 @@ def _compile(reader: sqlite3.Connection) -> list[str]:
     return [f"/runs/{run_id}/compiles/{key}" for run_id, key in keys]
 
 
+def _cuda_graphs(reader: sqlite3.Connection) -> list[str]:
+    runs = reader.execute("select distinct run_id from cudagraph_skips order by run_id")
+    return [f"/runs/{run_id}/cudagraphs" for (run_id,) in runs]
+
+
 def _graph_breaks(reader: sqlite3.Connection) -> list[str]:
     sorts = [
         f"/graph_breaks?sort={order}{way}" for order in GRAPH_BREAKS.orders for way in ("", ".asc")
@@ -132,6 +137,7 @@ list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "cuda_graphs": _cuda_graphs,
     "compare": _compare_runs,
     "health": _health,
+    "cuda_graphs": _cuda_graphs,
 }
 
 

@@ -19,6 +19,8 @@ BIG = (
             "guard_failures",
             "failures",
             "cache_lookups",
+            "cudagraphs",
+            "cudagraph_skips",
         }
     )
     | frozenset(

@@ -53,6 +53,12 @@ _PHASES = {
     "triton": 15_000,
     "cudagraph": 0,
 }
+_MISMATCH = {
+    "graph": 0,
+    "status": "StaticInputIdxMismatch",
+    "inputs": [{"name": MARKUP, "dtype": "torch.float32", "shape": [8], "stack": []}],
+    "input_count": 1,
+}
 
 
 _INPUT = {"name": MARKUP, "dtype": "torch.float32", "shape": [4], "stack": []}
@@ -207,6 +213,14 @@ def list_events(state: str = "finished") -> list[Event]:
             _frame(1) | _record("forward", "g", 5_000, "failed", fail_type="BackendCompilerFailed"),
         ),
         (Noted, {"name": f"artifact:{MARKUP}", "body": {"a": MARKUP}}),
+        *(
+            (CudagraphMade, _frame(0) | made)
+            for made in (
+                {"stage": "warm_up", "graph": -1},
+                {"graph": 0, "mode": "inference", "duration_us": 2_000, "call_count": 2},
+                {"graph": 1, "status": _MISMATCH["status"], "reasons": [_MISMATCH]},
+            )
+        ),
         (
             SnapshotTaken,
             {

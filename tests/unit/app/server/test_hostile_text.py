@@ -43,6 +43,7 @@ PAGES = (
     f"/runs/{RUN}/ranks?rows=all",
     f"/runs/{RUN}/stacks?library=shown",
     f"/runs/{RUN}/shapes",
+    f"/runs/{RUN}/cudagraphs",
     f"/runs/{RUN}/delete",
     "/graph_breaks",
     f"/graph_breaks/{BREAK_ID}",
@@ -66,6 +67,7 @@ LISTS = (
     "/failures",
     "/processes",
     "/repros",
+    "/cudagraphs",
 )
 
 

@@ -1,0 +1,403 @@
+"""What a run's CUDA graphs come to: by function, by reason, and as trees of paths."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from compileboard.app.core.format import format_bytes, format_duration, format_plural
+from compileboard.app.core.page import Page
+from compileboard.app.core.run_cache import cached_for_run
+from compileboard.app.cuda_graphs.run_queries import (
+    MOST_GRAPHS,
+    CudaGraph,
+    MovedInput,
+    describe_status,
+    label_status,
+    list_all,
+)
+from compileboard.app.runs.advice import RunVerdict
+from compileboard.app.runs.failures import CudagraphSkip, list_cudagraph_skips
+from compileboard.app.runs.model import MOST_SKIPS
+from compileboard.app.runs.rows import RunRow
+from compileboard.collectors.store.run_causes import find_first_call
+
+MOST_FUNCTIONS = 200
+MOST_REASONS = 100
+MOST_NODES = 300
+MOST_LEVELS = 12  # of branches below each other: further to the right nothing can be read
+AFTER_ANOTHER = "called after another graph"
+FunctionKey = tuple[str, int, int]  # process, tree, function
+_NOT_NUMBERED = -1
+
+
+def _function_key(graph: CudaGraph) -> FunctionKey:
+    return graph.process_id, graph.tree, graph.graph_function
+
+
+@dataclass(frozen=True)
+class FunctionGraphs:
+    """Warm-ups and recordings of one function of a tree.
+
+    A compile has several where sizes vary, and where its graph is split into partitions; this one
+    is number `place` of `place_count`.
+    """
+
+    first: CudaGraph
+    graphs: tuple[CudaGraph, ...]
+    place: int
+    place_count: int
+    skip_reasons: tuple[str, ...] = ()
+    called_at: str | None = None
+
+    @cached_property
+    def recordings(self) -> list[CudaGraph]:
+        return [graph for graph in self.graphs if graph.stage == "recording"]
+
+    @property
+    def warm_up_count(self) -> int:
+        return len(self.graphs) - len(self.recordings)
+
+    @property
+    def again_count(self) -> int:
+        """Return how often it was recorded because no graph at that place fitted."""
+        return sum(graph.status is not None for graph in self.recordings)
+
+    @property
+    def place_only_count(self) -> int:
+        """Return how often it was recorded because it was called after another graph."""
+        return max(len(self.recordings) - 1 - self.again_count, 0)
+
+    @property
+    def recording_us(self) -> int | None:
+        return _sum_us(self.recordings)
+
+    @property
+    def last(self) -> CudaGraph | None:
+        return self.recordings[-1] if self.recordings else None
+
+
+@dataclass(frozen=True)
+class WhyAgain:
+    """Recordings of one function, in all processes, for one reason. `status` is None for a call
+    after another graph.
+    """
+
+    example: CudaGraph
+    status: str | None
+    inputs: tuple[MovedInput, ...]
+    input_count: int
+    count: int
+    duration_us: int | None
+    called_at: str | None = None
+
+    @property
+    def meaning(self) -> str:
+        return AFTER_ANOTHER if self.status is None else describe_status(self.status)
+
+
+@dataclass(frozen=True)
+class PathNode:
+    graph: CudaGraph
+    # Of its children, the most that are of one function, where there are several.
+    fan_out: int
+    fan_out_function: str | None
+
+    @property
+    def label(self) -> str:
+        """Return why it was recorded again, empty where it was not."""
+        return label_status(self.graph.status) if self.graph.status is not None else ""
+
+    @property
+    def meaning(self) -> str:
+        return describe_status(self.graph.status) if self.graph.status is not None else ""
+
+    @property
+    def memory_bytes(self) -> int:
+        before, after = self.graph.reserved_before_bytes, self.graph.reserved_after_bytes
+        return 0 if before is None or after is None else after - before
+
+
+@dataclass(frozen=True)
+class PathSegment:
+    """Graphs that follow each other without a choice, then the paths that go on from the last."""
+
+    nodes: tuple[PathNode, ...]
+    branches: tuple[PathSegment, ...]
+    is_cut: bool = False  # paths below are not listed
+
+
+@dataclass(frozen=True)
+class GraphTree:
+    process: str
+    id: int  # in the page
+    tree: int
+    device: int | None
+    graph_count: int
+    again_count: int
+    duration_us: int | None
+    longest_path: int
+    fan_out: int  # as of a node: of what begins a path
+    fan_out_function: str | None
+    segments: tuple[PathSegment, ...]
+    cut_count: int
+
+
+@dataclass(frozen=True)
+class CudaGraphsScreen:
+    run: RunRow
+    functions: Sequence[FunctionGraphs]
+    function_count: int
+    reasons: Sequence[WhyAgain]
+    reason_count: int
+    trees: Sequence[GraphTree]
+    skips: Page[CudagraphSkip]
+    verdict: RunVerdict
+    graph_count: int
+
+    @property
+    def is_cut(self) -> bool:
+        return self.graph_count == MOST_GRAPHS
+
+
+def build_cuda_graphs(reader: sqlite3.Connection, run: RunRow) -> CudaGraphsScreen:
+    graphs = cached_for_run(reader, run.id, list_all)
+    skips = list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS)
+    functions = list_functions(graphs, skips.rows)
+    again = list_reasons(functions)
+
+    def find_call(graph: CudaGraph) -> str | None:
+        return find_first_call(reader, run.id, graph.file, graph.function)
+
+    return CudaGraphsScreen(
+        run=run,
+        functions=[
+            replace(function, called_at=find_call(function.first))
+            for function in functions[:MOST_FUNCTIONS]
+        ],
+        function_count=len(functions),
+        reasons=[
+            replace(reason, called_at=find_call(reason.example)) for reason in again[:MOST_REASONS]
+        ],
+        reason_count=len(again),
+        trees=list_trees(graphs),
+        skips=skips,
+        verdict=judge(functions, describe_last(graphs, run)),
+        graph_count=len(graphs),
+    )
+
+
+def list_functions(
+    graphs: Iterable[CudaGraph], skips: Iterable[CudagraphSkip] = ()
+) -> list[FunctionGraphs]:
+    """Return the functions of graphs, those recorded again most often first, then by time."""
+    by_function: dict[FunctionKey, list[CudaGraph]] = {}
+    for graph in graphs:
+        by_function.setdefault(_function_key(graph), []).append(graph)
+    reasons: dict[int, dict[str, None]] = {}
+    for skip in skips:
+        if skip.compile_key is not None:
+            reasons.setdefault(skip.compile_key, {})[skip.reason] = None
+    counts = Counter(_compile_of(group[0]) for group in by_function.values())
+    places: Counter[object] = Counter()
+    functions = []
+    for group in by_function.values():
+        first = group[0]
+        places[_compile_of(first)] += 1
+        functions.append(
+            FunctionGraphs(
+                first,
+                tuple(group),
+                places[_compile_of(first)],
+                counts[_compile_of(first)],
+                tuple(reasons.get(first.compile_key or 0, ())),
+            )
+        )
+    return sorted(
+        functions, key=lambda function: (-function.again_count, -(function.recording_us or 0))
+    )
+
+
+def _compile_of(graph: CudaGraph) -> tuple[object, ...]:
+    return graph.process_id, graph.tree, graph.compile_key, graph.compile_id, graph.mode
+
+
+def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
+    """Return why functions have several graphs: those that did not fit first, then calls after
+    another graph, most often first.
+    """
+    groups: dict[tuple[object, ...], list[CudaGraph]] = {}
+    for function in functions:
+        for number, graph in enumerate(function.recordings):
+            if graph.status is None and number == 0:
+                continue
+            names = [moved.name for reason in graph.reasons[-1:] for moved in reason.inputs]
+            place = (graph.file, graph.line, graph.function, graph.compile_id, graph.mode)
+            groups.setdefault((place, graph.status, *names), []).append(graph)
+    reasons = []
+    for group in groups.values():
+        example = group[0]
+        newest = example.reasons[-1] if example.reasons else None
+        reasons.append(
+            WhyAgain(
+                replace(example, process=""),
+                example.status,
+                newest.inputs if newest else (),
+                newest.input_count if newest else 0,
+                len(group),
+                _sum_us(group),
+            )
+        )
+    return sorted(
+        reasons,
+        key=lambda reason: (reason.status is None, -reason.count, -(reason.duration_us or 0)),
+    )
+
+
+def judge(functions: Sequence[FunctionGraphs], note: str) -> RunVerdict:
+    again = sum(function.again_count for function in functions)
+    tone = "warn" if again else "good" if any(row.recordings for row in functions) else "quiet"
+    return RunVerdict(tone, describe_functions(functions), note, again or None)
+
+
+def describe_functions(functions: Sequence[FunctionGraphs]) -> str:
+    recorded = [function for function in functions if function.recordings]
+    if not recorded:
+        return "No CUDA graph was recorded: functions were only warmed up."
+    has = "has" if len(recorded) == 1 else "have"
+    count = sum(len(function.recordings) for function in recorded)
+    again = sum(function.again_count for function in recorded)
+    return (
+        f"{format_plural(len(recorded), 'function')} {has} CUDA graphs: "
+        f"{format_plural(count, 'recording')}, "
+        + (f"{again} of them again because no graph fitted." if again else "none of them again.")
+    )
+
+
+def describe_last(graphs: Sequence[CudaGraph], run: RunRow) -> str:
+    """Return when the last graph was recorded, how long recording took, and memory in words."""
+    recordings = [graph for graph in graphs if graph.stage == "recording"]
+    parts = []
+    if recordings:
+        last = recordings[-1]
+        call = "" if last.call_count is None else f" call {last.call_count:,} of compiled functions"
+        process = f" in {last.process}" if last.process else ""
+        end = (
+            f" and {format_duration(run.ended_us - last.time_us)} before its end"
+            if run.ended_us is not None and run.ended_us > last.time_us
+            else ""
+        )
+        start = f"{format_duration(last.time_us - run.started_us)} after the run's start"
+        parts.append(f"Stable since{call}{process}{',' if call else ''} {start}{end}.")
+        parts.append(f"Recording took {format_duration(_sum_us(recordings))}.")
+    before, after = _sum_memory(graphs)
+    if before is not None and after is not None:
+        parts.append(
+            f"torch's allocator held {format_bytes(before)} before the first warm-up and "
+            f"{format_bytes(after)} after the last recording."
+        )
+    return " ".join(parts)
+
+
+def _sum_memory(graphs: Sequence[CudaGraph]) -> tuple[int | None, int | None]:
+    """Return what the processes held before their first graph, and after their last."""
+    first: dict[tuple[str, int | None], int | None] = {}
+    last: dict[tuple[str, int | None], int | None] = {}
+    for graph in graphs:
+        key = graph.process_id, graph.device
+        first.setdefault(key, graph.reserved_before_bytes)
+        last[key] = graph.reserved_after_bytes
+    return _sum_known(first.values()), _sum_known(last.values())
+
+
+def _sum_us(graphs: Iterable[CudaGraph]) -> int | None:
+    return _sum_known(graph.duration_us for graph in graphs)
+
+
+def _sum_known(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+@dataclass
+class _Paths:
+    """The recordings of one tree by their parents, and how many more may be listed."""
+
+    children: Mapping[int, Sequence[CudaGraph]]
+    capacity: int = field(default=MOST_NODES)
+
+    def list_segments(self, graphs: Sequence[CudaGraph], level: int) -> Iterator[PathSegment]:
+        for graph in graphs:
+            if self.capacity <= 0:
+                return
+            yield self._follow(graph, level)
+
+    def _follow(self, graph: CudaGraph, level: int) -> PathSegment:
+        nodes = []
+        while True:
+            self.capacity -= 1
+            below = self._list_children(graph)
+            nodes.append(PathNode(graph, *measure_fan_out(below)))
+            if len(below) != 1 or self.capacity <= 0:
+                break
+            (graph,) = below
+        branches: tuple[PathSegment, ...] = ()
+        if level < MOST_LEVELS:
+            branches = tuple(self.list_segments(below, level + 1))
+        return PathSegment(tuple(nodes), branches, is_cut=len(branches) < len(below))
+
+    def _list_children(self, graph: CudaGraph) -> Sequence[CudaGraph]:
+        return () if graph.graph is None else self.children.get(graph.graph, ())
+
+
+def list_trees(graphs: Iterable[CudaGraph]) -> list[GraphTree]:
+    """Return the trees of recorded graphs: a process has one a device and thread."""
+    by_tree: dict[tuple[str, int], list[CudaGraph]] = {}
+    for graph in graphs:
+        if graph.stage == "recording":
+            by_tree.setdefault((graph.process_id, graph.tree), []).append(graph)
+    capacity = MOST_NODES
+    trees: list[GraphTree] = []
+    for group in by_tree.values():
+        numbers = {graph.graph for graph in group}
+        children: dict[int, list[CudaGraph]] = {}
+        for graph in group:
+            parent = graph.parent_graph if graph.parent_graph in numbers else None
+            children.setdefault(_NOT_NUMBERED if parent is None else parent, []).append(graph)
+        roots = children.get(_NOT_NUMBERED, [])
+        paths = _Paths(children, capacity)
+        segments = tuple(paths.list_segments(roots, 0))
+        listed = capacity - paths.capacity
+        capacity = paths.capacity
+        trees.append(
+            GraphTree(
+                group[0].process,
+                len(trees) + 1,
+                group[0].tree,
+                group[0].device,
+                len(group),
+                sum(graph.status is not None for graph in group),
+                _sum_us(group),
+                max(graph.depth for graph in group) + 1,
+                *measure_fan_out(roots),
+                segments,
+                max(len(group) - listed, 0),
+            )
+        )
+    return trees
+
+
+def measure_fan_out(graphs: Sequence[CudaGraph]) -> tuple[int, str | None]:
+    """Return how many of the graphs are of one function at most, and its name; 0 where each is of
+    another.
+    """
+    counts = Counter(graph.graph_function for graph in graphs)
+    if not counts:
+        return 0, None
+    number, count = counts.most_common(1)[0]
+    if count < 2:
+        return 0, None
+    return count, next(graph.function for graph in graphs if graph.graph_function == number)

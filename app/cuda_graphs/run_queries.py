@@ -1,0 +1,175 @@
+"""CUDA graphs of a run: recordings, the runs to warm up before them, and skips."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from compileboard.app.core import fields
+from compileboard.app.core.rows import list_page, list_rows
+from compileboard.app.core.schema import one_of, published
+from compileboard.collectors.contract import shapes
+from compileboard.collectors.store.reading import read_json
+
+MOST_GRAPHS = 5_000
+# Source: CheckInvariantStatus of torch/_inductor/cudagraph_utils.py.
+STATUSES = {
+    "StaticInputIdxMismatch": (
+        "static input moved",
+        "a parameter or static input was at another address",
+    ),
+    "CudagraphManagedIdxMismatch": (
+        "another graph's output moved",
+        "an input that is another graph's output was at another address: it was made by another "
+        "graph or at another place of the path",
+    ),
+    "ExpectedDeadIndicesBeforeGraphMismatch": (
+        "earlier output alive",
+        "an output of an earlier graph was still alive, or no longer",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class MovedInput:
+    """An input that was at another address than when the graph was recorded."""
+
+    name: Annotated[str, "Its name in the graph."]
+    dtype: Annotated[str | None, "Its type."]
+    shape: Annotated[tuple[int, ...] | None, "Its shape."]
+    stack: fields.Stack
+
+    @property
+    def frame(self) -> Mapping[str, Any] | None:
+        """Return the line that uses it; torch keeps none of parameters."""
+        return self.stack[-1] if self.stack else None
+
+
+@dataclass(frozen=True)
+class GraphMismatch:
+    """Why a CUDA graph did not fit, so that another was recorded."""
+
+    graph: Annotated[int, "Number of the graph that did not fit."]
+    status: Annotated[str, "Why, in torch's word."]
+    inputs: Annotated[tuple[MovedInput, ...], "The inputs that moved: the first 20."]
+    input_count: Annotated[fields.Count, "How many moved."]
+
+    @property
+    @published
+    def meaning(self) -> Annotated[str, "Why, in words."]:
+        return describe_status(self.status)
+
+
+@dataclass(frozen=True)
+class CudaGraph:
+    """One recording of a CUDA graph, or one run to warm up before it."""
+
+    tables = ("cudagraphs",)
+
+    id: fields.RowId
+    process_id: fields.ProcessId
+    process: fields.ProcessName
+    rank: fields.Rank
+    compile_key: fields.CompileKey
+    compile_id: fields.CompileId
+    function: fields.FunctionName
+    file: fields.FileName
+    line: fields.LineNumber
+    stage: Annotated[str, one_of(("warm_up", "recording")), "Recorded, or only run before."]
+    mode: str | None
+    tree: int
+    device: int | None
+    graph_function: int
+    graph: int | None
+    parent_graph: int | None
+    depth: int
+    duration_us: int | None
+    reserved_before_bytes: int | None
+    reserved_after_bytes: int | None
+    call_count: int | None
+    status: str | None
+    reasons: Annotated[
+        tuple[GraphMismatch, ...], "What did not fit of each graph of the function at that place."
+    ]
+    time_us: fields.EventTime
+
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        return columns | {"reasons": read_reasons(columns["reasons"])}
+
+
+def describe_status(status: str) -> str:
+    return STATUSES[status][1] if status in STATUSES else f"torch reports {status}"
+
+
+def label_status(status: str) -> str:
+    return STATUSES[status][0] if status in STATUSES else status
+
+
+def read_reasons(column: str | None) -> tuple[GraphMismatch, ...]:
+    reasons = read_json(list[shapes.GraphMismatch], column) or ()
+    return tuple(_read_mismatch(reason) for reason in reasons)
+
+
+def _read_mismatch(reason: shapes.GraphMismatch) -> GraphMismatch:
+    inputs = tuple(
+        MovedInput(
+            moved["name"],
+            moved["dtype"],
+            None if moved["shape"] is None else tuple(moved["shape"]),
+            tuple(dict(frame) for frame in moved["stack"]),
+        )
+        for moved in reason["inputs"]
+    )
+    return GraphMismatch(reason["graph"], reason["status"], inputs, reason["input_count"])
+
+
+def _select(reasons: str) -> str:
+    return f"""
+select
+  x.id, x.process_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id,
+  f.name as function, f.file, c.line, x.stage, x.mode, x.tree, x.device, x.graph_function,
+  x.graph, x.parent_graph, x.depth, x.duration_us, x.reserved_before_bytes,
+  x.reserved_after_bytes, x.call_count, x.status, {reasons} as reasons, x.time_us
+from cudagraphs as x
+left join compiles as c on c.id = x.compile_key
+left join functions as f on f.id = c.function_id
+left join processes as p on p.id = x.process_id
+"""  # noqa: S608 - our own texts
+
+
+GRAPHS_SQL = f"""
+{_select("x.reasons")}
+where x.run_id = :run_id
+  and (x.time_us, x.id) > (:after_us, :after_id)
+order by x.time_us, x.id
+limit :limit
+"""
+COMPILE_GRAPHS_SQL = f"""
+{_select("x.reasons")}
+where x.compile_key = :key
+order by x.time_us, x.id
+limit :limit
+"""
+# Of a graph with a hundred siblings each has a reason; a page shows why the newest did not fit.
+NEWEST_REASONS_SQL = f"""
+{
+    _select('''case
+    when x.status is not null and json_valid(x.reasons)
+      then json_array(json_extract(x.reasons, '$[#-1]'))
+  end''')
+}
+where x.run_id = :run_id
+order by x.time_us, x.id
+limit :limit
+"""
+
+list_graphs = partial(list_page, CudaGraph, GRAPHS_SQL)
+
+
+def list_all(connection: sqlite3.Connection, run_id: str) -> list[CudaGraph]:
+    """List a run's first graphs, each with the reason of its newest sibling alone."""
+    return list_rows(CudaGraph, NEWEST_REASONS_SQL, connection, run_id, limit=MOST_GRAPHS)

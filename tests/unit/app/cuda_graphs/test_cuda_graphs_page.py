@@ -1,0 +1,177 @@
+"""The CUDA graphs page, over programs of benchmarks/cuda_graphs/programs.py on an H200."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.cuda_graphs.model import (
+    MOST_LEVELS,
+    MOST_NODES,
+    PathSegment,
+    describe_functions,
+    list_functions,
+    list_reasons,
+    list_trees,
+)
+from compileboard.app.cuda_graphs.run_queries import (
+    COMPILE_GRAPHS_SQL,
+    GRAPHS_SQL,
+    NEWEST_REASONS_SQL,
+    CudaGraph,
+    list_all,
+    list_graphs,
+)
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from tests.tools.make_db import DATA, record_events
+from tests.unit.app import recorded
+from tests.unit.app.plan import assert_no_scan
+
+
+def record(store: sqlite3.Connection, name: str) -> str:
+    return record_events(
+        Ingestor(store), DATA / "events" / f"torch2.11-cuda-graphs-{name}.jsonl.xz"
+    )
+
+
+def read(store: sqlite3.Connection, name: str) -> list[CudaGraph]:
+    return list_all(store, record(store, name))
+
+
+@pytest.fixture
+def graph(store: sqlite3.Connection) -> CudaGraph:
+    return next(row for row in read(store, "branches") if row.stage == "recording")
+
+
+def count_nodes(segments: tuple[PathSegment, ...]) -> int:
+    return sum(len(path.nodes) + count_nodes(path.branches) for path in segments)
+
+
+def test_a_function_that_is_recorded_again_stands_first(store: sqlite3.Connection) -> None:
+    again, first = list_functions(read(store, "another_output"))
+    assert (again.first.compile_id, again.warm_up_count, len(again.recordings)) == ("1/0", 1, 5)
+    assert (again.again_count, again.place_only_count) == (4, 0)
+    assert (first.again_count, first.place_only_count) == (0, 4)  # five calls, one after another
+    assert describe_functions([again, first]).startswith("2 functions have CUDA graphs: 10 rec")
+
+
+def test_reasons_name_the_input_that_moved(store: sqlite3.Connection) -> None:
+    moved, elsewhere = list_reasons(list_functions(read(store, "another_output")))
+    assert (moved.status, moved.count) == ("CudagraphManagedIdxMismatch", 4)
+    (name,) = moved.inputs
+    assert (name.name, name.dtype, name.shape) == ("arg0_1", "torch.float32", (8, 64))
+    assert name.frame is not None and "x / x.norm()" in name.frame["code"]
+    assert (elsewhere.meaning, elsewhere.count) == ("called after another graph", 4)
+
+
+def test_a_path_that_branches_is_marked_where_one_function_has_several_graphs(
+    store: sqlite3.Connection,
+) -> None:
+    (tree,) = list_trees(read(store, "another_output"))
+    (path,) = tree.segments
+    assert [node.graph.graph for node in path.nodes] == [0, 1, 2, 3, 4]
+    assert [node.fan_out for node in path.nodes] == [0, 0, 0, 0, 5]
+    assert [branch.nodes[0].label for branch in path.branches[:2]] == [
+        "",
+        "another graph's output moved",
+    ]
+    assert (tree.longest_path, tree.again_count, tree.cut_count) == (6, 4, 0)
+
+
+def test_two_continuations_of_a_break_are_two_functions(store: sqlite3.Connection) -> None:
+    (tree,) = list_trees(read(store, "branches"))
+    (path,) = tree.segments
+    assert [node.fan_out for node in path.nodes] == [0]
+    assert len(path.branches) == 2
+
+
+def test_a_function_that_was_only_warmed_up_has_no_time(graph: CudaGraph) -> None:
+    (row,) = list_functions([replace(graph, stage="warm_up")])
+    assert (row.recordings, row.recording_us, row.last) == ([], None, None)
+    assert describe_functions([row]).startswith("No CUDA graph was recorded")
+
+
+def test_a_wide_tree_is_cut(graph: CudaGraph) -> None:
+    children = [replace(graph, graph=number, parent_graph=0) for number in range(1, 1000)]
+    (tree,) = list_trees([graph, *children])
+    assert count_nodes(tree.segments) == MOST_NODES
+    assert tree.cut_count == 1000 - MOST_NODES
+    assert tree.segments[0].is_cut
+
+
+def test_a_deep_tree_is_cut(graph: CudaGraph) -> None:
+    graphs = [graph]
+    for number in range(1, 100, 2):  # two graphs follow each second one
+        graphs += [replace(graph, graph=number + i, parent_graph=number - 1) for i in (0, 1)]
+    (tree,) = list_trees(graphs)
+    assert count_nodes(tree.segments) == 1 + 2 * MOST_LEVELS
+    assert tree.cut_count == len(graphs) - 1 - 2 * MOST_LEVELS
+
+
+@pytest.mark.parametrize("parent", [0, 7, -3])
+def test_a_parent_that_is_no_graph_before_it_ends(graph: CudaGraph, parent: int) -> None:
+    looped = replace(graph, graph=0, parent_graph=parent)
+    assert count_nodes(list_trees([looped, looped])[0].segments) <= MOST_NODES
+
+
+def test_the_page_says_what_was_recorded_and_why_again(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    page = client.get(f"/runs/{record(store, 'parameter_replaced')}/cudagraphs").text
+    for text in (
+        "1 function has CUDA graphs: 2 recordings, 1 of them again because no graph fitted.",
+        "Stable since call 3 of compiled functions, 14.8 s after the run&#39;s start",
+        "a parameter or static input was at another address",
+        "torch.float32 [64, 64]",
+        "again: static input moved",
+    ):
+        assert text in page
+
+
+def test_a_run_without_graphs_says_when_torch_makes_them(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    recorded.record_run(store)
+    store.execute("delete from cudagraph_skips")
+    store.execute("delete from cudagraphs")
+    page = client.get(f"/runs/{recorded.RUN}/cudagraphs").text
+    assert "reduce-overhead" in page and "only to debug lines" in page
+
+
+def test_skips_stand_on_the_page_and_no_longer_among_the_caches(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    recorded.record_run(store)
+    assert "mutated inputs" in client.get(f"/runs/{recorded.RUN}/cudagraphs").text
+    assert "mutated inputs" not in client.get(f"/runs/{recorded.RUN}?tab=caches").text
+    summary = client.get(f"/runs/{recorded.RUN}").text
+    assert f'href="/runs/{recorded.RUN}/cudagraphs"' in summary
+
+
+def test_the_api_has_every_reason(client: FlaskClient, store: sqlite3.Connection) -> None:
+    rows: list[dict[str, Any]] = client.get(
+        f"/api/v1/runs/{record(store, 'another_output')}/cudagraphs"
+    ).json["data"]
+    last = rows[-1]
+    assert [reason["graph"] for reason in last["reasons"]] == [5, 6, 7, 8]
+    assert last["reasons"][0]["meaning"].startswith("an input that is another graph's output")
+    assert [row["stage"] for row in rows].count("recording") == 10
+
+
+@pytest.mark.parametrize("sql", [GRAPHS_SQL, COMPILE_GRAPHS_SQL, NEWEST_REASONS_SQL])
+def test_no_statement_reads_the_table_from_end_to_end(store: sqlite3.Connection, sql: str) -> None:
+    values = {"run_id": record(store, "branches"), "key": 1, "after_us": 0, "after_id": 0}
+    assert_no_scan(store, sql, values | {"limit": 9})
+
+
+def test_pages_have_each_graph_once(store: sqlite3.Connection) -> None:
+    run_id = record(store, "another_output")
+    first = list_graphs(store, run_id, None, 5)
+    rest = list_graphs(store, run_id, first.next, 50)
+    assert [row.id for row in (*first.rows, *rest.rows)] == [
+        row.id for row in list_all(store, run_id)
+    ]
