@@ -23,6 +23,11 @@ from compileboard.app.runs.advice import RunVerdict
 from compileboard.app.runs.failures import CudagraphSkip, list_cudagraph_skips
 from compileboard.app.runs.model import MOST_SKIPS
 from compileboard.app.runs.rows import RunRow
+from compileboard.collectors.fixes.cudagraph_fixes import (
+    CALLED_AFTER_ANOTHER,
+    suggest_recorded_again,
+)
+from compileboard.collectors.fixes.fix import Fix
 from compileboard.collectors.store.run_causes import find_first_call
 
 MOST_FUNCTIONS = 200
@@ -92,6 +97,7 @@ class WhyAgain:
     input_count: int
     count: int
     duration_us: int | None
+    fixes: tuple[Fix, ...]
     called_at: str | None = None
 
     @property
@@ -230,6 +236,13 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
     another graph, most often first.
     """
     groups: dict[tuple[object, ...], list[CudaGraph]] = {}
+    begins: set[FunctionKey] = set()  # functions that also begin a path
+    made_by: dict[tuple[object, ...], int] = {}
+    for function in functions:
+        for graph in function.recordings:
+            made_by[graph.process_id, graph.tree, graph.graph] = graph.graph_function
+            if graph.parent_graph is None:
+                begins.add(_function_key(graph))
     for function in functions:
         for number, graph in enumerate(function.recordings):
             if graph.status is None and number == 0:
@@ -241,6 +254,10 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
     for group in groups.values():
         example = group[0]
         newest = example.reasons[-1] if example.reasons else None
+        parent = made_by.get((example.process_id, example.tree, example.parent_graph))
+        # A layer that is called several times in a step is recorded as often, as it should be.
+        is_sometimes = parent != example.graph_function and _function_key(example) in begins
+        why = example.status or (CALLED_AFTER_ANOTHER if is_sometimes else "")
         reasons.append(
             WhyAgain(
                 replace(example, process=""),
@@ -249,6 +266,7 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
                 newest.input_count if newest else 0,
                 len(group),
                 _sum_us(group),
+                suggest_recorded_again(why),
             )
         )
     return sorted(

@@ -64,7 +64,7 @@ def _compile(reader: sqlite3.Connection) -> list[str]:
     return [f"/runs/{run_id}/compiles/{key}" for run_id, key in keys]
 
 
-def _cuda_graphs(reader: sqlite3.Connection) -> list[str]:
+def _run_cuda_graphs(reader: sqlite3.Connection) -> list[str]:
     runs = reader.execute("select distinct run_id from cudagraph_skips order by run_id")
     return [f"/runs/{run_id}/cudagraphs" for (run_id,) in runs]
 
@@ -137,7 +137,7 @@ list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "cuda_graphs": _cuda_graphs,
     "compare": _compare_runs,
     "health": _health,
-    "cuda_graphs": _cuda_graphs,
+    "run_cuda_graphs": _run_cuda_graphs,
 }
 
 

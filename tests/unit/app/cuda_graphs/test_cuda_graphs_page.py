@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,6 +67,19 @@ def test_reasons_name_the_input_that_moved(store: sqlite3.Connection) -> None:
     assert (name.name, name.dtype, name.shape) == ("arg0_1", "torch.float32", (8, 64))
     assert name.frame is not None and "x / x.norm()" in name.frame["code"]
     assert (elsewhere.meaning, elsewhere.count) == ("called after another graph", 4)
+
+
+def test_a_reason_has_its_fix_and_a_step_of_several_calls_none(store: sqlite3.Connection) -> None:
+    moved, elsewhere = list_reasons(list_functions(read(store, "another_output")))
+    assert [fix.id for fix in moved.fixes] == ["passed_clone"]
+    assert elsewhere.fixes == ()
+
+
+def test_a_function_that_sometimes_begins_a_path_has_a_fix(store: sqlite3.Connection) -> None:
+    first, second = read(store, "branches")[2:4]
+    alone = replace(second, id=9, graph=7, parent_graph=None, depth=0)
+    (reason,) = list_reasons(list_functions([first, alone, second]))
+    assert [fix.id for fix in reason.fixes] == ["kept_clone"]
 
 
 def test_a_path_that_branches_is_marked_where_one_function_has_several_graphs(
