@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import replace
-from dataclasses import replace
 from typing import Any
 
 import pytest
