@@ -20,6 +20,7 @@ from compileboard.app.core.fields import (
 from compileboard.app.core.format import format_count, format_duration, format_plural
 from compileboard.app.core.labels import describe_failure_phase
 from compileboard.app.core.schema import one_of, published
+from compileboard.app.cuda_graphs.run_queries import RecordedAgain, label_status
 from compileboard.app.ranks.model import RanksScreen
 from compileboard.app.reasons.run_queries import LimitHit
 from compileboard.app.runs.failures import (
@@ -37,11 +38,12 @@ from compileboard.collectors.contract.compile_labels import build_label
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
-from compileboard.collectors.fixes.cudagraph_fixes import suggest_skipped
+from compileboard.collectors.fixes.cudagraph_fixes import suggest_recorded_again, suggest_skipped
 from compileboard.collectors.fixes.fix import SourceLines, SuggestedFix, find_fix
 from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import NOTHING_TO_FIX, describe_saving, describe_savings
 
+FEWEST_RECORDED_AGAIN = 3  # one or two may be a model that was loaded, or a new phase
 _DISABLED = (
     ("force_disable_caches", True),
     ("fx_graph_cache", False),
@@ -79,6 +81,7 @@ class RunFacts:
     limit_hits: Sequence[LimitHit] = ()  # without a recorded recompile
     caches: Sequence[CacheResult] = ()
     skips: Sequence[CudagraphSkip] = ()
+    recorded_again: Sequence[RecordedAgain] = ()
     changed: Sequence[Mapping[str, Mapping[str, Any]]] = ()
     cliffs: Sequence[StackCliff] = ()
     ranks: RanksScreen | None = None
@@ -96,6 +99,7 @@ def list_problems(facts: RunFacts) -> list[Problem]:
         *_disabled(facts),
         *_bypasses(facts.caches),
         *_cudagraph_skips(facts.skips),
+        *_recorded_again(facts.recorded_again),
     ]
 
 
@@ -337,6 +341,26 @@ def _cudagraph_skips(skips: Sequence[CudagraphSkip]) -> list[Problem]:
     return problems
 
 
+def _recorded_again(groups: Sequence[RecordedAgain]) -> list[Problem]:
+    problems = []
+    for group in groups:
+        if group.count < FEWEST_RECORDED_AGAIN:
+            continue
+        fixes = [fix.warn(fix.title) for fix in suggest_recorded_again(group.status)]
+        problems.append(
+            Problem(
+                "cudagraph",
+                "warn",
+                f"CUDA graph recorded again: {label_status(group.status)}",
+                f"{format_plural(group.count, 'time')}, {format_duration(group.duration_us)}",
+                *(group.function, group.file, group.line),
+                f"{'. Or: '.join(fixes) or 'Look at what moved'}.",
+                "cudagraphs",
+            )
+        )
+    return problems
+
+
 _BLANK = re.compile(r"\{\w+\}")
 
 
@@ -525,11 +549,11 @@ def judge_run(
     notes = notes or [*(failed or ["No failures"]), "Nothing runs eagerly."]
     if not causes:
         sentence = NOTHING_TO_FIX
-        if grave:
-            sentence = f"{format_plural(len(grave), 'problem')}; no graph breaks, no recompiles"
-        return RunVerdict(
-            "bad" if grave else "warn" if failed else "good", sentence, ". ".join(notes), None
-        )
+        if problems:
+            count = format_plural(len(grave or problems), "problem")
+            sentence = f"{count}; no graph breaks, no recompiles"
+        tone = "bad" if grave else "warn" if failed or problems else "good"
+        return RunVerdict(tone, sentence, ". ".join(notes), None)
     is_expected = all(cause.is_expected for cause in causes) and not failed
     tone = "bad" if grave or eager else "good" if is_expected else "warn"
     sentence = describe_savings(causes, run.compile_us, format_duration)

@@ -19,6 +19,7 @@ from compileboard.app.core.page import Page
 from compileboard.app.core.rows import list_rows
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.core.schema import PRIVATE, published
+from compileboard.app.cuda_graphs.run_queries import list_recorded_again
 from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter, list_incidents
 from compileboard.app.push.queries import is_pushed
 from compileboard.app.ranks.model import build_ranks
@@ -281,6 +282,9 @@ def read_facts(
         caches=failures.count_cache_results(reader, run.id) if run.cache_bypass_count else (),
         skips=failures.list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS).rows
         if run.cudagraph_skip_count
+        else (),
+        recorded_again=list_recorded_again(reader, run.id, limit=MOST_SKIPS)
+        if run.cudagraph_rerecording_count
         else (),
         changed=[
             settings for _process, settings in run_queries.list_changed_configs(reader, run.id)

@@ -25,7 +25,9 @@ from compileboard.app.cuda_graphs.run_queries import (
     CudaGraph,
     list_all,
     list_graphs,
+    list_recorded_again,
 )
+from compileboard.app.runs.advice import RunFacts, list_problems
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.tools.make_db import DATA, record_events
 from tests.unit.app import recorded
@@ -188,3 +190,15 @@ def test_pages_have_each_graph_once(store: sqlite3.Connection) -> None:
     assert [row.id for row in (*first.rows, *rest.rows)] == [
         row.id for row in list_all(store, run_id)
     ]
+
+
+def test_the_summary_names_what_is_recorded_again_and_its_fix(store: sqlite3.Connection) -> None:
+    run_id = read(store, "another_output") and store.execute("select id from runs").fetchone()[0]
+    (group,) = list_recorded_again(store, run_id, limit=9)
+    (problem,) = list_problems(RunFacts(recorded_again=[group]))
+    assert (problem.title, problem.number) == (
+        "CUDA graph recorded again: another graph's output moved",
+        "4 times, 6.37 ms",
+    )
+    assert problem.advice.startswith("Clone what one compiled function returns")
+    assert list_problems(RunFacts(recorded_again=[replace(group, count=2)])) == []
