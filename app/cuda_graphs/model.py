@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from compileboard.app.core.format import format_bytes, format_duration, format_plural
+from compileboard.app.core.labels import Word, describe_mismatch
 from compileboard.app.core.page import Page
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.cuda_graphs.run_queries import (
     MOST_GRAPHS,
     CudaGraph,
     MovedInput,
-    describe_status,
-    label_status,
     list_all,
 )
 from compileboard.app.runs.advice import RunVerdict
@@ -34,7 +33,9 @@ MOST_FUNCTIONS = 200
 MOST_REASONS = 100
 MOST_NODES = 300
 MOST_LEVELS = 12  # of branches below each other: further to the right nothing can be read
-AFTER_ANOTHER = "called after another graph"
+AFTER_ANOTHER = Word(
+    "Called after another graph", "quiet", "A graph belongs to a place in the path of graphs."
+)
 FunctionKey = tuple[str, int, int]  # process, tree, function
 _NOT_NUMBERED = -1
 
@@ -101,8 +102,8 @@ class WhyAgain:
     called_at: str | None = None
 
     @property
-    def meaning(self) -> str:
-        return AFTER_ANOTHER if self.status is None else describe_status(self.status)
+    def why(self) -> Word:
+        return AFTER_ANOTHER if self.status is None else describe_mismatch(self.status)
 
 
 @dataclass(frozen=True)
@@ -113,13 +114,9 @@ class PathNode:
     fan_out_function: str | None
 
     @property
-    def label(self) -> str:
-        """Return why it was recorded again, empty where it was not."""
-        return label_status(self.graph.status) if self.graph.status is not None else ""
-
-    @property
-    def meaning(self) -> str:
-        return describe_status(self.graph.status) if self.graph.status is not None else ""
+    def why(self) -> Word | None:
+        """Return why it was recorded again."""
+        return None if self.graph.status is None else describe_mismatch(self.graph.status)
 
     @property
     def memory_bytes(self) -> int:

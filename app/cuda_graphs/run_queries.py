@@ -9,28 +9,13 @@ from functools import partial
 from typing import Annotated, Any
 
 from compileboard.app.core import fields
+from compileboard.app.core.labels import describe_mismatch
 from compileboard.app.core.rows import list_page, list_rows
 from compileboard.app.core.schema import one_of, published
 from compileboard.collectors.contract import shapes
 from compileboard.collectors.store.reading import read_json
 
 MOST_GRAPHS = 5_000
-# Source: CheckInvariantStatus of torch/_inductor/cudagraph_utils.py.
-STATUSES = {
-    "StaticInputIdxMismatch": (
-        "static input moved",
-        "a parameter or static input was at another address",
-    ),
-    "CudagraphManagedIdxMismatch": (
-        "another graph's output moved",
-        "an input that is another graph's output was at another address: it was made by another "
-        "graph or at another place of the path",
-    ),
-    "ExpectedDeadIndicesBeforeGraphMismatch": (
-        "earlier output alive",
-        "an output of an earlier graph was still alive, or no longer",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -60,7 +45,7 @@ class GraphMismatch:
     @property
     @published
     def meaning(self) -> Annotated[str, "Why, in words."]:
-        return describe_status(self.status)
+        return describe_mismatch(self.status).meaning
 
 
 @dataclass(frozen=True)
@@ -126,14 +111,6 @@ group by c.function_id, x.status
 order by count desc, c.function_id, x.status
 limit :limit
 """
-
-
-def describe_status(status: str) -> str:
-    return STATUSES[status][1] if status in STATUSES else f"torch reports {status}"
-
-
-def label_status(status: str) -> str:
-    return STATUSES[status][0] if status in STATUSES else status
 
 
 def read_reasons(column: str | None) -> tuple[GraphMismatch, ...]:

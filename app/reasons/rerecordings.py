@@ -16,6 +16,8 @@ from compileboard.app.reasons.queries import ReasonSubject
 from compileboard.app.reasons.reason_trends import TrendGrid
 from compileboard.app.runs.queries import RunFilter
 from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.fixes.cudagraph_fixes import suggest_recorded_again
+from compileboard.collectors.fixes.fix import Fix
 
 Status = Annotated[str, "Why no graph fitted, in torch's word."]
 RecordingUs = Annotated[fields.DurationUs | None, "Time it took to record them."]
@@ -61,6 +63,10 @@ class RerecordingReason:
     @published
     def meaning(self) -> Annotated[str, "What that means."]:
         return describe_mismatch(self.status).meaning
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        return suggest_recorded_again(self.status)
 
 
 @dataclass(frozen=True)

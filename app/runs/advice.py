@@ -18,9 +18,9 @@ from compileboard.app.core.fields import (
     gb_url,
 )
 from compileboard.app.core.format import format_count, format_duration, format_plural
-from compileboard.app.core.labels import describe_failure_phase
+from compileboard.app.core.labels import describe_failure_phase, describe_mismatch
 from compileboard.app.core.schema import one_of, published
-from compileboard.app.cuda_graphs.run_queries import RecordedAgain, label_status
+from compileboard.app.cuda_graphs.run_queries import RecordedAgain
 from compileboard.app.ranks.model import RanksScreen
 from compileboard.app.reasons.run_queries import LimitHit
 from compileboard.app.runs.failures import (
@@ -351,7 +351,7 @@ def _recorded_again(groups: Sequence[RecordedAgain]) -> list[Problem]:
             Problem(
                 "cudagraph",
                 "warn",
-                f"CUDA graph recorded again: {label_status(group.status)}",
+                f"CUDA graph recorded again: {describe_mismatch(group.status).word}",
                 f"{format_plural(group.count, 'time')}, {format_duration(group.duration_us)}",
                 *(group.function, group.file, group.line),
                 f"{'. Or: '.join(fixes) or 'Look at what moved'}.",

@@ -6,6 +6,7 @@ not touched. Source: torch/_inductor/cudagraph_trees.py of 2.6 to 2.13.
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
 import time
@@ -31,6 +32,7 @@ class CudaGraphs:
         self._guard = guard
         # By the manager, of which there is one a device and thread:
         self._trees: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._tree_numbers = itertools.count()
 
     def wrap_recording(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def record_function(manager: Any, new_inputs: Any, function_id: Any) -> Any:
@@ -60,9 +62,11 @@ class CudaGraphs:
         result = original(*arguments)
         end = time.perf_counter_ns()
         with self._guard:
+            if manager not in self._trees:
+                self._trees[manager] = next(self._tree_numbers)
             fields = {
                 "stage": stage,
-                "tree": self._trees.setdefault(manager, len(self._trees)),
+                "tree": self._trees[manager],
                 "device": manager.device_index,
                 "graph_function": function_id.id,
                 "mode": manager.id_to_mode[function_id].name.lower(),

@@ -122,6 +122,8 @@ class RunSummary:
     recompile_limit_count: int
     failure_count: int
     skipped_frame_count: int
+    cudagraph_skip_count: int
+    cudagraph_rerecording_count: int
     loss_count: int
     compile_us: int
     result_count: int
@@ -171,6 +173,11 @@ class RunSummary:
         pairs = [
             (name, str(count) if is_observed or count else NOT_RECORDED) for name, count in counts
         ]
+        graphs = [
+            ("CUDA graphs not used", self.cudagraph_skip_count),
+            ("CUDA graphs recorded again", self.cudagraph_rerecording_count),
+        ]
+        pairs += [(name, str(count)) for name, count in graphs if count]
         results = [("results", str(self.result_count))] if self.result_count else []
         return [*results, *pairs, ("compile time", time_text)]
 
@@ -422,7 +429,10 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
 
 def _is_fine(row: sqlite3.Row) -> bool:
     """Return whether a run without causes has compiled all that it could."""
-    counts = ("graph_break", "recompile", "recompile_limit", "failure", "skipped_frame")
+    counts = (
+        *("graph_break", "recompile", "recompile_limit", "failure", "skipped_frame"),
+        *("cudagraph_skip", "cudagraph_rerecording"),
+    )
     wrong = sum(row[f"{name}_count"] or 0 for name in counts)
     return row["state"] == "finished" and row["compile_count"] > 0 and not wrong
 

@@ -114,6 +114,15 @@ def test_trees_are_numbered(events: Events) -> None:
     assert [fields["tree"] for fields, _ in events] == [0, 1, 0]
 
 
+def test_a_tree_that_was_reset_gives_its_number_to_no_other(events: Events) -> None:
+    kept = Manager()
+    for manager in (Manager(), kept):
+        manager._run([], FUNCTION)
+    del manager
+    Manager()._run([], FUNCTION)
+    assert [fields["tree"] for fields, _ in events] == [0, 1, 2]
+
+
 def test_what_torch_raises_is_the_programs_and_no_recording(events: Events) -> None:
     manager = Manager()
     manager.error = RuntimeError("out of memory")

@@ -67,7 +67,7 @@ def test_reasons_name_the_input_that_moved(store: sqlite3.Connection) -> None:
     (name,) = moved.inputs
     assert (name.name, name.dtype, name.shape) == ("arg0_1", "torch.float32", (8, 64))
     assert name.frame is not None and "x / x.norm()" in name.frame["code"]
-    assert (elsewhere.meaning, elsewhere.count) == ("called after another graph", 4)
+    assert (elsewhere.why.word, elsewhere.count) == ("Called after another graph", 4)
 
 
 def test_a_reason_has_its_fix_and_a_step_of_several_calls_none(store: sqlite3.Connection) -> None:
@@ -90,10 +90,8 @@ def test_a_path_that_branches_is_marked_where_one_function_has_several_graphs(
     (path,) = tree.segments
     assert [node.graph.graph for node in path.nodes] == [0, 1, 2, 3, 4]
     assert [node.fan_out for node in path.nodes] == [0, 0, 0, 0, 5]
-    assert [branch.nodes[0].label for branch in path.branches[:2]] == [
-        "",
-        "another graph's output moved",
-    ]
+    first, again, *_ = (branch.nodes[0].why for branch in path.branches)
+    assert first is None and again is not None and again.word.startswith("Output of another")
     assert (tree.longest_path, tree.again_count, tree.cut_count) == (6, 4, 0)
 
 
@@ -140,9 +138,9 @@ def test_the_page_says_what_was_recorded_and_why_again(
     for text in (
         "1 function has CUDA graphs: 2 recordings, 1 of them again because no graph fitted.",
         "Stable since call 3 of compiled functions, 14.8 s after the run&#39;s start",
-        "a parameter or static input was at another address",
+        "A graph reads these inputs in place.",
         "torch.float32 [64, 64]",
-        "again: static input moved",
+        "again: Parameter, buffer or static input moved",
     ):
         assert text in page
 
@@ -173,7 +171,7 @@ def test_the_api_has_every_reason(client: FlaskClient, store: sqlite3.Connection
     ).json["data"]
     last = rows[-1]
     assert [reason["graph"] for reason in last["reasons"]] == [5, 6, 7, 8]
-    assert last["reasons"][0]["meaning"].startswith("an input that is another graph's output")
+    assert last["reasons"][0]["meaning"].startswith("A graph reads what an earlier graph wrote")
     assert [row["stage"] for row in rows].count("recording") == 10
 
 
@@ -197,7 +195,7 @@ def test_the_summary_names_what_is_recorded_again_and_its_fix(store: sqlite3.Con
     (group,) = list_recorded_again(store, run_id, limit=9)
     (problem,) = list_problems(RunFacts(recorded_again=[group]))
     assert (problem.title, problem.number) == (
-        "CUDA graph recorded again: another graph's output moved",
+        "CUDA graph recorded again: Output of another CUDA graph moved",
         "4 times, 6.37 ms",
     )
     assert problem.advice.startswith("Clone what one compiled function returns")

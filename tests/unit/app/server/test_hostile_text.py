@@ -49,6 +49,7 @@ PAGES = (
     f"/graph_breaks/{BREAK_ID}",
     "/recompiles",
     f"/recompiles/{CAUSE_ID}",
+    "/cuda_graphs",
     "/repros",
     f"/runs/{RUN}/repros",
     f"/repros/{REPRO_ID}",
