@@ -24,6 +24,7 @@ from compileboard.app.runs.model import MOST_SKIPS
 from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.fixes.cudagraph_fixes import (
     CALLED_AFTER_ANOTHER,
+    MANY_SIZES,
     suggest_recorded_again,
 )
 from compileboard.collectors.fixes.fix import Fix
@@ -36,6 +37,8 @@ MOST_LEVELS = 12  # of branches below each other: further to the right nothing c
 AFTER_ANOTHER = Word(
     "Called after another graph", "quiet", "A graph belongs to a place in the path of graphs."
 )
+SEVERAL_SIZES = Word("Several sizes", "quiet", "Each size of its inputs is a graph of its own.")
+FEWEST_SIZES = 4
 FunctionKey = tuple[str, int, int]  # process, tree, function
 _NOT_NUMBERED = -1
 
@@ -88,22 +91,17 @@ class FunctionGraphs:
 
 @dataclass(frozen=True)
 class WhyAgain:
-    """Recordings of one function, in all processes, for one reason. `status` is None for a call
-    after another graph.
-    """
+    """Recordings of one function, in all processes, for one reason. `status` is torch's word."""
 
     example: CudaGraph
     status: str | None
+    why: Word
     inputs: tuple[MovedInput, ...]
     input_count: int
     count: int
     duration_us: int | None
     fixes: tuple[Fix, ...]
     called_at: str | None = None
-
-    @property
-    def why(self) -> Word:
-        return AFTER_ANOTHER if self.status is None else describe_mismatch(self.status)
 
 
 @dataclass(frozen=True)
@@ -259,6 +257,7 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
             WhyAgain(
                 replace(example, process=""),
                 example.status,
+                describe_mismatch(example.status) if example.status else AFTER_ANOTHER,
                 newest.inputs if newest else (),
                 newest.input_count if newest else 0,
                 len(group),
@@ -267,9 +266,24 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
             )
         )
     return sorted(
-        reasons,
+        [*reasons, *_list_sizes(functions)],
         key=lambda reason: (reason.status is None, -reason.count, -(reason.duration_us or 0)),
     )
+
+
+def _list_sizes(functions: Sequence[FunctionGraphs]) -> Iterator[WhyAgain]:
+    """Yield compiles that torch recorded for several sizes, a function a size. The partitions of a
+    graph are functions of one compile too, and are recorded in one call.
+    """
+    compiles: dict[tuple[object, ...], list[CudaGraph]] = {}
+    for function in functions:
+        for graph in function.recordings[:1]:
+            compiles.setdefault((graph.tree, *_compile_of(graph)), []).append(graph)
+    for graphs in compiles.values():
+        if len({graph.call_count for graph in graphs}) >= FEWEST_SIZES:
+            example, fixes = replace(graphs[0], process=""), suggest_recorded_again(MANY_SIZES)
+            time_us = _sum_us(graphs)
+            yield WhyAgain(example, None, SEVERAL_SIZES, (), 0, len(graphs), time_us, fixes)
 
 
 def judge(functions: Sequence[FunctionGraphs], note: str) -> RunVerdict:

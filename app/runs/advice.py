@@ -38,7 +38,11 @@ from compileboard.collectors.contract.compile_labels import build_label
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
-from compileboard.collectors.fixes.cudagraph_fixes import suggest_recorded_again, suggest_skipped
+from compileboard.collectors.fixes.cudagraph_fixes import (
+    suggest_overwritten,
+    suggest_recorded_again,
+    suggest_skipped,
+)
 from compileboard.collectors.fixes.fix import SourceLines, SuggestedFix, find_fix
 from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import NOTHING_TO_FIX, describe_saving, describe_savings
@@ -227,6 +231,8 @@ def _raised(failures: Sequence[FailureRow]) -> list[Problem]:
                 "raised outside compiled code",
             )
         advice = _RAISED_FIX.get(failure.phase, "Read the traceback.")
+        for fix in suggest_overwritten(failure.message):
+            advice = f"{fix.title}."
         problems.append(_make_failure_problem(failure, title, number, advice))
     return problems
 

@@ -28,6 +28,7 @@ from compileboard.app.cuda_graphs.run_queries import (
     list_recorded_again,
 )
 from compileboard.app.runs.advice import RunFacts, list_problems
+from compileboard.app.runs.failures import list_runtime_failures
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.tools.make_db import DATA, record_events
 from tests.unit.app import recorded
@@ -200,3 +201,19 @@ def test_the_summary_names_what_is_recorded_again_and_its_fix(store: sqlite3.Con
     )
     assert problem.advice.startswith("Clone what one compiled function returns")
     assert list_problems(RunFacts(recorded_again=[replace(group, count=2)])) == []
+
+
+def test_a_graph_a_size_has_a_fix_and_partitions_have_none(store: sqlite3.Connection) -> None:
+    graph = next(row for row in read(store, "branches") if row.graph == 0)
+    sizes = [replace(graph, graph=n, graph_function=n, call_count=9 + n) for n in range(5)]
+    (reason,) = list_reasons(list_functions(sizes))
+    assert (reason.why.word, reason.count) == ("Several sizes", 5)
+    assert [fix.id for fix in reason.fixes] == ["sizes_padded"]
+    assert list_reasons(list_functions([replace(size, call_count=9) for size in sizes])) == []
+
+
+def test_an_output_that_was_overwritten_has_its_fix(store: sqlite3.Connection) -> None:
+    run_id = record(store, "output_kept")
+    (problem,) = list_problems(RunFacts(raised=list_runtime_failures(store, run_id)))
+    assert problem.title == "The program ended: RuntimeError"
+    assert "cudagraph_mark_step_begin()" in problem.advice
