@@ -159,7 +159,7 @@ def _format_timing(settings: Mapping[str, Any]) -> str:
 
 def _sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:
     totals: dict[str, float] = {
-        name: sum(getattr(detail.run, name) for detail in runs) for name in _COUNTS
+        name: sum(getattr(detail.run, name) or 0 for detail in runs) for name in _COUNTS
     }
     times = [detail.run.compile_us for detail in runs]
     known = [time_us for time_us in times if time_us is not None]

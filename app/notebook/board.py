@@ -39,6 +39,7 @@ from compileboard.app.core.page import read_id
 from compileboard.app.core.parameters import check_keys
 from compileboard.app.core.settings import load_settings
 from compileboard.app.core.store import Store
+from compileboard.app.cuda_graphs.pages import list_cudagraphs
 from compileboard.app.guards.charts import chart_kinds as chart_guards
 from compileboard.app.guards.model import build_guards
 from compileboard.app.guards.pages import list_guard_sets
@@ -92,6 +93,7 @@ class Board:
     graph_break_events = FrameMethod(of_run.list_graph_breaks, counts=["graph_break_count"])
     recompiles = FrameMethod(reasons_api.list_recompiles)
     recompile_events = FrameMethod(of_run.list_recompiles, counts=["recompile_count"])
+    cuda_graphs = FrameMethod(reasons_api.list_rerecordings)
     failures = FrameMethod(of_run.list_failures, counts=["failure_count"])
     repros = FrameMethod(list_repro_failures)
     incidents = FrameMethod(list_incidents)
@@ -278,6 +280,7 @@ class BoardRun:
     repros = FrameMethod(list_run_repros)
     failures = FrameMethod(of_run.list_failures)
     cache_lookups = FrameMethod(of_run.list_cache_lookups)
+    cudagraphs = FrameMethod(list_cudagraphs)
     cudagraph_skips = FrameMethod(of_run.list_cudagraph_skips)
     processes = FrameMethod(of_run.list_processes)
     notes = FrameMethod(of_run.list_notes)

@@ -56,6 +56,7 @@ EMPTY = [
     "/trends",
     "/graph_breaks",
     "/recompiles",
+    "/cuda_graphs",
     "/repros",
 ]
 

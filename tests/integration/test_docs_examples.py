@@ -204,6 +204,7 @@ def test_a_busy_machine_shows_the_same_but_for_its_times() -> None:
 def test_most_pages_begin_with_an_example() -> None:
     builds_or_serves = {
         "api.md",
+        "cuda-graphs.md",
         "cuda-run.md",
         "dependencies.md",
         "development.md",

@@ -120,11 +120,16 @@ def _health(_reader: sqlite3.Connection) -> list[str]:
     return ["/healthz", "/metrics"]
 
 
-def _cuda_graphs(_reader: sqlite3.Connection) -> list[str]:
+def _rerecordings(reader: sqlite3.Connection) -> list[str]:
     sorts = [
         f"/cuda_graphs?sort={name}{way}" for name in RERECORDINGS.orders for way in ("", ".asc")
     ]
-    return [*sorts, "/cuda_graphs?q=x&status=StaticInputIdxMismatch&function=f&suite=captures"]
+    ids = reader.execute("select distinct reason_id from run_rerecordings order by 1").fetchall()
+    return [
+        *sorts,
+        "/cuda_graphs?q=x&status=StaticInputIdxMismatch&function=f&suite=captures",
+        *(f"/cuda_graphs/{format_id(reason_id)}" for (reason_id,) in ids),
+    ]
 
 
 list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
@@ -134,7 +139,7 @@ list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "compile": _compile,
     "graph_breaks": _graph_breaks,
     "recompiles": _recompiles,
-    "cuda_graphs": _cuda_graphs,
+    "rerecordings": _rerecordings,
     "compare": _compare_runs,
     "health": _health,
     "run_cuda_graphs": _run_cuda_graphs,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.notebook.board import Board
 from compileboard.app.reasons.queries import get_reason, list_affected_runs, list_reasons
 from compileboard.app.reasons.rerecordings import RERECORDINGS
 from compileboard.collectors.contract.fingerprints import parse_id
@@ -95,6 +96,11 @@ def test_one_reason_has_its_inputs_source_and_recordings(graphs: FlaskClient) ->
     assert 'norm = torch.compile(lambda x: x / x.norm(), mode="reduce-overhead")' in page
     events = graphs.get(f"/api/v1{address}").get_json()["data"]["events"]
     assert [(event["compile_id"], event["parent_graph"]) for event in events] == [("1/0", 4)] * 4
+
+
+def test_a_notebook_has_the_same_rows(board: sqlite3.Connection, tmp_path: Path) -> None:
+    frame = Board(str(tmp_path / "board.db")).cuda_graphs(function="another_output")
+    assert list(frame["rerecording_count"]) == [4]
 
 
 def test_a_board_without_any_says_so(graphs: FlaskClient, board: sqlite3.Connection) -> None:
