@@ -157,13 +157,14 @@ CUDA_GRAPH_STATUSES = {
     "StaticInputIdxMismatch": Word(
         "Parameter, buffer or static input moved",
         "warn",
-        "A graph reads these inputs in place. A call brought one at another address.",
+        "A graph reads these inputs at the addresses that they had when it was recorded. A call "
+        "passed one at another address.",
     ),
     "CudagraphManagedIdxMismatch": Word(
         "Output of another CUDA graph moved",
         "warn",
-        "A graph reads what an earlier graph wrote in place. A call brought it at another address: "
-        "it is another output, or of another recording.",
+        "A graph reads an earlier graph's output where that graph wrote it. A call passed one at "
+        "another address: another output, or one of another recording.",
     ),
     "ExpectedDeadIndicesBeforeGraphMismatch": Word(
         "Earlier output still in use",

@@ -1,4 +1,4 @@
-"""What a run's CUDA graphs come to: by function, by reason, and as trees of paths."""
+"""A run's CUDA graphs by function, by reason to record them, and as trees of paths."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ AFTER_ANOTHER = Word(
 SEVERAL_SIZES = Word("Several sizes", "quiet", "Each size of its inputs is a graph of its own.")
 FEWEST_SIZES = 4
 FunctionKey = tuple[str, int, int]  # process, tree, function
-_NOT_NUMBERED = -1
 
 
 def _function_key(graph: CudaGraph) -> FunctionKey:
@@ -55,12 +54,15 @@ class FunctionGraphs:
     is number `place` of `place_count`.
     """
 
-    first: CudaGraph
     graphs: tuple[CudaGraph, ...]
     place: int
     place_count: int
     skip_reasons: tuple[str, ...] = ()
     called_at: str | None = None
+
+    @property
+    def first(self) -> CudaGraph:
+        return self.graphs[0]
 
     @cached_property
     def recordings(self) -> list[CudaGraph]:
@@ -134,7 +136,6 @@ class PathSegment:
 @dataclass(frozen=True)
 class GraphTree:
     process: str
-    id: int  # in the page
     tree: int
     device: int | None
     graph_count: int
@@ -149,7 +150,6 @@ class GraphTree:
 
 @dataclass(frozen=True)
 class CudaGraphsScreen:
-    run: RunRow
     functions: Sequence[FunctionGraphs]
     function_count: int
     reasons: Sequence[WhyAgain]
@@ -174,7 +174,6 @@ def build_cuda_graphs(reader: sqlite3.Connection, run: RunRow) -> CudaGraphsScre
         return find_first_call(reader, run.id, graph.file, graph.function)
 
     return CudaGraphsScreen(
-        run=run,
         functions=[
             replace(function, called_at=find_call(function.first))
             for function in functions[:MOST_FUNCTIONS]
@@ -210,7 +209,6 @@ def list_functions(
         places[_compile_of(first)] += 1
         functions.append(
             FunctionGraphs(
-                first,
                 tuple(group),
                 places[_compile_of(first)],
                 counts[_compile_of(first)],
@@ -278,7 +276,7 @@ def _list_sizes(functions: Sequence[FunctionGraphs]) -> Iterator[WhyAgain]:
     compiles: dict[tuple[object, ...], list[CudaGraph]] = {}
     for function in functions:
         for graph in function.recordings[:1]:
-            compiles.setdefault((graph.tree, *_compile_of(graph)), []).append(graph)
+            compiles.setdefault(_compile_of(graph), []).append(graph)
     for graphs in compiles.values():
         if len({graph.call_count for graph in graphs}) >= FEWEST_SIZES:
             example, fixes = replace(graphs[0], process=""), suggest_recorded_again(MANY_SIZES)
@@ -332,7 +330,9 @@ def describe_last(graphs: Sequence[CudaGraph], run: RunRow) -> str:
 
 
 def _sum_memory(graphs: Sequence[CudaGraph]) -> tuple[int | None, int | None]:
-    """Return what the processes held before their first graph, and after their last."""
+    """Return the memory that torch's allocators held before the first graph and after the last, of
+    all processes and devices.
+    """
     first: dict[tuple[str, int | None], int | None] = {}
     last: dict[tuple[str, int | None], int | None] = {}
     for graph in graphs:
@@ -355,7 +355,7 @@ def _sum_known(values: Iterable[int | None]) -> int | None:
 class _Paths:
     """The recordings of one tree by their parents, and how many more may be listed."""
 
-    children: Mapping[int, Sequence[CudaGraph]]
+    children: Mapping[int | None, Sequence[CudaGraph]]  # None: those that begin a path
     capacity: int = field(default=MOST_NODES)
 
     def list_segments(self, graphs: Sequence[CudaGraph], level: int) -> Iterator[PathSegment]:
@@ -392,11 +392,11 @@ def list_trees(graphs: Iterable[CudaGraph]) -> list[GraphTree]:
     trees: list[GraphTree] = []
     for group in by_tree.values():
         numbers = {graph.graph for graph in group}
-        children: dict[int, list[CudaGraph]] = {}
+        children: dict[int | None, list[CudaGraph]] = {}
         for graph in group:
             parent = graph.parent_graph if graph.parent_graph in numbers else None
-            children.setdefault(_NOT_NUMBERED if parent is None else parent, []).append(graph)
-        roots = children.get(_NOT_NUMBERED, [])
+            children.setdefault(parent, []).append(graph)
+        roots = children.get(None, [])
         paths = _Paths(children, capacity)
         segments = tuple(paths.list_segments(roots, 0))
         listed = capacity - paths.capacity
@@ -404,7 +404,6 @@ def list_trees(graphs: Iterable[CudaGraph]) -> list[GraphTree]:
         trees.append(
             GraphTree(
                 group[0].process,
-                len(trees) + 1,
                 group[0].tree,
                 group[0].device,
                 len(group),

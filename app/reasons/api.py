@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, NoReturn
+from dataclasses import fields as dataclass_fields
+from typing import Annotated, Any, NoReturn, TypeVar
 
 from compileboard.app.core.api import PageQuery, operation, refuse
 from compileboard.app.core.db import get_clock, get_engine, get_store
@@ -50,6 +51,7 @@ from compileboard.app.reasons.rerecordings import (
 from compileboard.app.runs.advice import CauseRow
 from compileboard.app.runs.queries import Slot
 
+Detail = TypeVar("Detail", bound="DistinctBreakDetail | CauseDetail | RerecordingDetail")
 NewestCause = Annotated[
     CauseRow | None, "What it is part of in the newest run that has it, with its fixes."
 ]
@@ -84,10 +86,9 @@ def read_trends(subject: ReasonSubject, selected: Any) -> dict[str, Any]:
     }
 
 
-def list_fields(screen: ReasonScreen) -> dict[str, Any]:
-    of_page = ("reason", "models", "newest_run")
-    beside = {name: part for name, part in vars(screen).items() if name not in of_page}
-    return {**vars(screen.reason), **beside}
+def make_detail(kind: type[Detail], screen: ReasonScreen) -> Detail:
+    known = vars(screen) | vars(screen.reason)
+    return kind(**{field.name: known[field.name] for field in dataclass_fields(kind)})
 
 
 def list_runs(subject: ReasonSubject, text: str, page: PageQuery) -> Page[AffectedRun]:
@@ -145,7 +146,7 @@ def get_graph_break_trends(selection: BreakFilter) -> BreakTrends:
 def get_graph_break(distinct_id: str) -> DistinctBreakDetail:
     """Return one distinct graph break with its newest events and its history."""
     screen = build_graph_break(get_store(), read_content_id(distinct_id))
-    return DistinctBreakDetail(**list_fields(screen or refuse_reason(GRAPH_BREAKS, distinct_id)))
+    return make_detail(DistinctBreakDetail, screen or refuse_reason(GRAPH_BREAKS, distinct_id))
 
 
 @operation("/graph_breaks/<distinct_id>/runs")
@@ -198,7 +199,7 @@ def get_recompile_trends(selection: CauseFilter) -> CauseTrends:
 def get_recompile(cause_id: str) -> CauseDetail:
     """Return one recompile cause with its values, its newest guard failures and its history."""
     screen = build_recompile_cause(get_store(), read_content_id(cause_id))
-    return CauseDetail(**list_fields(screen or refuse_reason(RECOMPILES, cause_id)))
+    return make_detail(CauseDetail, screen or refuse_reason(RECOMPILES, cause_id))
 
 
 @operation("/recompiles/<cause_id>/runs")
@@ -216,7 +217,6 @@ class RerecordingSort:
 class RerecordingDetail(RerecordingReason):
     """Why the CUDA graphs of one function were recorded again, over all runs."""
 
-    cause: NewestCause
     events: Annotated[list[Rerecording], "The newest 20."]
     history: History
 
@@ -250,7 +250,7 @@ def get_rerecording(reason_id: str) -> RerecordingDetail:
     history.
     """
     screen = build_rerecording(get_store(), read_content_id(reason_id))
-    return RerecordingDetail(**list_fields(screen or refuse_reason(RERECORDINGS, reason_id)))
+    return make_detail(RerecordingDetail, screen or refuse_reason(RERECORDINGS, reason_id))
 
 
 @operation("/cuda_graphs/<reason_id>/runs")

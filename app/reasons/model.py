@@ -152,22 +152,17 @@ def _build_reason(
         return None
     events: Sequence[Any] = list_events(files, subject, reason_id)
     newest_run = _find_newest_run(store.board, events)
-    # A break or recompile that the fix of another takes away; what a graph does at calls is not.
-    compile_key = next(
-        (
-            event.compile_key
-            for event in (() if subject is RERECORDINGS else events)
-            if newest_run and event.run_id == newest_run.id
-        ),
-        None,
-    )
+    cause = None
+    if newest_run and subject.has_causes:
+        keys = (event.compile_key for event in events if event.run_id == newest_run.id)
+        cause = _find_cause(store, newest_run, reason_id, next(keys, None))
     return ReasonScreen(
         reason=reason,
         events=events,
         history=list_history(engine, subject, reason_id),
         models=_list_models(store, subject, reason_id),
         newest_run=newest_run,
-        cause=_find_cause(store, newest_run, reason_id, compile_key) if newest_run else None,
+        cause=cause,
     )
 
 

@@ -114,6 +114,7 @@ class ReasonSubject:
     event: type
     total: str = "graph_break_count"  # of a run
     gb_id: str = "null"
+    has_causes: bool = True  # whether a run's causes tell what it is part of, with its fixes
     # Whether the compiles of its function that hit the recompile limit stand beside a reason
     has_limits: bool = False
 

@@ -147,4 +147,5 @@ RERECORDINGS = ReasonSubject(
     summarize=_summarize,
     event=Rerecording,
     total="cudagraph_rerecording_count",
+    has_causes=False,
 )

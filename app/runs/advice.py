@@ -41,9 +41,8 @@ from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.cudagraph_fixes import (
     suggest_overwritten,
     suggest_recorded_again,
-    suggest_skipped,
 )
-from compileboard.collectors.fixes.fix import SourceLines, SuggestedFix, find_fix
+from compileboard.collectors.fixes.fix import Fix, SourceLines, SuggestedFix, find_fix
 from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import NOTHING_TO_FIX, describe_saving, describe_savings
 
@@ -231,8 +230,7 @@ def _raised(failures: Sequence[FailureRow]) -> list[Problem]:
                 "raised outside compiled code",
             )
         advice = _RAISED_FIX.get(failure.phase, "Read the traceback.")
-        for fix in suggest_overwritten(failure.message):
-            advice = f"{fix.title}."
+        advice = _join_titles(suggest_overwritten(failure.message)) or advice
         problems.append(_make_failure_problem(failure, title, number, advice))
     return problems
 
@@ -318,6 +316,10 @@ def _bypasses(caches: Sequence[CacheResult]) -> list[Problem]:
     return problems
 
 
+def _join_titles(fixes: Sequence[Fix]) -> str:
+    return " Or: ".join(f"{fix.warn(fix.title)}." for fix in fixes)
+
+
 def _cudagraph_skips(skips: Sequence[CudagraphSkip]) -> list[Problem]:
     groups: dict[tuple[str, str | None], list[CudagraphSkip]] = {}
     for skip in skips:
@@ -325,10 +327,9 @@ def _cudagraph_skips(skips: Sequence[CudagraphSkip]) -> list[Problem]:
     problems = []
     for (reason, code), members in sorted(groups.items(), key=lambda item: -len(item[1])):
         first, number = members[0], format_plural(len(members), "graph")
-        fixes = [fix.warn(fix.title) for fix in suggest_skipped(reason, code)]
-        advice = ". Or: ".join(fixes) or (
+        advice = _join_titles(first.fixes) or (
             "Remove what the reason names from the compiled function, so that its launches are "
-            "replayed as one"
+            "replayed as one."
         )
         title, location = "CUDA graph not used", (first.function, first.file, first.line)
         problems.append(
@@ -338,7 +339,7 @@ def _cudagraph_skips(skips: Sequence[CudagraphSkip]) -> list[Problem]:
                 f"{title}: {reason.removeprefix('skipping cudagraphs due to ').rstrip('.')}",
                 number,
                 *location,
-                f"{advice}.",
+                advice,
                 "cudagraphs",
                 None,
                 code,
@@ -352,7 +353,6 @@ def _recorded_again(groups: Sequence[RecordedAgain]) -> list[Problem]:
     for group in groups:
         if group.count < FEWEST_RECORDED_AGAIN:
             continue
-        fixes = [fix.warn(fix.title) for fix in suggest_recorded_again(group.status)]
         problems.append(
             Problem(
                 "cudagraph",
@@ -360,7 +360,7 @@ def _recorded_again(groups: Sequence[RecordedAgain]) -> list[Problem]:
                 f"CUDA graph recorded again: {describe_mismatch(group.status).word}",
                 f"{format_plural(group.count, 'time')}, {format_duration(group.duration_us)}",
                 *(group.function, group.file, group.line),
-                f"{'. Or: '.join(fixes) or 'Look at what moved'}.",
+                _join_titles(suggest_recorded_again(group.status)) or "Look at what moved.",
                 "cudagraphs",
             )
         )

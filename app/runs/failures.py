@@ -12,6 +12,8 @@ from compileboard.app.core import fields
 from compileboard.app.core.rows import list_page, list_rows, make_row
 from compileboard.app.core.schema import one_of
 from compileboard.app.runs.rows import RunRow
+from compileboard.collectors.fixes.cudagraph_fixes import suggest_skipped
+from compileboard.collectors.fixes.fix import Fix
 from compileboard.collectors.store.reading import read_body
 from compileboard.collectors.store.runs import name_rows
 
@@ -113,6 +115,10 @@ class CudagraphSkip:
     code: fields.SourceLine
     reason: str
     time_us: fields.EventTime
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        return suggest_skipped(self.reason, self.code)
 
 
 def _after(columns: str, table: str, extra: str = "") -> tuple[str, str]:

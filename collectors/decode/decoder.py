@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from compileboard.collectors.contract import events, record_names
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, load_manifest
 from compileboard.collectors.contract.values import Notes, clean, clean_text, fit_event, fit_metrics
-from compileboard.collectors.decode import caches, compilation_metrics, recompile_reasons, records
+from compileboard.collectors.decode import (
+    caches,
+    compilation_metrics,
+    cudagraphs,
+    recompile_reasons,
+    records,
+)
 from compileboard.collectors.decode import trace_records as failures
 from compileboard.collectors.decode.break_texts import parse_break
-from compileboard.collectors.decode.cudagraphs import parse_mismatch
 from compileboard.collectors.decode.records import (
     Captured,
     PathNamer,
@@ -22,15 +27,11 @@ from compileboard.collectors.decode.records import (
     is_event,
     named_stack,
     parse_frames,
-    parse_traceback,
     qualified_name,
 )
 from compileboard.collectors.decode.spans import make_plain_span
 from compileboard.collectors.decode.trace_records import decode_logged, make_artifact
 
-_CUDAGRAPH_FIELDS = {field.name for field in fields(events.CudagraphMade)} - {
-    field.name for field in fields(events.FrameContext)
-}
 _CLEANED = frozenset(("metrics",))  # with the whole record
 
 
@@ -251,31 +252,15 @@ class Decoder:
         return made
 
     def _cudagraph_skip(self, captured: Captured) -> list[events.Event]:
-        metadata = _dict(captured.metadata)
-        reason = metadata.get("reason")
-        if not isinstance(reason, str):
+        fields = cudagraphs.parse_skip(_dict(captured.metadata), self._namer)
+        if fields is None:
             return [self._noted(captured)]
-        stack = metadata.get("stack", reason)
-        frames = parse_traceback(stack) if isinstance(stack, str) else parse_frames(stack)
-        if frames:
-            # torch writes the stack into the reason: "… due to mutated inputs. Found from : \n
-            # File …"
-            reason = (
-                reason.split('File "', 1)[0].strip().removesuffix("Found from :").strip() or reason
-            )
-        skipped = events.CudagraphSkipped(
-            **self._context(captured), reason=reason, stack=named_stack(frames, self._namer)
-        )
-        return [skipped]
+        return [events.CudagraphSkipped(**self._context(captured), **fields)]
 
     def _cudagraph(self, captured: Captured) -> list[events.Event]:
-        metadata = _dict(captured.metadata)
-        if not isinstance(metadata.get("reasons"), list):
+        fields = cudagraphs.parse_recording(_dict(captured.metadata), self._namer)
+        if fields is None:
             return [self._noted(captured)]
-        reasons = [parse_mismatch(reason, self._namer) for reason in metadata["reasons"]]
-        fields = {name: value for name, value in metadata.items() if name in _CUDAGRAPH_FIELDS}
-        status = reasons[-1]["status"] if reasons else None
-        fields |= {"reasons": reasons, "status": status}
         return [events.CudagraphMade(**self._context(captured), **fields)]
 
     def _live(self, captured: Captured) -> list[events.Event]:

@@ -1,4 +1,4 @@
-"""Which fixes of the catalogue are for a CUDA graph that is recorded again, or not used."""
+"""Choose fixes for CUDA graphs that are recorded again or not used."""
 
 from __future__ import annotations
 

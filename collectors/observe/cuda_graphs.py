@@ -118,7 +118,7 @@ def _list_parents(node: Any) -> Iterator[Any]:
 
 
 def _list_reasons(frame: FrameType, new_inputs: list[Any], function_id: Any) -> list[list[Any]]:
-    """Return [graph, status, text, inputs] of each graph of the function that did not fit.
+    """Return [graph, status, text, inputs, input count] of each graph that did not fit.
 
     torch has checked them in `_run`, which may have ended the path of graphs since. What it found
     out about the last one is still there; the others are asked again.
@@ -131,9 +131,11 @@ def _list_reasons(frame: FrameType, new_inputs: list[Any], function_id: Any) -> 
     answers = [sibling.check_invariants(list(new_inputs)) for sibling in siblings[:-1]]
     reasons = []
     for sibling, (status, describe) in zip(siblings, [*answers, last], strict=True):
-        text = str(describe())[:LONGEST]
+        whole = str(describe())
+        text = whole[:LONGEST]
         inputs = _describe_inputs(sibling.wrapped_function.placeholders, new_inputs, text)
-        reasons.append([sibling.id.id, status.name, text, inputs])
+        count = len(_INPUT.findall(whole))
+        reasons.append([sibling.id.id, status.name, text, inputs, count])
     return reasons
 
 

@@ -273,10 +273,10 @@ def _get_attribute(value: Any, name: str) -> Any:
         return object.__getattribute__(value, "__dict__").get(name, _UNKNOWN)
     if type(value).__module__ == "torch._VF":  # a module whose functions a `__getattr__` finds
         return getattr(value, name)
-    users = type(value).__getattribute__
-    if isinstance(users, types.FunctionType):  # it is not run
+    getter = type(value).__getattribute__
+    if isinstance(getter, types.FunctionType):  # the user's: it is not run
         if name == "__getattribute__":
-            return users.__get__(value)
+            return getter.__get__(value)
         if inspect.getattr_static(type(value), name, _UNKNOWN) is not _UNKNOWN:
             return _UNKNOWN
         return object.__getattribute__(value, "__dict__").get(name, _UNKNOWN)

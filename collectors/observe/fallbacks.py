@@ -56,7 +56,7 @@ class ListReader:
                 self._failures[code] = (failures, len(failures))
 
     def read_error(self, emit: Callable[[str, Any, Any, Any], None], context: Any) -> None:
-        """Write what a compile raises; its record is written while that is on its way."""
+        """Write the exception of a failed compile: torch writes the record while it propagates."""
         error = sys.exc_info()[1]
         if self.reads_errors and error is not None:
             emit(COMPILE_ERROR, None, "".join(traceback.format_exception(error)), context)

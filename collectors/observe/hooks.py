@@ -64,9 +64,7 @@ class Hooks:
         self._settings_recorded = False
         self._snapshot_due_s = 0.0
         self.cuda_graphs = CudaGraphs(self._write_cuda_graph, self.guard)
-        self._cuda_graphs_hooked = False
-        self._skips_hooked = False
-        self._inductor_hooked = False
+        self._hooked_once: set[str] = set()
         self._graph_watch: Any = None  # what --repro asks for
         self._running: Any = None
         self._lists = ListReader(torch_release())
@@ -158,16 +156,18 @@ class Hooks:
         self.capabilities[capability] = "ok"
         return True
 
+    def _replace_once(self, capability: str, make: Any) -> None:
+        """Replace a name whose module may be loaded later, and then not again."""
+        if capability not in self._hooked_once and self._replace(capability, make):
+            self._hooked_once.add(capability)
+
     def _hook_skips(self) -> None:
-        if not self._skips_hooked:
-            self._skips_hooked = self._replace("cudagraph_skips", self._skip_hook)
+        self._replace_once("cudagraph_skips", self._skip_hook)
 
     def _hook_cuda_graphs(self) -> None:
         """Inductor loads the module while it compiles the first graph that will be recorded."""
-        if not self._cuda_graphs_hooked:
-            self._cuda_graphs_hooked = self._replace(
-                "cudagraph_recordings", self.cuda_graphs.wrap_recording
-            ) and self._replace("cudagraph_warm_ups", self.cuda_graphs.wrap_eager)
+        self._replace_once("cudagraph_recordings", self.cuda_graphs.wrap_recording)
+        self._replace_once("cudagraph_warm_ups", self.cuda_graphs.wrap_eager)
 
     def _watch_compiled_code(self) -> None:
         with self.guard:
@@ -197,13 +197,10 @@ class Hooks:
         self._replace("repro_backend_calls", watch.wrap_backend_call)
 
     def _hook_inductor(self, is_used: bool) -> None:
-        if not self._inductor_hooked:
-            if is_used:
-                torch_compat.load("repro_compiles")
-            compiles = self._replace("repro_compiles", self._graph_watch.wrap_compiler)
-            self._inductor_hooked = (
-                self._replace("repro_graph_calls", self._graph_watch.wrap_post_compile) and compiles
-            )
+        if is_used:
+            torch_compat.load("repro_compiles")
+        self._replace_once("repro_compiles", self._graph_watch.wrap_compiler)
+        self._replace_once("repro_graph_calls", self._graph_watch.wrap_post_compile)
 
     # -- what is seen
 

@@ -389,7 +389,7 @@ def compiled_call_count() -> int | None:
 
 
 def code_of_compile(frame: FrameType) -> CodeType:
-    """Return what a frame of torch's `_compile` compiles."""
+    """Return the code object that torch compiles, from a frame of its `_compile`."""
     code: CodeType = frame.f_locals["code"]
     return code
 

@@ -279,7 +279,7 @@ def write_cudagraph(batch: Batch, event: CudagraphMade) -> None:
     compile_ = _count_compile(batch, event)
     reason_id = _find_reason(batch, event, compile_.function_id if compile_ else None)
     own = {"reasons": dumps(event.reasons), "reason_id": reason_id}
-    _add_of_compile(batch, event, "cudagraphs", **own)
+    _add_row(batch, event, "cudagraphs", compile_, **own)
     batch.totals.add(
         cudagraph_recording_count=int(event.stage == "recording"),
         cudagraph_rerecording_count=int(event.status is not None),
@@ -323,7 +323,12 @@ def _count_compile(batch: Batch, event: FrameContext) -> Compile | None:
 
 
 def _add_of_compile(batch: Batch, event: FrameContext, table: str, **values: Any) -> None:
-    compile_ = _count_compile(batch, event)
+    _add_row(batch, event, table, _count_compile(batch, event), **values)
+
+
+def _add_row(
+    batch: Batch, event: FrameContext, table: str, compile_: Compile | None, **values: Any
+) -> None:
     compile_key = compile_.key if compile_ else None
     row = {**take(table, event), **values, "run_id": batch.run_id, "compile_key": compile_key}
     _OF_COMPILE[table].add(batch.connection, row)

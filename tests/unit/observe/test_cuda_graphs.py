@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from compileboard.collectors.observe.cuda_graphs import CudaGraphs, skip_context
+from compileboard.collectors.observe.cuda_graphs import LONGEST, CudaGraphs, skip_context
 from compileboard.collectors.observe.hook_guard import HookGuard
 
 Status = Enum("Status", "SUCCESS StaticInputIdxMismatch CudagraphManagedIdxMismatch")
@@ -98,6 +98,16 @@ def test_a_recording_has_its_place_and_what_did_not_fit_of_each_graph(events: Ev
     assert first[:2] == [4, "StaticInputIdxMismatch"]
     assert second[:2] == [5, "CudagraphManagedIdxMismatch"]
     assert second[3] == {"arg1_1": ["torch.float32", [8, 64]]}
+
+
+def test_all_inputs_that_moved_are_counted_beyond_the_text_that_is_kept(events: Events) -> None:
+    node = Node(4, status=Status.StaticInputIdxMismatch)
+    line = "input name: arg1_1. data pointer changed from 1 to 2. input stack trace: None\n"
+    node.check_invariants = lambda inputs: (node.status, lambda: line * 300)  # type: ignore[method-assign]
+    Manager(node)._run([Tensor(), Tensor()], FUNCTION)
+    ((fields, _context),) = events
+    (reason,) = fields["reasons"]
+    assert (len(reason[2]), reason[4]) == (LONGEST, 300)
 
 
 def test_a_function_is_warmed_up_once(events: Events) -> None:

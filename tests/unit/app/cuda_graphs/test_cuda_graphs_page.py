@@ -139,7 +139,7 @@ def test_the_page_says_what_was_recorded_and_why_again(
     for text in (
         "1 function has CUDA graphs: 2 recordings, 1 of them again because no graph fitted.",
         "Stable since call 3 of compiled functions, 14.8 s after the run&#39;s start",
-        "A graph reads these inputs in place.",
+        "A call passed one at another address.",
         "torch.float32 [64, 64]",
         "again: Parameter, buffer or static input moved",
     ):
@@ -172,7 +172,7 @@ def test_the_api_has_every_reason(client: FlaskClient, store: sqlite3.Connection
     ).json["data"]
     last = rows[-1]
     assert [reason["graph"] for reason in last["reasons"]] == [5, 6, 7, 8]
-    assert last["reasons"][0]["meaning"].startswith("A graph reads what an earlier graph wrote")
+    assert last["reasons"][0]["meaning"].startswith("A graph reads an earlier graph's output")
     assert [row["stage"] for row in rows].count("recording") == 10
 
 
