@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from compileboard.app.benchmarks.run_queries import list_results
@@ -399,13 +399,7 @@ def _only_set(side: ComparedSide, chosen: ModelSet) -> ComparedSide:
         if all(entry.series.get(name) == value for name, value in chosen.fields.items())
     )
     keys = {entry.key for entry in entries}
-    breaks, causes = (
-        None
-        if items is None
-        else tuple(item for item in items if item.model is None or item.model in keys)
-        for items in (side.breaks, side.causes)
-    )
-    return replace(side, entries=entries, breaks=breaks, causes=causes)
+    return side.choose(entries, lambda item: item.model is None or item.model in keys)
 
 
 def _list_commits(runs: Iterable[TrendRun], period: Period) -> list[SuiteCommit]:
@@ -545,12 +539,8 @@ def _list_failures(suite: SuiteScreen) -> Iterator[Row]:
         }
 
 
-def _list_breaks(suite: SuiteScreen) -> Iterable[Row]:
-    return map(get_row, suite.comparison.breaks.changes if suite.comparison else ())
-
-
-def _list_causes(suite: SuiteScreen) -> Iterable[Row]:
-    return map(get_row, suite.comparison.causes.changes if suite.comparison else ())
+def _list_distinct(name: str, suite: SuiteScreen) -> Iterable[Row]:
+    return map(get_row, getattr(suite.comparison, name).changes if suite.comparison else ())
 
 
 def _list_environment(suite: SuiteScreen) -> Iterator[Row]:
@@ -587,6 +577,11 @@ def _list_changes(suite: SuiteScreen) -> Iterator[Row]:
         yield {"sentence": change.sentence} | {name: getattr(change, name) for name in _CHANGE}
 
 
+_DISTINCT_TABLES = {
+    "graph_breaks": "breaks",
+    "recompile_causes": "causes",
+    "rerecording_reasons": "rerecordings",
+}
 _DISTINCT = (
     "word",
     "model",
@@ -635,8 +630,10 @@ SUITE_TABLES: dict[str, SuiteTable] = {
         lambda suite: list_lines(suite.comparison) if suite.comparison else (),
     ),
     "failures": SuiteTable((*SERIES, "word", "base", "new"), _SERIES_TYPES, _list_failures),
-    "graph_breaks": SuiteTable(_DISTINCT, _COUNTED, _list_breaks),
-    "recompile_causes": SuiteTable(_DISTINCT, _COUNTED, _list_causes),
+    **{
+        table: SuiteTable(_DISTINCT, _COUNTED, partial(_list_distinct, name))
+        for table, name in _DISTINCT_TABLES.items()
+    },
     "environment": SuiteTable(
         ("run_id", "started_us", "what", "before", "now"),
         {"started_us": "moment"},
@@ -680,11 +677,9 @@ def suite_period_row(suite: SuiteScreen) -> Row:
         if compared
         else [],
         "not_compared": {
-            "graph_breaks": compared.breaks.not_compared
+            table: getattr(compared, name).not_compared
             if compared
-            else "no other run measured one of these models",
-            "recompile_causes": compared.causes.not_compared
-            if compared
-            else "no other run measured one of these models",
+            else "no other run measured one of these models"
+            for table, name in _DISTINCT_TABLES.items()
         },
     } | {name: list(table.list(suite)) for name, table in SUITE_TABLES.items()}

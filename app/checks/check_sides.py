@@ -160,21 +160,19 @@ def load_run(store: Store, clock: RecorderClock, run: RunRow) -> Side:
         rows.append(replace(row, repeats=samples))
         results.append(make_result(merged, parts[0], samples))
         tasks |= dict.fromkeys(merged.tasks, row.key)
-    breaks, causes, rerecordings = (
-        merge_distinct(
+    distinct = {
+        name: merge_distinct(
             replace(item, model=tasks.get(task or ""))
             for task, item in comparison.list_task_distinct(reader, sql, run.id)
         )
-        for sql in (comparison.BREAKS_SQL, comparison.CAUSES_SQL, comparison.RERECORDINGS_SQL)
-    )
+        for name, sql in comparison.DISTINCT.items()
+    }
     was_observed = bool(comparison.count_observed(reader, run.id))
     return Side(
         title=f"run {run.id}"
         + (" (still running)" if clock.is_running(run.state, run.heartbeat_us) else ""),
         rows=tuple(rows),
-        breaks=breaks if breaks or was_observed else None,
-        causes=causes if causes or was_observed else None,
-        rerecordings=rerecordings if run.cudagraph_recording_count else None,
+        **comparison.drop_unrecorded(distinct, was_observed, bool(run.cudagraph_recording_count)),
         environment=_name_hardware(rows)
         | ({"torch": run.torch_version} if run.torch_version else {}),
         results=tuple(results),

@@ -67,9 +67,6 @@ class OpenIncident:
     incident: Incident
 
 
-DISTINCT = ("breaks", "causes", "rerecordings")  # fields of a side
-
-
 @dataclass(frozen=True)
 class Side:
     """One side of a check. None was never recorded or looked for; it is not absent."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compileboard.app.checks.model import DISTINCT, CannotCompare, RuleInput, Side
+from compileboard.app.checks.model import CannotCompare, RuleInput, Side
 from compileboard.app.comparison.model import MACHINE_FIELDS, MODEL_FIELDS
 from compileboard.app.comparison.pairs import match
-from compileboard.app.comparison.queries import DistinctItem
+from compileboard.app.comparison.queries import DISTINCT, DistinctItem
 
 FIELDS = ("suite", "mode", "dtype", "device", "backend", "dynamic", "world_size")
 # Not part of what a model is: another batch size or machine is said, not a vanished model. They

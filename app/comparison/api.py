@@ -159,6 +159,7 @@ class ComparisonJson:
     ]
     graph_breaks: CompareDistinct
     recompile_causes: CompareDistinct
+    rerecording_reasons: CompareDistinct
     totals: Annotated[
         dict[str, CompareDelta], "Whole runs; empty where the sides have other runs or models."
     ]
@@ -172,7 +173,7 @@ class ComparisonJson:
 
 @dataclass(frozen=True)
 class KeptDistinct(Distinct):
-    """A graph break or recompile cause in a baseline."""
+    """A graph break, recompile cause or reason to record CUDA graphs again in a baseline."""
 
     count: Annotated[Count, "Occurrences."]
     result: Annotated[str | None, "The result whose process had it; null where that is not known."]
@@ -196,6 +197,10 @@ class BaselineDetail(BaselineRow):
     graph_breaks: Annotated[list[KeptDistinct] | None, "Graph breaks. null where not recorded."]
     recompile_causes: Annotated[
         list[KeptDistinct] | None, "Causes of recompiles; null where none could be recorded."
+    ]
+    rerecording_reasons: Annotated[
+        list[KeptDistinct] | None,
+        "Reasons to record CUDA graphs again; null where no CUDA graph was recorded.",
     ]
 
 
@@ -256,6 +261,7 @@ def get_baseline(baseline_name: str) -> BaselineDetail:
         "results": [KeptResult(row.name, dict(row.series), dict(row.cells)) for row in side.rows],
         "graph_breaks": _list_distinct(side.breaks),
         "recompile_causes": _list_distinct(side.causes),
+        "rerecording_reasons": _list_distinct(side.rerecordings),
     }
     return fill(BaselineDetail, vars(stored) | contents)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from compileboard.app.checks.model import DISTINCT, CannotCompare, RuleInput, Side
+from compileboard.app.checks.model import CannotCompare, RuleInput, Side
 from compileboard.app.comparison.model import (
     COMPARED,
     MACHINE_FIELDS,
@@ -16,7 +16,7 @@ from compileboard.app.comparison.model import (
     ModelResult,
     make_interval,
 )
-from compileboard.app.comparison.queries import DistinctItem
+from compileboard.app.comparison.queries import DISTINCT, DistinctItem
 from compileboard.app.core.page import Page, decode_cursor, make_page
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.store.codec import unpack

@@ -43,6 +43,7 @@ def diff_distinct(
     new: Sequence[DistinctItem] | None,
     comparable: Mapping[Key, frozenset[str]],
     name: Callable[[Key], str],
+    lack: str = "torch was not recorded {}: there are only numbers",
 ) -> CompareDistinct:
     """Compare distinct items per model if both sides' tasks name the model, else over the whole
     side.
@@ -51,8 +52,7 @@ def diff_distinct(
     """
     if base is None or new is None:
         where = "on either side" if base is new else "on base" if base is None else "in new"
-        lack = f"torch was not recorded {where}: there are only numbers"
-        return CompareDistinct(lack, 0, ())
+        return CompareDistinct(lack.format(where), 0, ())
     tells = [any(item.model is not None for item in side) for side in (base, new)]
     by_model = all(tells) or (any(tells) and not (base and new))
     ours, theirs = (
@@ -128,6 +128,13 @@ def compare(base: ComparedSide, new: ComparedSide, anyway: bool = False) -> Comp
         sums=sum_metrics(paired.pairs),
         breaks=diff_distinct(base.breaks, new.breaks, comparable, name),
         causes=diff_distinct(base.causes, new.causes, comparable, name),
+        rerecordings=diff_distinct(
+            base.rerecordings,
+            new.rerecordings,
+            comparable,
+            name,
+            "no CUDA graph was recorded {}",
+        ),
         totals=_compare_totals(base, new, bool(refused)),
         functions=()
         if refused

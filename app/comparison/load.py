@@ -59,8 +59,8 @@ def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> ComparedS
         if part.task
     }
     is_observed = any(queries.count_observed(store.board, run_id) for run_id in ids)
-    breaks, causes = (
-        tuple(
+    distinct = {
+        name: tuple(
             replace(item, model=model, experiment=experiment)
             for run_id in ids
             for task, item in queries.list_task_distinct(store.open_run(run_id), sql, run_id)
@@ -68,8 +68,9 @@ def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> ComparedS
             # Else a newer result stands for what this task measured.
             if task is None or model is not None
         )
-        for sql in (queries.BREAKS_SQL, queries.CAUSES_SQL)
-    )
+        for name, sql in queries.DISTINCT.items()
+    }
+    has_cuda_graphs = any(detail.run.cudagraph_recording_count for detail in named.runs)
     return ComparedSide(
         asked=named.asked,
         title=name_side(named),
@@ -87,8 +88,7 @@ def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> ComparedS
             for run in (detail.run for detail in named.runs)
         ),
         entries=tuple(entries),
-        breaks=breaks if breaks or is_observed else None,
-        causes=causes if causes or is_observed else None,
+        **queries.drop_unrecorded(distinct, is_observed, has_cuda_graphs),
         functions=tuple(queries.list_function_sums(store.engine, ids)),
         totals=_sum_totals(named.runs) if is_observed else {},
         environment=_load_environment(store, named.runs, [row for row, _parts in merged]),
@@ -100,18 +100,17 @@ def _load_baseline(named: NamedSide) -> ComparedSide:
     assert named.baseline is not None
     side = load_baseline(named.baseline.body, f"baseline {named.baseline.name}")
     keys = {row.key: result.key for row, result in zip(side.rows, side.results)}
-    breaks, causes = (
-        None
-        if items is None
+    distinct: dict[str, Any] = {
+        name: None
+        if (items := getattr(side, name)) is None
         else tuple(replace(item, model=keys.get(item.model or "")) for item in items)
-        for items in (side.breaks, side.causes)
-    )
+        for name in queries.DISTINCT
+    }
     return ComparedSide(
         asked=named.asked,
         title=side.title,
         entries=side.results,
-        breaks=breaks,
-        causes=causes,
+        **distinct,
         environment={
             name: tuple(str(value).split(", ")) for name, value in side.environment.items() if value
         },
@@ -202,10 +201,6 @@ def filter_suite(side: ComparedSide, suite: str) -> ComparedSide:
     if len(entries) == len(side.entries) > 0:
         return side
     keys = {entry.key for entry in entries}
-    breaks, causes = (
-        None
-        if items is None or not entries
-        else tuple(item for item in items if item.model in keys)
-        for items in (side.breaks, side.causes)
-    )
-    return replace(side, entries=entries, breaks=breaks, causes=causes, functions=(), totals={})
+    chosen = side.choose(entries, lambda item: item.model in keys)
+    unknown: dict[str, Any] = {} if entries else dict.fromkeys(queries.DISTINCT)
+    return replace(chosen, functions=(), totals={}, **unknown)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Annotated, Any
 
 from compileboard.app.benchmarks.metrics import BY_NAME, Metric, read_metrics
-from compileboard.app.comparison.queries import Distinct, DistinctItem, FunctionCost
+from compileboard.app.comparison.queries import DISTINCT, Distinct, DistinctItem, FunctionCost
 from compileboard.app.core.fields import Count, TimeUs
 from compileboard.app.core.schema import PRIVATE, one_of, published
 from compileboard.collectors.contract.verdicts import Verdict, is_wrong_answer
@@ -87,6 +87,7 @@ class ComparedSide:
     entries: tuple[ModelResult, ...] = private(default=())
     breaks: tuple[DistinctItem, ...] | None = private(default=None)
     causes: tuple[DistinctItem, ...] | None = private(default=None)
+    rerecordings: tuple[DistinctItem, ...] | None = private(default=None)
     functions: tuple[FunctionCost, ...] = private(default=())
     totals: Mapping[str, float] = private(default_factory=dict)  # of its runs, summed
     environment: Mapping[str, tuple[str, ...]] = private(default_factory=dict)
@@ -97,6 +98,15 @@ class ComparedSide:
     def kind(self) -> str:
         word, colon, _rest = self.asked.partition(":")
         return word if colon else "run"
+
+    def choose(
+        self, entries: tuple[ModelResult, ...], keeps: Callable[[DistinctItem], bool]
+    ) -> ComparedSide:
+        distinct: dict[str, Any] = {
+            name: None if (items := getattr(self, name)) is None else tuple(filter(keeps, items))
+            for name in DISTINCT
+        }
+        return replace(self, entries=entries, **distinct)
 
 
 @dataclass(frozen=True)
@@ -152,7 +162,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class DistinctChange(Distinct):
-    """One distinct graph break or recompile cause."""
+    """One distinct graph break, recompile cause or reason to record CUDA graphs again."""
 
     model: Annotated[str | None, "The model that had it, null where only the whole side tells."]
     word: Annotated[str, one_of(WORDS), "What became of it."]
@@ -163,7 +173,7 @@ class DistinctChange(Distinct):
 
 @dataclass(frozen=True)
 class CompareDistinct:
-    """Graph breaks or recompile causes."""
+    """Graph breaks, recompile causes or reasons to record CUDA graphs again."""
 
     not_compared: Annotated[str | None, "Why they are not compared."]
     left_out_count: Annotated[Count, "Those of models or experiments that only one side has."]
@@ -220,12 +230,17 @@ class Comparison(Paired):
     sums: tuple[MetricSum, ...]
     breaks: CompareDistinct
     causes: CompareDistinct
+    rerecordings: CompareDistinct
     totals: tuple[MetricDelta, ...]
     functions: tuple[tuple[FunctionCost | None, FunctionCost | None], ...]
     environment: tuple[EnvironmentDifference, ...]
     settings: tuple[ChangedSetting, ...]
     refused: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def has_rerecordings(self) -> bool:
+        return bool(self.base.rerecordings or self.new.rerecordings)
 
     @property
     def is_unmatched(self) -> bool:

@@ -26,7 +26,7 @@ from compileboard.app.comparison.model import (
     ModelPair,
     ModelResult,
 )
-from compileboard.app.comparison.queries import find_distinct_ids
+from compileboard.app.comparison.queries import DISTINCT, find_distinct_ids
 from compileboard.app.comparison.sides import list_side_choices
 from compileboard.app.comparison.table import DEFAULT_ORDER, ComparisonHeadline, choose
 from compileboard.app.core.db import get_clock, get_engine, get_reader, get_settings, get_store
@@ -134,8 +134,7 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
             (label, url_for("compare.download", format=key, **asked)) for key, label in REPORTS
         ],
         "swapped": asked | {"base": comparison.new.asked, "new": comparison.base.asked},
-        "break_ids": _find_ids("breaks", comparison.breaks),
-        "cause_ids": _find_ids("causes", comparison.causes),
+        "ids": {name: _find_ids(name, getattr(comparison, name)) for name in DISTINCT},
         "most_functions": MOST_FUNCTIONS,
         **_WORDS,
     }

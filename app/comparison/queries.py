@@ -173,6 +173,8 @@ group by p.task, d.id
 order by p.task, d.id
 limit :limit
 """
+# By field of a side.
+DISTINCT = {"breaks": BREAKS_SQL, "causes": CAUSES_SQL, "rerecordings": RERECORDINGS_SQL}
 COUNTS_SQL = """
 select v.result_id, v.name, v.value
 from results as x
@@ -205,7 +207,10 @@ MOST = 100_000
 @dataclass(frozen=True)
 class Distinct:
     fingerprint: Annotated[str, "What makes it the same in another run."]
-    kind: Annotated[str | None, "torch's id of a graph break, the category of a guard."]
+    kind: Annotated[
+        str | None,
+        "torch's id of a graph break, the category of a guard, torch's word of a CUDA graph.",
+    ]
     reason: Annotated[str, "Why, in torch's words."]
     function: FunctionName
     file: FileName
@@ -256,6 +261,18 @@ def list_task_distinct(
         own = replace(item, called_at=called_at, title=title, is_by_design=is_by_design)
         listed.append((row["task"], own))
     return listed
+
+
+def drop_unrecorded(
+    found: Mapping[str, tuple[DistinctItem, ...]], is_observed: bool, has_cuda_graphs: bool
+) -> dict[str, Any]:
+    """Replace by None what was never recorded: it is not absent."""
+    return {
+        name: items
+        if (has_cuda_graphs if name == "rerecordings" else items or is_observed)
+        else None
+        for name, items in found.items()
+    }
 
 
 def list_instruction_counts(
@@ -324,7 +341,11 @@ def list_function_sums(engine: Engine, run_ids: Sequence[str]) -> list[FunctionC
 
 def find_distinct_ids(engine: Engine, table: str, fingerprints: Sequence[str]) -> dict[str, str]:
     sql = DISTINCT_IDS_SQL.format(
-        table={"breaks": "distinct_breaks", "causes": "recompile_causes"}[table]
+        table={
+            "breaks": "distinct_breaks",
+            "causes": "recompile_causes",
+            "rerecordings": "rerecording_reasons",
+        }[table]
     )
     values = {"fingerprints": list(fingerprints), "limit": 100_000}
     return {row["fingerprint"]: format_id(row["id"]) for row in engine.rows(sql, values)}

@@ -120,12 +120,18 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
     models = list_model_changes(comparison.pairs, comparison.excluded, describe)
     parts = _describe_changes(models)
     told = " ".join(parts)
-    new_breaks, new_causes = (diff.count("new") for diff in (comparison.breaks, comparison.causes))
+    new_breaks, new_causes, new_reasons = (
+        diff.count("new")
+        for diff in (comparison.breaks, comparison.causes, comparison.rerecordings)
+    )
     if new_breaks and "graph break" not in told:
         parts.append(format_plural(new_breaks, "new graph break"))
     if new_causes and "recompile" not in told:
         parts.append(format_plural(new_causes, "new recompile cause"))
-    is_bad = bool(new_breaks or new_causes)
+    if new_reasons:
+        again = "to record CUDA graphs again"
+        parts.append(format_plural(new_reasons, f"new reason {again}", f"new reasons {again}"))
+    is_bad = bool(new_breaks or new_causes or new_reasons)
     is_bad = is_bad or any(change.kind in (FAILS, WORSE) for change in models)
     if not comparison.pairs:  # nothing was measured: what torch recorded is told
         moved = [delta for delta in comparison.totals if delta.word in (WORSE, BETTER)]
@@ -304,6 +310,7 @@ def comparison_row(comparison: Comparison) -> dict[str, Any]:
         ],
         "graph_breaks": comparison.breaks,
         "recompile_causes": comparison.causes,
+        "rerecording_reasons": comparison.rerecordings,
         "totals": {total.metric.name: _delta(total) for total in comparison.totals},
         "functions": [
             {"file": named.file, "function": named.name, "base": base, "new": new}

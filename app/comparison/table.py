@@ -169,6 +169,9 @@ def list_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
         ]
     tiles.append(_distinct("Graph breaks", "breaks", comparison.breaks))
     tiles.append(_distinct("Recompile causes", "causes", comparison.causes))
+    if comparison.has_rerecordings:
+        diff = comparison.rerecordings
+        tiles.append(_distinct("CUDA graphs recorded again", "rerecordings", diff))
     return tiles
 
 

@@ -154,6 +154,9 @@ class BoardComparison:
     def recompile_causes(self) -> pd.DataFrame:
         return make_frame(list_columns(DistinctChange), self.answer.recompile_causes.changes)
 
+    def rerecording_reasons(self) -> pd.DataFrame:
+        return make_frame(list_columns(DistinctChange), self.answer.rerecording_reasons.changes)
+
     def functions(self) -> pd.DataFrame:
         return make_frame(list_columns(ComparedFunction), self.answer.functions)
 

@@ -23,6 +23,7 @@ SUITE_TABLES = (
     "failures",
     "graph_breaks",
     "recompile_causes",
+    "rerecording_reasons",
     "environment",
     "commits",
     "incidents",

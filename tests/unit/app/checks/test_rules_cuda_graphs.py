@@ -69,3 +69,34 @@ def test_compare_counts_them(client: FlaskClient, steady: str, moving: str) -> N
     answer = client.get(f"/api/v1/compare?base={steady}&new={moving}").get_json()
     total = answer["data"]["totals"]["cudagraph_rerecording_count"]
     assert (total["base"], total["new"], total["verdict"]) == (0, 4, "worse")
+
+
+@pytest.mark.parametrize(
+    ("turned", "words"), [(False, ["new"]), (True, ["resolved"]), (None, ["unchanged"])]
+)
+def test_compare_lists_reasons(
+    client: FlaskClient, steady: str, moving: str, turned: bool | None, words: list[str]
+) -> None:
+    sides = (moving, moving) if turned is None else (moving, steady) if turned else (steady, moving)
+    query = "base={}&new={}".format(*sides)
+    reasons = client.get(f"/api/v1/compare?{query}").get_json()["data"]["rerecording_reasons"]
+    assert [change["word"] for change in reasons["changes"]] == words
+    (reason,) = client.get("/api/v1/cuda_graphs").get_json()["data"]
+    assert f'href="/cuda_graphs/{reason["id"]}"' in client.get(f"/compare?{query}").text
+    for form in ("html", "md"):
+        report = client.get(f"/compare/report.{form}?{query}").text
+        assert "CUDA graphs recorded again" in report
+        assert ("another_output.&lt;locals&gt;" in report) == (form == "html")
+    sentence = client.get(f"/api/v1/compare?{query}").get_json()["data"]["summary"]["sentence"]
+    assert ("1 new reason to record CUDA graphs again" in sentence) == (words == ["new"])
+
+
+def test_compare_says_where_none_were_recorded(
+    client: FlaskClient, store: sqlite3.Connection, moving: str
+) -> None:
+    record_run(store)
+    store.execute("update run_totals set cudagraph_recording_count = 0 where run_id = ?", (RUN,))
+    assert (
+        "No CUDA graph was recorded on base" in client.get(f"/compare?base={RUN}&new={moving}").text
+    )
+    assert "CUDA graphs recorded again" not in client.get(f"/compare?base={RUN}&new={RUN}").text
