@@ -35,6 +35,7 @@ from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import Page
 from compileboard.app.core.resources import __version__
 from compileboard.app.core.schema import get_plain, list_names
+from compileboard.app.cuda_graphs.run_queries import CudaGraph, list_graphs
 from compileboard.app.guards import run_queries as guards
 from compileboard.app.guards.run_queries import GuardSet
 from compileboard.app.ranks.model import build_ranks, report_ranks
@@ -114,6 +115,7 @@ TABLES: tuple[ReportTable, ...] = (
     ),
     ReportTable("cache_lookups", _paged(failures.list_cache_lookups)),
     ReportTable("caches", failures.count_cache_results),
+    ReportTable("cudagraphs", _paged(list_graphs)),
     ReportTable("cudagraph_skips", _paged(failures.list_cudagraph_skips)),
     # A row per model and set of metrics, then what each experiment reported.
     ReportTable("results", list_results),
@@ -175,6 +177,7 @@ KINDS: dict[str, Any] = {
     "compilations": Compilation,
     "graph_breaks": GraphBreakRow,
     "recompiles": RecompileRow,
+    "cudagraphs": CudaGraph,
     "results": ResultRow,
     "artifacts": ArtifactRow,
     "spans_by_name": NameTotal,

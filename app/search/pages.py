@@ -37,7 +37,7 @@ from compileboard.collectors.store.search import KINDS
 
 blueprint = Blueprint("search", __name__)
 MOST_OF_A_KIND = 5
-_SUGGESTED_TEXTS = ("function", "failure", "graph_break", "recompile")
+_SUGGESTED_TEXTS = ("function", "failure", "graph_break", "recompile", "rerecording")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 
 
@@ -137,6 +137,8 @@ def address_page(hit: SearchHit) -> str:
         return f"{run}/artifacts/{hit.ref_id}"
     if hit.kind == "graph_break":
         return url_for("graph_breaks.show", distinct_id=hit.ref_id)
+    if hit.kind == "rerecording":
+        return url_for("rerecordings.show", reason_id=hit.ref_id)
     if hit.kind == "repro":
         return url_for("repros.show", repro_id=hit.ref_id)
     if hit.kind == "function":

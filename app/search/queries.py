@@ -153,6 +153,7 @@ def list_models(engine: Engine, text: str, limit: int) -> list[tuple[str, str]]:
 KIND_WORDS = {
     "graph_break": ("Graph breaks", "reason, explanation, hints and the line of code"),
     "recompile": ("Recompiles", "the failed guards with their sources and lines of code"),
+    "rerecording": ("CUDA graphs recorded again", "what did not fit, the inputs that moved"),
     "failure": ("Failures and skipped frames", "exceptions and their messages"),
     "repro": ("Repros", "the failure, the operation and the graph of the program"),
     "function": ("Functions", "compiled functions and their files"),
@@ -368,5 +369,6 @@ def _get_hit(reader: sqlite3.Connection, row_id: int) -> SearchHit | None:
         "title",
     )
     has_lines = row["payload_id"] is not None and row["encoding"] == "string"
-    values = name_ids(row, "ref_id") if row["kind"] in ("graph_break", "repro", "function") else row
+    is_of_content = row["kind"] in ("graph_break", "rerecording", "repro", "function")
+    values = name_ids(row, "ref_id") if is_of_content else row
     return SearchHit(**{name: values[name] for name in names}, text=text, has_lines=has_lines)

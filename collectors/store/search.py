@@ -159,6 +159,23 @@ READERS: dict[str, tuple[str, Callable[[sqlite3.Connection, Row], str | None]]] 
         """,
         _read_recompile,
     ),
+    "rerecording": (
+        """
+        select
+          rerecording_reasons.id as ref_id,
+          (select compile_key from cudagraphs where run_id = :run_id
+            and reason_id = rerecording_reasons.id
+           order by cudagraphs.id limit 1) as compile_key,
+          'CUDA graph recorded again' || coalesce(' ' || name, '') as title,
+          status, inputs, source_line, file
+        from run_rerecordings
+        join rerecording_reasons on rerecording_reasons.id = run_rerecordings.reason_id
+        left join functions on functions.id = rerecording_reasons.function_id
+        where run_rerecordings.run_id = :run_id
+        order by ref_id
+        """,
+        _read_columns,
+    ),
     "failure": (
         """
         select

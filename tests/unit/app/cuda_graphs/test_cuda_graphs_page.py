@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import sqlite3
 from dataclasses import replace
 from typing import Any
@@ -30,6 +33,7 @@ from compileboard.app.cuda_graphs.run_queries import (
 from compileboard.app.runs.advice import RunFacts, list_problems
 from compileboard.app.runs.failures import list_runtime_failures
 from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.search import index_run
 from tests.tools.make_db import DATA, record_events
 from tests.unit.app import recorded
 from tests.unit.app.plan import assert_no_scan
@@ -217,3 +221,29 @@ def test_an_output_that_was_overwritten_has_its_fix(store: sqlite3.Connection) -
     (problem,) = list_problems(RunFacts(raised=list_runtime_failures(store, run_id)))
     assert problem.title == "The program ended: RuntimeError"
     assert "cudagraph_mark_step_begin()" in problem.advice
+
+
+@pytest.mark.parametrize("query", ["arg0_1", "x.norm", "CudagraphManagedIdxMismatch"])
+def test_search_leads_to_the_reason(
+    store: sqlite3.Connection, client: FlaskClient, query: str
+) -> None:
+    index_run(store, record(store, "another_output"))
+    groups = client.get(f"/api/v1/search?q={query}&kind=rerecording").get_json()["data"]["groups"]
+    (hit,) = (hit for group in groups for hit in group["hits"])
+    assert hit["compile_id"] == "1/0"
+    assert f'href="/cuda_graphs/{hit["ref_id"]}"' in client.get(f"/search?q={query}").text
+    assert client.get(f"/cuda_graphs/{hit['ref_id']}").status_code == 200
+
+
+def test_tables_have_each_recording(store: sqlite3.Connection, client: FlaskClient) -> None:
+    run = record(store, "another_output")
+    address = f"/runs/{run}/report.csv?table=cudagraphs"
+    rows = list(csv.DictReader(io.StringIO(client.get(address).text)))
+    assert len(rows) == len(list_all(store, run))
+    assert sum(int(row["duration_us"] or 0) for row in rows if row["status"]) == 6366
+    (newest,) = [row for row in rows if row["graph"] == "6"]
+    assert json.loads(newest["reasons"])[0]["inputs"][0]["name"] == "arg0_1"
+    assert "x.norm" in newest["reasons"]
+    redacted = client.get(f"{address}&source=0").text
+    assert "arg0_1" in redacted and "x.norm" not in redacted
+    assert len(client.get(f"/runs/{run}/report.json").get_json()["cudagraphs"]) == len(rows)
