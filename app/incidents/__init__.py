@@ -6,10 +6,10 @@ A series change's `evidence` is JSON, made by `app.incidents.evidence`:
     environment     [{word, before, now}]: GPU, driver, torch, triton, Python that changed
     commits         {known, count, listed: [{hash, author, subject, time_us}]}: from after
                     `before` up to and with `after`
-    causes          [{kind, word, label, before, after, break_id, cause_id}]: what appeared in the
-                    same range; kind is graph_break, recompile, guard, cache, setting, counter,
-                    eager_mode or failure; word is new, resolved, more often, less often or
-                    changed; before and after are counts
+    causes          [{kind, word, label, before, after, break_id, cause_id, rerecording_id}]: what
+                    appeared in the same range; kind is graph_break, recompile, rerecording,
+                    guard, cache, setting, counter, eager_mode or failure; word is new, resolved,
+                    more often, less often or changed; before and after are counts
     points          {before, after}: how many runs each level has
 
 An incident's, made by `app.incidents.evidence`:

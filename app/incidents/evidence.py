@@ -141,8 +141,9 @@ class EvidenceCollector:
         }
 
     def _find_causes(self, change: SeriesChange, compared: Comparison) -> list[dict[str, Any]]:
-        breaks, recompiles = (
-            _filter_subject(change, diff) for diff in (compared.breaks, compared.causes)
+        breaks, recompiles, rerecordings = (
+            _filter_subject(change, diff)
+            for diff in (compared.breaks, compared.causes, compared.rerecordings)
         )
         # What is told one by one needs no count beside it.
         listed_names = {"graph_breaks", "unique_graphs"} if breaks else set()
@@ -150,6 +151,7 @@ class EvidenceCollector:
         causes = [
             *self._of_distinct("graph_break", "breaks", breaks),
             *self._of_distinct("recompile", "causes", recompiles),
+            *self._of_distinct("rerecording", "rerecordings", rerecordings),
             *_sum_categories(recompiles),
             *_list_settings(compared),
             *_list_cache(compared),

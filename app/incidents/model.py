@@ -243,7 +243,7 @@ class SeriesChange:
         list[dict[str, Any]],
         (
             "What appeared in the same range: `kind`, `word`, `label`, `before`, `after`, "
-            "`break_id`, `cause_id`."
+            "`break_id`, `cause_id`, `rerecording_id`."
         ),
     ]:
         """Return what appeared in the same range."""
@@ -382,7 +382,8 @@ def describe_incident_range(incident: Incident) -> str:
 
 def describe_cause(cause: Mapping[str, Any]) -> str:
     """Format as `graph break, new: call to print in forward (0 → 3)`."""
-    kind, word = str(cause["kind"]).replace("_", " "), cause["word"]
+    kind = str(cause["kind"]).replace("_", " ").replace("rerecording", "CUDA graph recorded again")
+    word = cause["word"]
     values = (
         ""
         if cause.get("before") is None and cause.get("after") is None

@@ -189,6 +189,7 @@ SORTS = (
     ("compiles", "most compiles"),
     ("recompiles", "most recompiles"),
     ("breaks", "most graph breaks"),
+    ("rerecordings", "most CUDA graphs recorded again"),
     ("compile_time", "most compile time"),
 )
 _UNFOLDED = ("q", "name", "suite", "tag", "state")

@@ -39,6 +39,7 @@ ORDERS = {
     "compiles": "coalesce($t.compile_count, 0)",
     "recompiles": "coalesce($t.recompile_count, 0)",
     "breaks": "coalesce($t.graph_break_count, 0)",
+    "rerecordings": "coalesce($t.cudagraph_rerecording_count, 0)",
     "compile_time": "coalesce($t.compile_us, 0)",
 }
 DEFAULT_ORDER = "started"
@@ -284,6 +285,7 @@ def _key_of(row: RunRow, order: str) -> int:
         "compiles": row.compile_count or 0,
         "recompiles": row.recompile_count or 0,
         "breaks": row.graph_break_count or 0,
+        "rerecordings": row.cudagraph_rerecording_count or 0,
         "compile_time": row.compile_us or 0,
     }[order]
 

@@ -42,8 +42,7 @@ from compileboard.collectors.store.trash import trash_path
 NEWEST_OF_NAMES_SQL = """
 select
   r.suite, r.name, r.started_us, $t.compile_count, $t.graph_break_count, $t.recompile_count,
-  $t.failure_count,
-  $t.compile_us
+  $t.cudagraph_rerecording_count, $t.failure_count, $t.compile_us
 from (
   select suite, name, max(started_us) as started_us
   from runs
@@ -67,6 +66,7 @@ class NewestRun(NamedTuple):
     compile_count: int
     graph_break_count: int
     recompile_count: int
+    cudagraph_rerecording_count: int
     failure_count: int
     compile_us: int
 
@@ -218,6 +218,11 @@ _OF_RUN: tuple[tuple[str, str, Callable[[NewestRun], float]], ...] = (
     ("run_compiles", "Compiles.", lambda run: run.compile_count),
     ("run_graph_breaks", "Graph breaks.", lambda run: run.graph_break_count),
     ("run_recompiles", "Recompiles.", lambda run: run.recompile_count),
+    (
+        "run_cudagraph_rerecordings",
+        "CUDA graphs recorded again, because no other fitted.",
+        lambda run: run.cudagraph_rerecording_count,
+    ),
     (
         "run_failures",
         "Failed compiles, and what compiled code raised.",

@@ -7,11 +7,13 @@ import io
 import json
 import sqlite3
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.core.store import SingleFile
 from compileboard.app.cuda_graphs.model import (
     MOST_LEVELS,
     MOST_NODES,
@@ -30,6 +32,8 @@ from compileboard.app.cuda_graphs.run_queries import (
     list_graphs,
     list_recorded_again,
 )
+from compileboard.app.incidents.evidence import EvidenceCollector
+from compileboard.app.incidents.model import describe_cause
 from compileboard.app.runs.advice import RunFacts, list_problems
 from compileboard.app.runs.failures import list_runtime_failures
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -247,3 +251,44 @@ def test_tables_have_each_recording(store: sqlite3.Connection, client: FlaskClie
     redacted = client.get(f"{address}&source=0").text
     assert "arg0_1" in redacted and "x.norm" not in redacted
     assert len(client.get(f"/runs/{run}/report.json").get_json()["cudagraphs"]) == len(rows)
+
+
+def test_the_list_of_runs_has_a_column_where_a_run_has_any(
+    store: sqlite3.Connection, client: FlaskClient
+) -> None:
+    record(store, "branches")
+    assert "CUDA graphs again" not in client.get("/runs").text
+    run = record(store, "another_output")
+    page = client.get("/runs?sort=rerecordings").text
+    assert 'data-label="CUDA graphs again">4<' in page
+    assert 'zero" data-label="CUDA graphs again">0<' in page
+    assert client.get("/api/v1/runs?sort=rerecordings").get_json()["data"][0]["id"] == run
+
+
+def test_prometheus_has_the_newest_runs(store: sqlite3.Connection, client: FlaskClient) -> None:
+    record(store, "branches")
+    record(store, "another_output")
+    text = client.get("/metrics").text
+    lines = [line for line in text.splitlines() if "cudagraph_rerecordings{" in line]
+    assert {line.partition('name="')[2].partition('"')[0]: line[-3:] for line in lines} == {
+        "branches": "0.0",
+        "another_output": "4.0",
+    }
+
+
+def test_an_incident_lists_reasons_that_came_with_it(store: sqlite3.Connection) -> None:
+    before, after = record(store, "branches"), record(store, "another_output")
+    change: Any = SimpleNamespace(
+        subject="runs",
+        metric="cudagraph_rerecording_count",
+        kind="step",
+        before_run_id=before,
+        first_run_id=after,
+    )
+    causes = EvidenceCollector(SingleFile(store)).gather(change)["causes"]
+    (cause,) = [cause for cause in causes if cause["kind"] == "rerecording"]
+    assert describe_cause(cause) == (
+        "CUDA graph recorded again, new: arg0_1 float32[8, 64] in another_output.<locals>.<lambda> "
+        "(0 → 4)"
+    )
+    assert cause["rerecording_id"] == "00bc098a5cb3ab75"
