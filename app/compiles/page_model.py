@@ -19,6 +19,13 @@ from compileboard.app.compiles.run_queries import Compilation, CompileFilter, Co
 from compileboard.app.core.labels import PhaseShare, Word, describe_outcome, list_shares, sum_phases
 from compileboard.app.core.page import Page
 from compileboard.app.core.rows import list_rows
+from compileboard.app.cuda_graphs.model import (
+    FunctionGraphs,
+    WhyAgain,
+    list_functions,
+    list_reasons,
+)
+from compileboard.app.cuda_graphs.run_queries import COMPILE_GRAPHS_SQL, MOST_GRAPHS, CudaGraph
 from compileboard.app.reasons import run_queries as reasons
 from compileboard.app.reasons.run_queries import GraphBreakRow, RecompileRow
 from compileboard.app.runs import failures, trace_files
@@ -100,6 +107,7 @@ class CompileScreen:
     graph_breaks: Sequence[GraphBreakRow]
     failures: Sequence[FailureRow]
     cache_lookups: Sequence[CacheLookup]
+    cudagraphs: Sequence[CudaGraph]
     cudagraph_skips: Sequence[CudagraphSkip]
     stack: Sequence[dict[str, Any]]
     stretch_us: tuple[int, int] | None
@@ -119,6 +127,14 @@ class CompileScreen:
             for record in self.records
             for reason in record.metrics.get("restart_reasons") or []
         ]
+
+    @cached_property
+    def cudagraph_functions(self) -> list[FunctionGraphs]:
+        return list_functions(self.cudagraphs)
+
+    @property
+    def cudagraph_reasons(self) -> list[WhyAgain]:
+        return list_reasons(self.cudagraph_functions)
 
     @property
     def phases_us(self) -> int | None:
@@ -151,6 +167,7 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
         cache_lookups=list_rows(
             CacheLookup, failures.COMPILE_LOOKUPS_SQL, reader, key=row.id, limit=MOST_EVENTS
         ),
+        cudagraphs=list_rows(CudaGraph, COMPILE_GRAPHS_SQL, reader, key=row.id, limit=MOST_GRAPHS),
         cudagraph_skips=list_rows(
             CudagraphSkip, failures.COMPILE_SKIPS_SQL, reader, key=row.id, limit=MOST_EVENTS
         ),

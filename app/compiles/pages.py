@@ -36,6 +36,7 @@ from compileboard.app.core.labels import list_shares
 from compileboard.app.core.page import Page, check_content_id, read_id
 from compileboard.app.core.parameters import Parameter, order_by
 from compileboard.app.core.schema import Keywords, describe_type, one_of
+from compileboard.app.cuda_graphs.run_queries import CudaGraph
 from compileboard.app.reasons import run_queries as reasons
 from compileboard.app.reasons.run_queries import (
     Chain,
@@ -257,6 +258,10 @@ class CompileDetail(CompileRow):
     graph_breaks: Annotated[Sequence[GraphBreakRow], "Its graph breaks."]
     failures: Annotated[Sequence[FailureRow], "What it raised."]
     cache_lookups: Annotated[Sequence[CacheLookup], "Its cache lookups."]
+    cudagraphs: Annotated[
+        Sequence[CudaGraph],
+        "Its CUDA graphs, and the runs to warm up before them; `reasons` has the newest alone.",
+    ]
     cudagraph_skips: Annotated[Sequence[CudagraphSkip], "The CUDA graphs it could not use."]
 
 

@@ -152,20 +152,19 @@ where x.run_id = :run_id
 order by x.time_us, x.id
 limit :limit
 """
+# Of a graph with a hundred siblings each has a reason; a page shows why the newest did not fit.
+_WITH_NEWEST_REASON = _select("""case
+    when x.status is not null and json_valid(x.reasons)
+      then json_array(json_extract(x.reasons, '$[#-1]'))
+  end""")
 COMPILE_GRAPHS_SQL = f"""
-{_select("x.reasons")}
+{_WITH_NEWEST_REASON}
 where x.compile_key = :key
 order by x.time_us, x.id
 limit :limit
 """
-# Of a graph with a hundred siblings each has a reason; a page shows why the newest did not fit.
 NEWEST_REASONS_SQL = f"""
-{
-    _select('''case
-    when x.status is not null and json_valid(x.reasons)
-      then json_array(json_extract(x.reasons, '$[#-1]'))
-  end''')
-}
+{_WITH_NEWEST_REASON}
 where x.run_id = :run_id
 order by x.time_us, x.id
 limit :limit

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from compileboard.app.comparison.environment import SettingChange
 from compileboard.app.compiles import run_queries as compiles
-from compileboard.app.compiles.page_model import build_compile, make_compilation
+from compileboard.app.compiles.page_model import MOST_EVENTS, build_compile, make_compilation
 from compileboard.app.compiles.pages import CompileDetail, FrameCompile
 from compileboard.app.compiles.run_queries import PhaseTimes
 from compileboard.app.core.api import PageQuery, operation, refuse
@@ -136,6 +136,7 @@ def get_compile(detail: RunDetail, key: str) -> CompileDetail:
         graph_breaks=screen.graph_breaks,
         failures=screen.failures,
         cache_lookups=screen.cache_lookups,
+        cudagraphs=screen.cudagraphs[:MOST_EVENTS],
         cudagraph_skips=screen.cudagraph_skips,
     )
 

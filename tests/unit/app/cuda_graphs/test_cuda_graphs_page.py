@@ -292,3 +292,26 @@ def test_an_incident_lists_reasons_that_came_with_it(store: sqlite3.Connection) 
         "(0 → 4)"
     )
     assert cause["rerecording_id"] == "00bc098a5cb3ab75"
+
+
+def test_a_compile_has_its_graphs_and_leads_to_the_runs(
+    store: sqlite3.Connection, client: FlaskClient
+) -> None:
+    run = record(store, "another_output")
+    again = next(graph for graph in list_all(store, run) if graph.status)
+    address = f"/runs/{run}/compiles/{again.compile_key}"
+    page = client.get(address).text
+    assert "Output of another CUDA graph moved" in page and "x / x.norm()" in page
+    assert f'href="/runs/{run}/cudagraphs"' in page
+    assert f'href="{address}"' in client.get(f"/runs/{run}/cudagraphs").text
+    graphs = client.get(f"/api/v1{address}").get_json()["data"]["cudagraphs"]
+    assert {graph["compile_id"] for graph in graphs} == {"1/0"}
+    assert [graph["stage"] for graph in graphs].count("recording") == 5
+    assert [len(graph["reasons"]) for graph in graphs] == [0, 0, 1, 1, 1, 1]
+
+
+def test_a_compile_has_its_skips(store: sqlite3.Connection, client: FlaskClient) -> None:
+    recorded.record_run(store)
+    (key,) = store.execute("select compile_key from cudagraph_skips limit 1").fetchone()
+    page = client.get(f"/runs/{recorded.RUN}/compiles/{key}").text
+    assert 'id="cudagraphs"' in page and "mutated inputs" in page
