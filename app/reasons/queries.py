@@ -224,7 +224,8 @@ select
   0 as is_listed, 0 as id, {", ".join(f"0 as {name}" for name in self.counts)}, 0 as run_count,
   0 as compile_us,
   0 as first_us, 0 as last_us,
-  m.kind as kind, argMin(tuple(m.gb_id), m.id).1 as gb_id, countIf(m.is_seen) as distinct_count,
+  m.kind as kind, argMinIf(tuple(m.gb_id), m.id, m.is_seen).1 as gb_id,
+  countIf(m.is_seen) as distinct_count,
   uniqExactIf(m.function_id, m.is_seen) as function_count, grouping(m.kind) as is_of_all
 from (
   select kind, gb_id, id, function_id, id in (select id from summed) as is_seen
@@ -723,7 +724,7 @@ def _trace_summed(engine: Engine, subject: ReasonSubject, selected: Any) -> Reas
         scope = {"run_count": sums.run_count}
         scope |= {"limit_count": sums.limits.get(None, 0)} if subject.has_limits else {}
     kinds: dict[str, KindSums] = {}
-    for reason_id, (kind, function_id, gb_id) in things.items():
+    for reason_id, (kind, function_id, gb_id) in sorted(things.items()):
         of_kind = kinds.get(kind)
         if of_kind is None:
             of_kind = kinds[kind] = KindSums(gb_id, [0] * len(sums.slots))

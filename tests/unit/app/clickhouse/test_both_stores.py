@@ -170,14 +170,22 @@ def test_some_runs_are_sealed_and_others_are_not(both: BothStores) -> None:
     assert not set(results) & set(both.sealed)
 
 
-def test_detection_gives_the_same_incidents(both: BothStores) -> None:
-    stored = []
+@pytest.fixture(scope="module")
+def detected(both: BothStores) -> BothStores:
+    """Both stores with incidents of all their runs: each published its runs at another time."""
     for db in (str(both.single), both.address):
         update_incidents(db, everything=True, now_us=NOW_US)
+    return both
+
+
+def test_detection_gives_the_same_incidents(detected: BothStores) -> None:
+    stored = []
+    for db, path in (
+        (str(detected.single), detected.single),
+        (detected.address, detected.folder / "board.db"),
+    ):
         assert update_incidents(db).run_count == 0, "nothing is new then"
-        with closing(
-            open_reader(both.single if db == str(both.single) else both.folder / "board.db")
-        ) as board:
+        with closing(open_reader(path)) as board:
             stored.append((load_incidents(board), load_changes(board)))
     assert stored[0] == stored[1] and len(stored[0][0]) > 3
 
@@ -195,10 +203,10 @@ def test_detection_gives_the_same_incidents(both: BothStores) -> None:
     ],
 )
 def test_a_command_says_the_same(
-    both: BothStores, words: str, capsys: pytest.CaptureFixture[str]
+    detected: BothStores, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = []
-    for db in (str(both.single), both.address):
+    for db in (str(detected.single), detected.address):
         code = main([*words.split(), "--db", db])
         out, err = capsys.readouterr()
         told.append((code, re.sub(r'"written_at": ?"[^"]*"', "", out), err))

@@ -201,6 +201,22 @@ def test_a_trend_is_of_one_program(client: FlaskClient, store: sqlite3.Connectio
     assert "Per run of" not in client.get("/graph_breaks?name=train.py").text
 
 
+@pytest.mark.parametrize("query", [{}, {"kind": "Loop"}, {"state": "finished"}])
+def test_a_kind_has_the_id_of_its_first_break_that_was_seen(
+    open_engine: OpenEngine, store: sqlite3.Connection, query: dict[str, str]
+) -> None:
+    for number in (1, 5, 3):
+        gb_id = f"GB000{number}"
+        add_distinct_break(store, gb_id, gb_type="Loop", gb_id=gb_id, id=number)
+        name = "other" if number == 1 else "train"
+        add_run(store, f"R{number}", name=name, started_us=START_US - number)
+        counts = {"distinct_id": number, "break_count": 1, "compile_us": 1}
+        insert(store, "run_breaks", run_id=f"R{number}", **counts)
+    selected = GRAPH_BREAKS.read_filter({"name": "train", **query})
+    (kind,) = get_reason_trends(open_engine(store), GRAPH_BREAKS, selected).grid.kinds
+    assert (kind.gb_id, kind.distinct_count) == ("GB0003", 2)
+
+
 def test_runs_of_a_program_without_breaks_are_not_on_the_axis(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
