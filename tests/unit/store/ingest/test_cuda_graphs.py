@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import sqlite3
 from pathlib import Path
 
@@ -105,3 +106,21 @@ def test_reasons_come_back_from_a_sealed_run(store: sqlite3.Connection):
 def test_a_graph_is_warmed_up_or_recorded_first_for_no_reason(store: sqlite3.Connection):
     rows = record(store, "parameter_replaced")
     assert [row["reason_id"] is None for row in rows] == [row["status"] is None for row in rows]
+
+
+def test_a_name_in_the_graph_is_a_position_and_no_part_of_a_reason(
+    store: sqlite3.Connection, tmp_path: Path
+):
+    record(store, "parameter_replaced")
+    path = DATA / "events/torch2.11-cuda-graphs-parameter_replaced.jsonl.xz"
+    text = lzma.decompress(path.read_bytes()).decode().replace('"arg0_1"', '"arg1_1"')
+    for row in store.execute("select id from runs union select id from processes").fetchall():
+        text = text.replace(row["id"], f"{row['id'][:-1]}X")
+    shifted = tmp_path / "shifted.jsonl.xz"
+    shifted.write_bytes(lzma.compress(text.encode()))
+    record_events(Ingestor(store), shifted)
+    assert store.execute("select count(*) from run_rerecordings").fetchone()[0] == 2
+    assert [*store.execute("select inputs from rerecording_reasons").fetchone()] == [
+        "arg0_1 float32[64, 64]"
+    ]
+    assert store.execute("select count(*) from rerecording_reasons").fetchone()[0] == 1
