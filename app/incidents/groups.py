@@ -86,7 +86,8 @@ def find_span(change: SeriesChange, ranks: Mapping[str, int]) -> RunSpan | None:
 def list_cause_keys(change: SeriesChange) -> list[Hashable]:
     keys: list[Hashable] = []
     for cause in change.causes:
-        identity = cause.get("break_id") or cause.get("cause_id")
+        ids = map(cause.get, ("break_id", "cause_id", "rerecording_id"))
+        identity = next(filter(None, ids), None)
         if identity and cause["word"] in _NEW:
             keys.append(("cause", identity))
         elif cause["kind"] == "setting":

@@ -33,6 +33,7 @@ from compileboard.app.cuda_graphs.run_queries import (
     list_recorded_again,
 )
 from compileboard.app.incidents.evidence import EvidenceCollector
+from compileboard.app.incidents.groups import list_cause_keys
 from compileboard.app.incidents.model import describe_cause
 from compileboard.app.runs.advice import RunFacts, list_problems
 from compileboard.app.runs.failures import list_runtime_failures
@@ -292,6 +293,9 @@ def test_an_incident_lists_reasons_that_came_with_it(store: sqlite3.Connection) 
         "(0 → 4)"
     )
     assert cause["rerecording_id"] == "00bc098a5cb3ab75"
+    assert list_cause_keys(SimpleNamespace(causes=[cause], environment=())) == [  # type: ignore[arg-type]
+        ("cause", "00bc098a5cb3ab75")
+    ]
 
 
 def test_a_compile_has_its_graphs_and_leads_to_the_runs(

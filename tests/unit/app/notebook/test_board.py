@@ -330,7 +330,7 @@ def test_a_comparison_has_the_api_s_verdicts(board: Board, client: FlaskClient) 
     assert str(frame["verdict"].dtype) == "category"
     for name in ("models", "metrics", "functions", "environment"):
         assert len(getattr(compared, name)()) == len(answer[name])
-    for name in ("graph_breaks", "recompile_causes"):
+    for name in ("graph_breaks", "recompile_causes", "rerecording_reasons"):
         assert len(getattr(compared, name)()) == len(answer[name]["changes"])
     assert compared.refused == answer["refused"] and compared.warnings == answer["warnings"]
 
