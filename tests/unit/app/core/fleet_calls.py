@@ -293,7 +293,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     run_cache.cached_ancestry: _each(hashes=_HASHES),
     comparison.list_function_sums: _of_runs(),
     comparison.find_distinct_ids: _each(
-        table=("breaks", "causes"),
+        table=("breaks", "causes", "rerecordings"),
         fingerprints=([f"odd {number}" for number in range(9)], ["b1", "size-x", "'"], []),
     ),
     models.list_models: _each(selection=MODEL_FILTERS),
