@@ -54,6 +54,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from compileboard.app.server import openapi as api
     from compileboard.app.shapes import pages as shapes
     from compileboard.app.stacks import pages as stacks
+    from compileboard.app.steps import pages as steps
     from compileboard.app.timeline import pages as timeline
 
     app = Flask(
@@ -113,6 +114,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         caches.blueprint,
         aot.blueprint,
         cuda_graphs.blueprint,
+        steps.blueprint,
         search.blueprint,
         reports.blueprint,
         imports.blueprint,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.contract.run_config import RunConfig
+from compileboard.collectors.contract.run_config import RunConfig, parse_steps
 from compileboard.collectors.push.target import Target, check_server
 from compileboard.collectors.record.facts import (
     current_folder,
@@ -234,6 +234,33 @@ def observe(
     finally:
         if begun and _current is run:
             uninstall()
+
+
+@contextlib.contextmanager
+def profile(steps: int = 40) -> Iterator[None]:
+    """Time the first `steps` calls of compiled functions in a `with` block, and trace three more.
+
+    What each graph and graph break costs a step is on the run's page. Outside a run, the block is
+    recorded as one, as by observe(); what was compiled before is then no graph of its own. Calls
+    that compile are left out of what is usual, so warm up before it.
+
+    Raises ValueError for a number of steps that is not from 1 to 10,000; ImportError without torch.
+    """
+    count, _ = parse_steps(str(steps))
+    hooks = _load_hooks()
+    with contextlib.ExitStack() as block:
+        current = hooks.current() or hooks.current_of_other_copy()
+        if current is None:
+            block.enter_context(observe())
+            current = hooks.current()
+        window = current.open_window(count, 0) if current is not None else None
+        if current is not None and window is None:
+            _warn("CompileBoard times no steps here: others are being timed, or torch is too old")
+        try:
+            yield
+        finally:
+            if window is not None:
+                window.end()
 
 
 def _load_hooks() -> Any:

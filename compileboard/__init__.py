@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from compileboard.app.notebook.board import Board
     from compileboard.collectors import bench
-    from compileboard.collectors.api import Run, install, observe, uninstall
+    from compileboard.collectors.api import Run, install, observe, profile, uninstall
     from compileboard.collectors.stack_room import stack_room
 
 __version__ = VERSION
-__all__ = ["Run", "bench", "install", "observe", "open", "stack_room", "uninstall"]
+__all__ = ["Run", "bench", "install", "observe", "open", "profile", "stack_room", "uninstall"]
 _HOMES = {"bench": "bench", "stack_room": "stack_room"}
 
 

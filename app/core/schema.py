@@ -14,7 +14,16 @@ import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import attrgetter
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 from compileboard.collectors.contract.records import PRIVATE as PRIVATE
 from compileboard.collectors.contract.records import RECORDS, Column
@@ -186,6 +195,10 @@ def _describe_plain(
         return {"type": "array", "items": describe_type(args[0], components)}
     if hint in _NAMES:
         return {"type": _NAMES[hint]}
+    if is_typeddict(hint):
+        parts = get_type_hints(hint).items()
+        properties = {name: describe_type(part, components) for name, part in parts}
+        return {"type": "object", "properties": properties}
     name = hint.__name__.removesuffix("Row").removesuffix("Json")
     if _NAMED.setdefault(name, hint) is not hint:
         raise TypeError(f"{name}: {hint!r} and {_NAMED[name]!r} have the same name in the document")

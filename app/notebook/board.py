@@ -74,6 +74,7 @@ from compileboard.app.runs.overview_pages import OverviewScope
 from compileboard.app.runs.overview_queries import list_trend
 from compileboard.app.shapes.pages import list_shapes
 from compileboard.app.stacks.pages import list_trie
+from compileboard.app.steps.pages import list_step_windows
 from compileboard.collectors.store.connection import explain
 
 
@@ -281,6 +282,7 @@ class BoardRun:
     failures = FrameMethod(of_run.list_failures)
     cache_lookups = FrameMethod(of_run.list_cache_lookups)
     cudagraphs = FrameMethod(list_cudagraphs)
+    steps = FrameMethod(list_step_windows)
     cudagraph_skips = FrameMethod(of_run.list_cudagraph_skips)
     processes = FrameMethod(of_run.list_processes)
     notes = FrameMethod(of_run.list_notes)

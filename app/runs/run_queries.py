@@ -301,6 +301,7 @@ class RunFeatures:
     has_symbols: bool
     has_aot: bool
     has_cuda_graphs: bool
+    has_steps: bool
     has_ranks: bool
     has_repros: bool
 
@@ -320,6 +321,7 @@ def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
           exists (select 1 from aot_graphs where run_id = :id) as has_aot,
           exists (select 1 from cudagraphs where run_id = :id)
             or exists (select 1 from cudagraph_skips where run_id = :id) as has_cuda_graphs,
+          exists (select 1 from step_windows where run_id = :id) as has_steps,
           (select count(*) from (select 1 from processes where run_id = :id
             and rank is not null limit 2)) > 1
             as has_ranks,

@@ -113,6 +113,8 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
         row.insert(1, at("results", "Results", endpoint="models.show_run"))
     if features.has_repros:
         row.insert(-2, at("repros", "Repros", endpoint="repros.show_run"))
+    if features.has_steps:
+        row.insert(-2, at("steps", "Steps", endpoint="steps.show"))
     if features.has_ranks:
         row.insert(-1, at("ranks", "Ranks", endpoint="ranks.show"))
     has_caches = bool(run.lookup_count)
@@ -129,6 +131,8 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
     ]
     if not current_app.jinja_env.globals["site_copy"]:
         menu.append(at("search", "Search in this run", endpoint="search.show_run"))
+    if not features.has_steps:
+        menu.append(at("steps", "Steps", endpoint="steps.show", is_recorded=False))
     if not features.has_repros:
         menu.append(at("repros", "Repros", endpoint="repros.show_run", is_recorded=False))
     counts = {"failures": run.failure_count, "processes": run.process_count}

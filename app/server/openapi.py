@@ -38,6 +38,7 @@ from compileboard.app.runs import overview_pages as overview
 from compileboard.app.search import pages as search
 from compileboard.app.shapes import pages as shapes
 from compileboard.app.stacks import pages as stacks
+from compileboard.app.steps import pages as steps
 from compileboard.app.timeline import pages as timeline
 
 _ROOMS = (
@@ -51,6 +52,7 @@ _ROOMS = (
     caches,
     aot,
     cuda_graphs,
+    steps,
     ranks,
     stacks,
     shapes,

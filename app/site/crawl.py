@@ -283,6 +283,7 @@ _WORDS = {
     "ranks.show": "ranks of runs",
     "aot.show": "AOT graphs of runs",
     "cuda_graphs.show": "CUDA graphs of runs",
+    "steps.show": "steps of runs",
     "directory.show": "directories of runs",
     "guards.show": "guards of runs",
     "guards.show_one": "guard trees",

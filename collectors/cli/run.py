@@ -19,6 +19,7 @@ from compileboard.collectors.cli.common import (
     tag_option,
 )
 from compileboard.collectors.contract.repros import DEFAULT_VALUES_BYTES
+from compileboard.collectors.contract.run_config import parse_steps
 from compileboard.collectors.store.connection import StoreError, describe_error
 from compileboard.collectors.terminal.progress_line import (
     ProgressLine,
@@ -34,6 +35,12 @@ if TYPE_CHECKING:
     from compileboard.collectors.record.live import Launch
     from compileboard.collectors.record.program import ProgramExit
     from compileboard.collectors.terminal.progress_line import DestinationLine
+
+
+def _read_steps(text: str) -> str:
+    if text:
+        parse_steps(text)
+    return text
 
 
 @click.command(
@@ -80,6 +87,14 @@ if TYPE_CHECKING:
     flag_value=str(DEFAULT_VALUES_BYTES),
     metavar="[SIZE]",
     help="Store the values of a captured graph's inputs too, up to SIZE a graph (default 64MiB).",
+)
+@click.option(
+    "--steps",
+    type=Value(_read_steps),
+    default="",
+    metavar="N[@M]",
+    help="Time N calls of the outermost compiled function, and trace three more: what each graph, "
+    "break and guard costs a step. After M calls, or once nothing compiles any more.",
 )
 @click.option(
     "--stack-room",

@@ -12,7 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from .shapes import AotSummary, Frame, Git, Gpu, GraphMismatch, GuardSummary, Host
+from .shapes import (
+    AotSummary,
+    Frame,
+    Git,
+    Gpu,
+    GraphMismatch,
+    GuardSummary,
+    Host,
+    Step,
+    StepGraph,
+    TracedSteps,
+)
 
 SCHEMA_VERSION = 1
 Json = Any
@@ -315,6 +326,20 @@ class CudagraphMade(FrameContext):
     # Why it was recorded again: what did not fit of the function's graphs at that place.
     status: str | None = None  # torch's word for the newest
     reasons: list[GraphMismatch] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StepsTimed(Event):
+    """The steps of a process were timed for a while: a window."""
+
+    KIND = "steps_timed"
+    wanted_count: int = 0
+    earlier_count: int = 0  # steps before the window
+    device: str | None = None  # the GPU on whose timeline graphs and gaps were timed
+    peak_bytes_per_s: int | None = None  # bytes a second of the GPU's memory
+    graphs: list[StepGraph] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    traced: TracedSteps | None = None
 
 
 @dataclass(frozen=True)

@@ -420,6 +420,20 @@ rerecording_count|count|default 0|CUDA graphs recorded again.
 compile_us|us|default 0|Time it took to record them.
 primary key (run_id, reason_id)
 
+table step_windows detail|Times of a process's steps in a window: one row a window.
+id|int|primary key|
+run_id|text|references runs (id) on delete cascade|
+process_id|text||
+sequence|int||
+wanted_count|count||Steps that were to be timed.
+earlier_count|count||Steps before the window.
+device|text?||The GPU on whose timeline graphs and gaps were timed; null: on the host's.
+peak_bytes_per_s|int?||Bytes a second that the GPU's memory moves at most.
+graphs|json||Compiled graphs that the steps called.
+steps|json||The parts of each step.
+traced|json?||What torch's profiler saw in the steps after them.
+time_us|time_us||
+
 table symbols detail|Symbolic shapes: a symbol made, specialised, or guarded.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|

@@ -20,6 +20,19 @@ SERVER_SETTINGS = (
 STALE_AFTER_S = 30
 
 
+MOST_STEPS = 10_000
+
+
+def parse_steps(text: str) -> tuple[int, int | None]:
+    """Return how many steps to time, and after how many (None: when nothing compiles any more)."""
+    count, _, after = text.partition("@")
+    if not count.isdecimal() or not 1 <= int(count) <= MOST_STEPS:
+        raise ValueError(f"a number of steps from 1 to {MOST_STEPS:,}, and @M for after M steps")
+    if "@" in text and not after.isdecimal():
+        raise ValueError(f"{after!r} stands after @, where a number of steps belongs")
+    return int(count), int(after) if "@" in text else None
+
+
 def passed_on(variable: str, default: Any) -> Any:
     return field(default=default, metadata={"variable": variable})
 
@@ -60,6 +73,7 @@ class RunConfig:
     repro_inputs_bytes: int = passed_on(
         "COMPILEBOARD_REPRO_INPUTS", 0
     )  # of a repro's input values; 0: none is kept
+    steps: str = passed_on("COMPILEBOARD_STEPS", "")  # "40@100": time 40, after 100
     stack_room: bool | None = passed_on(
         "COMPILEBOARD_STACK_ROOM", None
     )  # None: nothing of ours starts the program

@@ -150,3 +150,105 @@ class RunFacts(TypedDict, total=False):
     host: Host
     gpus: list[Gpu]
     environment: dict[str, str]
+
+
+class StepGraph(TypedDict):
+    """A compiled graph that the steps of a window called."""
+
+    number: int
+    phase: str  # forward | backward
+    compile_id: str | None
+    input_bytes: int  # of its inputs that the graph before it in the step returned
+    shared_bytes: int  # of its inputs that the graph before it takes too
+
+
+class StepSpans(TypedDict):
+    """The times between the marks of a step: gap, graph, gap, … gap."""
+
+    call_us: list[float]
+    after_us: list[float] | None  # from there to the next step; None of the last one
+
+
+class Step(TypedDict):
+    """A call of the outermost compiled function, until the next one."""
+
+    compiled: bool  # it compiled or recorded something: no usual step
+    graphs: list[int]  # positions in the window's graphs, in the order of the calls
+    host: StepSpans
+    device: StepSpans | None  # on the GPU's own timeline
+
+
+class KernelTime(TypedDict):
+    """A kernel, and what it takes in one call of what runs it."""
+
+    name: str
+    count: float
+    us: float
+
+
+class HostTime(TypedDict):
+    """What the program's own thread does in a traced step."""
+
+    kind: str  # guards | wrapper | graph | eager | wait | python
+    self_us: float
+    call_count: int
+
+
+class TracedGraph(TypedDict):
+    """A compiled graph in a trace, medians of a call."""
+
+    number: int
+    call_us: float
+    wrapper_us: float | None
+    entry_us: float | None  # before its first operation, and after its last
+    guard_us: float | None
+    kernels: list[KernelTime]
+    first_kernel: str | None
+    last_kernel: str | None
+
+
+class TracedGap(TypedDict):
+    """What a traced step does on the GPU outside compiled graphs, at one place."""
+
+    position: int  # how many graphs of the step came before
+    host_us: float  # all that the host does there
+    kernel_count: int  # operations that start a kernel
+    # Of these, those that a library does when they are compiled too:
+    library_count: int
+    library_host_us: float  # with what calls it
+    library_us: float  # on the device
+    # Kernels that the others would be fused to, by their order:
+    group_count: int
+    fused_us: float  # on the device, of the longest operation of each
+
+
+class TracedFrame(TypedDict):
+    """A frame that Dynamo skipped, in a traced step."""
+
+    compile_id: str | None
+    call_count: int
+    gaps_us: list[list[float]]  # [how many graphs of the step came before, time on the host]
+
+
+class TracedSpan(TypedDict):
+    """A span of the step that is drawn."""
+
+    name: str
+    kind: str
+    lane: str
+    depth: int
+    begin_us: float
+    duration_us: float
+
+
+class TracedSteps(TypedDict):
+    """What torch's profiler saw in a few steps; it slows them."""
+
+    step_count: int
+    step_us: float
+    host: list[HostTime]
+    graphs: list[TracedGraph]
+    gaps: list[TracedGap]
+    frames: list[TracedFrame]
+    eager_kernels: list[KernelTime]
+    spans: list[TracedSpan]

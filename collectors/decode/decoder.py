@@ -16,6 +16,7 @@ from compileboard.collectors.decode import (
     cudagraphs,
     recompile_reasons,
     records,
+    steps,
 )
 from compileboard.collectors.decode import trace_records as failures
 from compileboard.collectors.decode.break_texts import parse_break
@@ -52,6 +53,7 @@ class Decoder:
             record_names.RUNTIME_FAILED: self._raised,
             record_names.CUDAGRAPH_SKIP: self._cudagraph_skip,
             record_names.CUDAGRAPH: self._cudagraph,
+            record_names.STEPS: self._steps,
             record_names.REPRO: self._repro,
             record_names.REPRO_VALUES: self._repro_values,
             **dict.fromkeys(record_names.METRICS, self._metrics),
@@ -262,6 +264,22 @@ class Decoder:
         if fields is None:
             return [self._noted(captured)]
         return [events.CudagraphMade(**self._context(captured), **fields)]
+
+    def _steps(self, captured: Captured) -> list[events.Event]:
+        metadata, text = _dict(captured.metadata), captured.payload
+        trace = steps.read_trace(text) if isinstance(text, str) else None
+        own = ("wanted_count", "earlier_count", "device", "peak_bytes_per_s", "steps")
+        timed = events.StepsTimed(
+            captured.process_id,
+            captured.sequence,
+            captured.time_us,
+            **{name: metadata[name] for name in own},
+            graphs=steps.parse_graphs(metadata),
+            traced=steps.parse_trace(trace, metadata["frames"]) if trace is not None else None,
+        )
+        if trace is None:
+            return [timed]
+        return [timed, steps.make_artifact(trace, self._context(captured))]
 
     def _live(self, captured: Captured) -> list[events.Event]:
         made = records.make_event(captured)

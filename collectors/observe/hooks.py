@@ -8,13 +8,14 @@ import json
 import os
 import sys
 import time
+import weakref
 from collections.abc import Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from ..contract import record_names
 from ..contract.fingerprints import config_hash
-from ..contract.run_config import SERVER_SETTINGS, RunConfig
+from ..contract.run_config import SERVER_SETTINGS, RunConfig, parse_steps
 from ..contract.secrets import scrub_argv, scrub_environment
 from . import runtime_failures, torch_compat
 from .cuda_graphs import CudaGraphs, skip_context
@@ -23,6 +24,7 @@ from .fallbacks import ListReader, limit_record, torch_release
 from .hook_guard import HookGuard
 from .repro.capture import ReproCapture
 from .spool_writer import Spool
+from .steps import StepWindow
 from .tap import TapHandler, make_tap
 
 CONFIG_FIELDS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
@@ -65,6 +67,9 @@ class Hooks:
         self._snapshot_due_s = 0.0
         self.cuda_graphs = CudaGraphs(self._write_cuda_graph, self.guard)
         self._hooked_once: set[str] = set()
+        self.steps: StepWindow | None = None
+        # By the compile's context: code that Dynamo began to compile.
+        self._codes: weakref.WeakValueDictionary[Any, CodeType] = weakref.WeakValueDictionary()
         self._graph_watch: Any = None  # what --repro asks for
         self._running: Any = None
         self._lists = ListReader(torch_release())
@@ -95,6 +100,9 @@ class Hooks:
         if self.config.repro:
             with self.guard:
                 self._watch_graphs()
+        if self.config.steps:
+            with self.guard:
+                self.open_window(*parse_steps(self.config.steps))
         atexit.register(self._at_exit)
         util = sys.modules.get("multiprocessing.util")
         if util is not None:  # its forked workers end by os._exit, past atexit
@@ -105,20 +113,30 @@ class Hooks:
 
     def uninstall(self) -> None:
         """Remove the hooks, except where other code has wrapped them."""
+        self._end_steps()
         self.failures.end()
         self._snapshot(final=True)
         if self._running is not None:
             self._running.end()
         runtime_failures.watch(None)
-        for module, attribute, original, ours in reversed(self._replaced):
-            for holder in [module, *torch_compat.holders(ours, attribute)]:
-                if getattr(holder, attribute, None) is ours:
-                    setattr(holder, attribute, original)
-        self._replaced.clear()
+        self._put_back(self._replaced[::-1])
         if self._handler is not None:
             torch_compat.trace_logger().removeHandler(self._handler)
         atexit.unregister(self._at_exit)
         self.spool.close()
+
+    def open_window(self, count: int, after: int | None) -> StepWindow | None:
+        """Time some steps of this process, unless others are being timed."""
+        if self.steps is not None and not self.steps.is_ended:
+            return None
+        window = StepWindow(count, after, self._codes, self._write_steps, self.guard)
+        replaced = len(self._replaced)
+        if not self._replace("step_calls", window.wrap_entry):
+            return None
+        mine = self._replaced[replaced:]
+        window.on_end = lambda: self._put_back(mine)
+        self.steps = window
+        return window
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -155,6 +173,13 @@ class Hooks:
             self._replaced.append((module, attribute, original, ours))
         self.capabilities[capability] = "ok"
         return True
+
+    def _put_back(self, replaced: list[tuple[Any, str, Any, Any]]) -> None:
+        for module, attribute, original, ours in replaced:
+            for holder in [module, *torch_compat.holders(ours, attribute)]:
+                if getattr(holder, attribute, None) is ours:
+                    setattr(holder, attribute, original)
+        self._replaced = [one for one in self._replaced if one not in replaced]
 
     def _replace_once(self, capability: str, make: Any) -> None:
         """Replace a name whose module may be loaded later, and then not again."""
@@ -208,7 +233,11 @@ class Hooks:
         extra: dict[str, Any] | None = None
         if name == record_names.COMPILE_START:
             self._hook_skips()
+            self._note_compile()
             start = torch_compat.starting_frame()
+            code = start.f_locals.get("code") if start is not None else None
+            if code is not None and context is not None:
+                self._codes[tuple(context[:3])] = code
             metadata = _complete_stack(metadata, start)
             extra = {**_frame_name(start), "trace": torch_compat.trace_file()}
         elif name == record_names.COMPILE_ERROR and (error := sys.exc_info()[1]) is not None:
@@ -221,7 +250,19 @@ class Hooks:
     def _write_failure(self, fields: dict[str, Any], text: str | None, context: Any) -> None:
         self.spool.write(record_names.RUNTIME_FAILED, fields, text, context)
 
+    def _note_compile(self) -> None:
+        if self.steps is not None:
+            self.steps.note_compile()
+
+    def _write_steps(self, fields: dict[str, Any], trace: str | None) -> None:
+        self.spool.write(record_names.STEPS, fields, trace)
+
+    def _end_steps(self) -> None:
+        if self.steps is not None:
+            self.steps.end()
+
     def _write_cuda_graph(self, fields: dict[str, Any], context: Any) -> None:
+        self._note_compile()
         self.spool.write(record_names.CUDAGRAPH, self.redact(fields), None, context)
 
     def _metrics_hook(self, original: Any) -> Any:
@@ -351,6 +392,7 @@ class Hooks:
 
     def _at_exit(self) -> None:
         error = runtime_failures.find_end()
+        self._end_steps()
         self.failures.end(error)
         if self._running is not None:
             with self.guard:
@@ -362,6 +404,8 @@ class Hooks:
 
     def after_fork(self) -> None:
         self.spool.after_fork()
+        if self.steps is not None:
+            self.steps.abandon()
         self.failures.clear()
         self.repros.clear()
         if self._running is not None:

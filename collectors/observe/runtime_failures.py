@@ -13,6 +13,7 @@ import os
 import sys
 import time
 import traceback
+import weakref
 from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any
@@ -40,6 +41,7 @@ Write = Callable[[dict[str, Any], str | None, Context], None]
 AddRepro = Callable[[BaseException, Context, "int | None", "tuple[Any, ...]"], None]
 
 _failures: RuntimeFailures | None = None
+_watched: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class RepeatedFailure:
@@ -191,7 +193,18 @@ def make_watched(compiled: Callable[..., Any], phase: str, origin: Origin) -> Ca
 
     watched.__compileboard__ = origin  # type: ignore[attr-defined]
     watched.__name__ = getattr(compiled, "__name__", watched.__name__)
+    _watched.add(watched)
     return watched
+
+
+def list_watched() -> list[Callable[..., Any]]:
+    """List the compiled graphs that are in use, the oldest first."""
+    return sorted(_watched, key=lambda watched: origin_of(watched)[1])
+
+
+def origin_of(watched: Any) -> Origin:
+    origin: Origin = watched.__compileboard__
+    return origin
 
 
 WATCHED_CODE: CodeType = make_watched(

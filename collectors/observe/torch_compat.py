@@ -6,10 +6,11 @@ were read in the sources of 2.4 to 2.13, see docs/compatibility.md.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CellType, CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -115,6 +116,12 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "compile_fx_inner",
         "2.4-2.13",
         "no repro run, check, minify or analyze of AOTAutograd's graphs",
+    ),
+    "step_calls": (
+        "torch._dynamo.eval_frame",
+        "_maybe_set_eval_frame",
+        "2.11-2.13",
+        "no --steps",
     ),
     "skip_code": (
         "torch._dynamo.eval_frame",
@@ -260,6 +267,12 @@ def trace_logger() -> Any:
     return getattr(sys.modules.get("torch._logging._internal"), "trace_log", None)
 
 
+def closure_cell(function: Any, name: str) -> CellType:
+    """Return the cell of a variable that a function takes from where it was made."""
+    cell: CellType = function.__closure__[function.__code__.co_freevars.index(name)]
+    return cell
+
+
 def disabled_cell(function: Any) -> CellType | None:
     code = getattr(function, "__code__", None)
     if (
@@ -268,8 +281,7 @@ def disabled_cell(function: Any) -> CellType | None:
         or "fn" not in code.co_freevars
     ):
         return None
-    cell: CellType = function.__closure__[code.co_freevars.index("fn")]
-    return cell
+    return closure_cell(function, "fn")
 
 
 def compiled_backward(name: str, attributes: dict[str, Any]) -> Any:
@@ -380,6 +392,67 @@ def reserved_bytes(device: int) -> int | None:
     """Return the memory that torch's allocator holds on a GPU."""
     cuda = sys.modules.get("torch.cuda")
     return None if cuda is None else int(cuda.memory_reserved(device))
+
+
+def initialized_cuda() -> Any:
+    """Return `torch.cuda` where the program uses a GPU, else None."""
+    cuda = sys.modules.get("torch.cuda")
+    return cuda if cuda is not None and cuda.is_initialized() else None
+
+
+def peak_bytes_per_s(cuda: Any) -> int | None:
+    """Return the bytes that the GPU's memory moves at most in a second."""
+    if cuda is None:
+        return None
+    properties = cuda.get_device_properties(cuda.current_device())
+    clock_khz = getattr(properties, "memory_clock_rate", 0)
+    width_bits = getattr(properties, "memory_bus_width", 0)
+    return clock_khz * 1000 * 2 * width_bits // 8 or None
+
+
+def list_storages(values: Any) -> Iterator[tuple[int, int]]:
+    """Yield the address of the memory of each tensor in lists of values, and its bytes."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from list_storages(value)
+        elif hasattr(value, "untyped_storage"):
+            with contextlib.suppress(Exception):  # a subclass without a storage of its own
+                yield value.untyped_storage().data_ptr(), value.numel() * value.element_size()
+
+
+def make_record() -> Callable[[Any], None]:
+    """Return a function that records a CUDA event on the current stream.
+
+    torch's own asks for the stream by a Python object each time, which takes 10 µs.
+    """
+    torch = sys.modules["torch"]
+    stream, device = torch.cuda.current_stream(), torch.cuda.current_device()
+    find_current, record = torch._C._cuda_getCurrentStream, torch._C._CudaEventBase.record
+    known = find_current(device)
+
+    def record_event(event: Any) -> None:
+        if find_current(device) == known:
+            record(event, stream)
+        else:
+            event.record()
+
+    return record_event
+
+
+def profiler_range(name: str) -> Any:
+    return sys.modules["torch"]._C._profiler._RecordFunctionFast(name)
+
+
+def start_profiler(with_cuda: bool) -> Any:
+    """Start torch's profiler and return it; None while the program uses it itself."""
+    torch = sys.modules["torch"]
+    if torch._C._autograd._profiler_enabled():
+        return None
+    activity = torch.profiler.ProfilerActivity
+    activities = [activity.CPU, *([activity.CUDA] if with_cuda else [])]
+    profiler = torch.profiler.profile(activities=activities)
+    profiler.start()
+    return profiler
 
 
 def compiled_call_count() -> int | None:

@@ -248,6 +248,8 @@ def child_environment(
     }
     if config.level == "full":
         child.setdefault("TORCH_TRACE", str(folder / TRACE_NAME))
+    if config.steps:
+        child.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler says on stderr that it starts
     return child
 
 

@@ -76,6 +76,9 @@ create unique index cudagraph_skips_key on cudagraph_skips (process_id, sequence
 create index cudagraph_skips_run on cudagraph_skips (run_id, time_us, id);
 create index cudagraph_skips_compile on cudagraph_skips (compile_key);
 
+create unique index step_windows_key on step_windows (process_id, sequence);
+create index step_windows_run on step_windows (run_id, time_us, id);
+
 create unique index cudagraphs_key on cudagraphs (process_id, sequence);
 create index cudagraphs_run on cudagraphs (run_id, time_us, id);
 create index cudagraphs_compile on cudagraphs (compile_key);

@@ -76,13 +76,15 @@ def test_importing_collectors_loads_nothing_else():
 def test_dir_lists_what_people_use_and_loads_none_of_it():
     code = "import sys, compileboard; print([n for n in dir(compileboard) if n[0] != '_'])"
     done = import_with_blocked(f"{code}; assert 'compileboard.collectors' not in sys.modules")
-    names = ["Run", "bench", "install", "observe", "open", "stack_room", "uninstall"]
+    names = ["Run", "bench", "install", "observe", "open", "profile", "stack_room", "uninstall"]
     assert done.stdout.strip() == str(names), done.stderr
 
 
 def test_a_missing_attribute_says_what_there_is():
     done = import_with_blocked("import compileboard; compileboard.instal")
-    assert "it has Run, bench, install, observe, open, stack_room, uninstall" in done.stderr
+    assert (
+        "it has Run, bench, install, observe, open, profile, stack_room, uninstall" in done.stderr
+    )
 
 
 @pytest.mark.parametrize("room", ["app", "collectors"])

@@ -30,6 +30,7 @@ from compileboard.collectors.contract.events import (
     RuntimeFailed,
     SnapshotTaken,
     SpanSeen,
+    StepsTimed,
     SymbolSeen,
 )
 from compileboard.collectors.contract.fingerprints import fingerprint
@@ -153,6 +154,7 @@ _SYMBOL = Insert("symbols", once=True)
 _RUNTIME_FAILURE = Insert("failures")
 _PROCESS = Insert("processes", once=True)
 _REASON = InsertOnce("rerecording_reasons", "fingerprint")
+_WINDOW = Insert("step_windows", once=True)
 _OF_COMPILE = {
     name: Insert(name) for name in ("failures", "cache_lookups", "cudagraph_skips", "cudagraphs")
 }
@@ -286,6 +288,12 @@ def write_cudagraph(batch: Batch, event: CudagraphMade) -> None:
     )
     counts = {"rerecording_count": 1, "compile_us": event.duration_us or 0}
     batch.totals.add_to(RERECORDINGS, reason_id, **counts)
+
+
+def write_steps(batch: Batch, event: StepsTimed) -> None:
+    lists = {name: dumps(getattr(event, name)) for name in ("graphs", "steps", "traced")}
+    row = {**take("step_windows", event), **lists, "run_id": batch.run_id}
+    _WINDOW.add(batch.connection, row | ({} if event.traced else {"traced": None}))
 
 
 def _find_reason(batch: Batch, event: CudagraphMade, function_id: int | None) -> int | None:
@@ -445,6 +453,7 @@ WRITERS: dict[type, Callable[..., None]] = {
     CacheLookedUp: write_cache,
     CudagraphSkipped: write_skip,
     CudagraphMade: write_cudagraph,
+    StepsTimed: write_steps,
     ReproCaptured: write_repro,
     ReproValues: write_repro_values,
     ReproAnswered: write_repro_answer,

@@ -20,6 +20,7 @@ BIG = (
             "failures",
             "cache_lookups",
             "cudagraphs",
+            "step_windows",
             "cudagraph_skips",
         }
     )

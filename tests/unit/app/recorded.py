@@ -23,6 +23,7 @@ from compileboard.collectors.contract.events import (
     RunEnded,
     RunStarted,
     SnapshotTaken,
+    StepsTimed,
 )
 from compileboard.collectors.contract.fingerprints import (
     cause_fingerprint,
@@ -52,6 +53,26 @@ _PHASES = {
     "codegen": 0,
     "triton": 15_000,
     "cudagraph": 0,
+}
+_STEPS = {
+    "graphs": [
+        {
+            "number": 0,
+            "phase": "forward",
+            "compile_id": "0/0",
+            "input_bytes": 0,
+            "shared_bytes": 0,
+        }
+    ],
+    "steps": [
+        {
+            "compiled": False,
+            "graphs": [0],
+            "host": {"call_us": [2.0, 30.0, 1.0], "after_us": None},
+            "device": None,
+        }
+    ],
+    "wanted_count": 1,
 }
 _MISMATCH = {
     "graph": 0,
@@ -175,6 +196,7 @@ def list_events(state: str = "finished") -> list[Event]:
             | {"cache": "aot_autograd", "result": "bypass", "reason": f"custom op {MARKUP}"},
         ),
         (CudagraphSkipped, _frame(0) | {"reason": f"mutated inputs {MARKUP}"}),
+        (StepsTimed, _STEPS),
         (CudagraphMade, _frame(0) | {"graph": 2, "duration_us": 1500} | _MOVED),
         (
             Compiled,

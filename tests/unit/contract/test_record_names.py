@@ -26,6 +26,7 @@ HOOK_RECORDS = {
     record_names.RUNTIME_FAILED,
     record_names.CUDAGRAPH_SKIP,
     record_names.CUDAGRAPH,
+    record_names.STEPS,
     record_names.REPRO,
     record_names.REPRO_VALUES,
     record_names.GRAPH_CHECKED,

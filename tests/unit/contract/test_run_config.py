@@ -21,9 +21,17 @@ from compileboard.collectors.record.spool import read_manifest
 SETTINGS = {setting.name: setting for setting in fields(RunConfig)}
 # What the run's row has no column for: where it is, and by whose wish more of the environment or a
 # graph was stored.
-NOT_IN_THE_ROW = {"database", *SERVER_SETTINGS, "capture_env", "repro", "repro_inputs_bytes"}
+NOT_IN_THE_ROW = {
+    "database",
+    *SERVER_SETTINGS,
+    "capture_env",
+    "repro",
+    "repro_inputs_bytes",
+    "steps",
+}
 # What code cannot ask for: the program has started, and its level is light.
-NOT_IN_CODE = {"level", "stack_room", "outbox_bytes"}  # the last has a variable
+# The third has a variable, the last a function of its own.
+NOT_IN_CODE = {"level", "stack_room", "outbox_bytes", "steps"}
 SAMPLES = {
     "str": "a,b=c", "str | None": "a, b", "bool": None, "bool | None": True, "int": 7,
     "tuple[str, ...]": ("A", "B"), "dict[str, str]": {"k": "v,w"},

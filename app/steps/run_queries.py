@@ -1,0 +1,104 @@
+"""Windows of a run's steps, and what is known of the compiles in them."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from compileboard.app.core import fields
+from compileboard.app.core.rows import list_page, list_rows
+from compileboard.collectors.contract import shapes
+from compileboard.collectors.contract.record_names import STEPS_TRACE
+from compileboard.collectors.store.reading import read_json
+
+MOST_WINDOWS = 100
+
+
+@dataclass(frozen=True)
+class StepWindow:
+    """The steps of one process that were timed."""
+
+    tables = ("step_windows",)
+
+    id: fields.RowId
+    process_id: fields.ProcessId
+    process: fields.ProcessName
+    rank: fields.Rank
+    wanted_count: int
+    earlier_count: int
+    device: str | None
+    peak_bytes_per_s: int | None
+    graphs: Annotated[list[shapes.StepGraph], "Compiled graphs that the steps called."]
+    steps: Annotated[list[shapes.Step], "The parts of each step."]
+    traced: Annotated[
+        shapes.TracedSteps | None, "What torch's profiler saw in the steps after them."
+    ]
+    trace_id: Annotated[int | None, "`id` of the artifact that has the trace."]
+    time_us: fields.EventTime
+
+    @staticmethod
+    def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
+        return columns | {
+            "graphs": read_json(list[shapes.StepGraph], columns["graphs"]) or [],
+            "steps": read_json(list[shapes.Step], columns["steps"]) or [],
+            "traced": read_json(shapes.TracedSteps, columns["traced"]),
+        }
+
+
+@dataclass(frozen=True)
+class StepCompile:
+    """A compile in a window, and the graph break that it ended at, if any."""
+
+    process_id: str
+    compile_id: str
+    key: int
+    function: str | None
+    file: str | None
+    line: int | None
+    resumed_at: int | None
+    outcome: str | None
+    break_id: fields.BreakId | None
+    gb_id: str | None
+    gb_type: str | None
+    reason: str | None
+    explanation: str | None
+    source_line: str | None
+    break_line: int | None
+
+
+WINDOWS_SQL = f"""
+select
+  w.id, w.process_id, p.rank, w.wanted_count, w.earlier_count, w.device, w.peak_bytes_per_s,
+  w.graphs, w.steps, w.traced, w.time_us,
+  (select a.id from artifacts as a where a.process_id = w.process_id and a.sequence = w.sequence
+    and a.name = '{STEPS_TRACE}') as trace_id
+from step_windows as w
+left join processes as p on p.id = w.process_id
+where w.run_id = :run_id
+  and (w.time_us, w.id) > (:after_us, :after_id)
+order by w.time_us, w.id
+limit :limit
+"""  # noqa: S608 - our own name
+
+COMPILES_SQL = """
+select
+  c.process_id, c.compile_id, c.id as key, f.name as function, f.file, c.line, c.resumed_at,
+  b.outcome, b.distinct_id as break_id, d.gb_id, d.gb_type, d.reason, d.explanation,
+  d.source_line,
+  b.line as break_line
+from compiles as c
+left join functions as f on f.id = c.function_id
+left join graph_breaks as b on b.compile_key = c.id
+left join distinct_breaks as d on d.id = b.distinct_id
+where c.run_id = :run_id
+order by c.id, b.id
+limit :limit
+"""
+
+list_windows = partial(list_page, StepWindow, WINDOWS_SQL)
+
+
+def list_compiles(connection: sqlite3.Connection, run_id: str) -> list[StepCompile]:
+    return list_rows(StepCompile, COMPILES_SQL, connection, run_id, limit=20_000)

@@ -1,0 +1,430 @@
+"""Decode a window of steps: the times of graphs and gaps, and a trace of torch's profiler.
+
+A trace has ranges of torch's own ("TorchDynamo Cache Lookup", "## Call CompiledFxGraph …") and
+those that the window put in ("compileboard step 1", "compileboard graph 0").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from compileboard.collectors.contract.events import ArtifactSeen
+from compileboard.collectors.contract.record_names import STEPS_TRACE
+from compileboard.collectors.contract.shapes import (
+    HostTime,
+    KernelTime,
+    StepGraph,
+    TracedFrame,
+    TracedGap,
+    TracedGraph,
+    TracedSpan,
+    TracedSteps,
+)
+from compileboard.collectors.decode.records import Captured
+
+PREFIX = "compileboard "
+MOST_SPANS = 1_500
+MOST_KERNELS = 200
+_HOST = frozenset(("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"))
+_DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
+_WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
+_REGION = "Torch-Compiled Region"
+_LOOKUP = "TorchDynamo Cache Lookup"
+_COMPILED = "## Call CompiledFxGraph"
+# Operations that inductor leaves to a library, where it does not write them itself.
+_LIBRARY = (
+    "aten::mm",
+    "aten::addmm",
+    "aten::bmm",
+    "aten::baddbmm",
+    "aten::cudnn_",
+    "aten::convolution",
+    "aten::_flash",
+    "aten::_efficient",
+    "aten::_scaled",
+    "aten::sort",
+    "aten::topk",
+)
+# What torch says of the program's own operations, and not of its compiled regions.
+_NO_OPERATIONS = (_REGION, _LOOKUP, _COMPILED, "Pregraph bytecode", "AOTDispatcher Runtime")
+
+
+@dataclass
+class Span:
+    name: str
+    category: str
+    begin_us: float
+    end_us: float
+    thread: int
+    correlation: int | None
+    parent: Span | None = None
+    kind: str = ""
+    children: list[Span] = field(default_factory=list)
+
+    @property
+    def self_us(self) -> float:
+        return self.end_us - self.begin_us - sum(c.end_us - c.begin_us for c in self.children)
+
+    def ancestors(self) -> Iterator[Span]:
+        span: Span | None = self
+        while span is not None:
+            yield span
+            span = span.parent
+
+    def find(self, prefix: str) -> Span | None:
+        return next((span for span in self.ancestors() if span.name.startswith(prefix)), None)
+
+
+def parse_graphs(metadata: dict[str, Any]) -> list[StepGraph]:
+    return [
+        StepGraph(
+            number=graph["number"],
+            phase=graph["phase"],
+            compile_id=_name_compile(graph["context"]),
+            input_bytes=graph["input_bytes"],
+            shared_bytes=graph["shared_bytes"],
+        )
+        for graph in metadata["graphs"]
+    ]
+
+
+def _name_compile(context: list[int | None] | None) -> str | None:
+    autograd_id, frame_id, frame_compile_id, *_ = context or [None] * 3
+    return Captured(
+        "",
+        0,
+        0,
+        "",
+        compiled_autograd_id=autograd_id,
+        frame_id=frame_id,
+        frame_compile_id=frame_compile_id,
+    ).compile_id
+
+
+def read_trace(text: str) -> dict[str, Any] | None:
+    """Return the events of a trace without what names files of the machine, None where it cannot
+    be read.
+    """
+    try:
+        trace = json.loads(text)
+        return {"displayTimeUnit": "ms", "traceEvents": list(trace["traceEvents"])}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def make_artifact(trace: dict[str, Any], context: dict[str, Any]) -> ArtifactSeen:
+    text = json.dumps(trace, separators=(",", ":"))
+    body = text.encode()
+    digest = hashlib.md5(body, usedforsecurity=False).hexdigest()
+    return ArtifactSeen(
+        **context,
+        name=STEPS_TRACE,
+        encoding="json",
+        state="kept",
+        size_bytes=len(body),
+        md5=digest,
+        text=text,
+    )
+
+
+def parse_trace(trace: dict[str, Any], frames: list[Any]) -> TracedSteps | None:
+    """Return what a trace says of its steps, None where it has no whole step."""
+    try:
+        spans = [*_read_spans(trace["traceEvents"])]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    host = [span for span in spans if span.category in _HOST]
+    _nest(host)
+    for span in host:
+        span.kind = _find_kind(span)
+    steps = sorted(
+        (span for span in host if span.name.startswith(f"{PREFIX}step")),
+        key=lambda span: span.begin_us,
+    )
+    if len(steps) < 2:
+        return None
+    # The first one starts the profiler's own machinery, and its skipped frames are marked.
+    first = steps.pop(0)
+    launches = {span.correlation: span for span in host if span.correlation}
+    device = [span for span in spans if span.category in _DEVICE]
+    for span in device:
+        span.parent = launches.get(span.correlation or 0)
+    middle = sorted(steps, key=lambda step: step.end_us - step.begin_us)[len(steps) // 2]
+    return TracedSteps(
+        step_count=len(steps),
+        step_us=_round(median(step.end_us - step.begin_us for step in steps)),
+        host=_split_host(steps, host),
+        graphs=_sum_graphs(steps, host, device),
+        gaps=_measure_gaps(middle, device),
+        frames=_measure_frames(first, frames),
+        eager_kernels=_count_kernels(
+            [span for span in device if _is_eager(span, steps)], len(steps)
+        ),
+        spans=_draw(middle, host, device),
+    )
+
+
+def _read_spans(events: list[dict[str, Any]]) -> Iterator[Span]:
+    for event in events:
+        if event.get("ph") == "X" and event.get("cat") in _HOST | _DEVICE:
+            begin_us, arguments = float(event["ts"]), event.get("args") or {}
+            thread = event.get("tid")
+            yield Span(
+                name=str(event["name"]),
+                category=event["cat"],
+                begin_us=begin_us,
+                end_us=begin_us + float(event["dur"]),
+                thread=thread if isinstance(thread, int) else 0,
+                correlation=arguments.get("correlation"),
+            )
+
+
+def _nest(spans: list[Span]) -> None:
+    stacks: dict[int, list[Span]] = defaultdict(list)
+    for span in sorted(spans, key=lambda span: (span.begin_us, -span.end_us)):
+        stack = stacks[span.thread]
+        while stack and stack[-1].end_us <= span.begin_us:
+            stack.pop()
+        if stack:
+            span.parent = stack[-1]
+            stack[-1].children.append(span)
+        stack.append(span)
+
+
+def _find_kind(span: Span) -> str:
+    """Return what the host does in a span, apart from the spans in it."""
+    if span.name.startswith(_WAITS):
+        return "wait"
+    if span.find(_LOOKUP):
+        return "guards"
+    if span.find(_COMPILED):
+        return "graph"
+    graph = span.find(f"{PREFIX}graph")
+    if graph is not None:
+        # Of other backends than inductor there is no range inside.
+        return "wrapper" if _has_inside(graph, _COMPILED) else "graph"
+    is_operation = not span.name.startswith((PREFIX, *_NO_OPERATIONS))
+    return "eager" if is_operation and span.category != "user_annotation" else "python"
+
+
+def _has_inside(span: Span, prefix: str) -> bool:
+    return any(
+        child.name.startswith(prefix) or _has_inside(child, prefix) for child in span.children
+    )
+
+
+def _split_host(steps: list[Span], host: list[Span]) -> list[HostTime]:
+    times: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steps))
+    counts: Counter[str] = Counter()
+    for span in host:
+        step = span.find(f"{PREFIX}step")
+        if step in steps:
+            times[span.kind][steps.index(step)] += span.self_us
+            counts[span.kind] += span.parent is None or span.parent.kind != span.kind
+    return [
+        HostTime(
+            kind=kind, self_us=_round(median(each)), call_count=round(counts[kind] / len(steps))
+        )
+        for kind, each in sorted(times.items(), key=lambda item: -median(item[1]))
+    ]
+
+
+def _sum_graphs(steps: list[Span], host: list[Span], device: list[Span]) -> list[TracedGraph]:
+    first_us = steps[0].begin_us
+    called: dict[int, list[Span]] = defaultdict(list)
+    for span in host:
+        if span.name.startswith(f"{PREFIX}graph") and span.begin_us >= first_us:
+            called[int(span.name.rpartition(" ")[2])].append(span)
+    kernels: dict[str, list[Span]] = defaultdict(list)
+    for span in device:
+        graph = span.find(f"{PREFIX}graph")
+        if graph is not None and graph.begin_us >= first_us:
+            kernels[graph.name].append(span)
+    return [
+        TracedGraph(
+            number=number,
+            call_us=_round(median(span.end_us - span.begin_us for span in spans)),
+            wrapper_us=_median(
+                sum(inner.self_us for inner in _list_inside(span) if inner.kind == "wrapper")
+                for span in spans
+                if _has_inside(span, _COMPILED)
+            ),
+            entry_us=_median(filter(None, map(_measure_entry, spans))),
+            guard_us=_median(filter(None, map(_find_lookup, spans))),
+            kernels=_count_kernels(kernels[f"{PREFIX}graph {number}"], len(spans)),
+            first_kernel=_name_at(kernels[f"{PREFIX}graph {number}"], 0),
+            last_kernel=_name_at(kernels[f"{PREFIX}graph {number}"], -1),
+        )
+        for number, spans in sorted(called.items())
+    ]
+
+
+def _name_at(kernels: list[Span], place: int) -> str | None:
+    ordered = sorted(kernels, key=lambda span: span.begin_us)
+    return ordered[place].name[:200] if ordered else None
+
+
+def _list_inside(span: Span) -> Iterator[Span]:
+    yield span
+    for child in span.children:
+        yield from _list_inside(child)
+
+
+def _measure_entry(graph: Span) -> float | None:
+    """Return how long a call takes before its first operation and after its last."""
+    operations = [
+        span
+        for span in _list_inside(graph)
+        if span.parent is not None and span.parent.name.startswith(_COMPILED)
+    ]
+    if not operations:
+        return None
+    begin_us = min(span.begin_us for span in operations)
+    end_us = max(span.end_us for span in operations)
+    return begin_us - graph.begin_us + graph.end_us - end_us
+
+
+def _find_lookup(graph: Span) -> float | None:
+    """Return how long the guards of a graph's code took, which torch evaluates before it."""
+    region = graph.find(_REGION)
+    around = region.parent if region is not None else None
+    if region is None or around is None:
+        return None
+    lookups = [
+        span.end_us - span.begin_us
+        for span in around.children
+        if span.name == _LOOKUP and span.end_us <= region.begin_us
+    ]
+    return lookups[-1] if lookups else None
+
+
+def _is_eager(kernel: Span, steps: list[Span]) -> bool:
+    return kernel.find(f"{PREFIX}step") in steps and kernel.find(f"{PREFIX}graph") is None
+
+
+def _list_by_gap(step: Span) -> Iterator[tuple[int, Span]]:
+    """Yield what a step does outside compiled graphs, with how many graphs came before."""
+    gap = 0
+    for span in sorted(_list_inside(step), key=lambda span: span.begin_us):
+        gap += span.name.startswith(f"{PREFIX}graph")
+        if span.find(f"{PREFIX}graph") is None:
+            yield gap, span
+
+
+def _measure_frames(step: Span, contexts: list[Any]) -> list[TracedFrame]:
+    """Return the skipped frames of a step."""
+    shares: dict[str, Counter[int]] = defaultdict(Counter)
+    calls: Counter[str] = Counter()
+    for gap, span in _list_by_gap(step):
+        frame = span.find(f"{PREFIX}frame")
+        if frame is not None:
+            calls[frame.name] += span is frame
+            shares[frame.name][gap] += round(1000 * span.self_us)
+    return [
+        TracedFrame(
+            compile_id=_name_compile(contexts[int(name.rpartition(" ")[2])]),
+            call_count=calls[name],
+            gaps_us=[[gap, _round(ns / 1000)] for gap, ns in sorted(each.items())],
+        )
+        for name, each in sorted(shares.items())
+    ]
+
+
+def _measure_gaps(step: Span, device: list[Span]) -> list[TracedGap]:
+    started: dict[int, list[Span]] = defaultdict(list)
+    for kernel in device:
+        if kernel.category == "kernel":  # a copy to the host is gone with the break
+            started[id(kernel.parent)].append(kernel)
+    operations: dict[int, list[Span]] = defaultdict(list)
+    host_us: dict[int, float] = defaultdict(float)
+    for gap, span in _list_by_gap(step):
+        host_us[gap] += span.self_us
+        if span.category == "cpu_op" and any(id(inner) in started for inner in span.children):
+            operations[gap].append(span)
+    return [_fuse(gap, host_us[gap], each, started) for gap, each in sorted(operations.items())]
+
+
+def _fuse(
+    gap: int, host_us: float, operations: list[Span], started: dict[int, list[Span]]
+) -> TracedGap:
+    """Return what stays of operations when they are compiled: calls of a library, and of what is
+    between two of them one kernel, which takes as long as the longest of it.
+    """
+    library_count = group_count = 0
+    library_us = fused_us = longest_us = 0.0
+    calls: dict[int, Span] = {}
+    is_open = False
+    for operation in operations:
+        kernels = [kernel for inner in operation.children for kernel in started[id(inner)]]
+        took_us = sum(kernel.end_us - kernel.begin_us for kernel in kernels)
+        if operation.name.startswith(_LIBRARY):
+            library_count += 1
+            library_us += took_us
+            fused_us, longest_us, is_open = fused_us + longest_us, 0.0, False
+            call = [span for span in operation.ancestors() if span.kind == "eager"][-1]
+            calls[id(call)] = call
+        else:
+            group_count += not is_open
+            longest_us, is_open = max(longest_us, took_us), True
+    return TracedGap(
+        position=gap,
+        host_us=_round(host_us),
+        kernel_count=len(operations),
+        library_count=library_count,
+        library_host_us=_round(sum(call.end_us - call.begin_us for call in calls.values())),
+        library_us=_round(library_us),
+        group_count=group_count,
+        fused_us=_round(fused_us + longest_us),
+    )
+
+
+def _count_kernels(spans: list[Span], call_count: int) -> list[KernelTime]:
+    """Return kernels by name, the longest first, a call."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for span in spans:
+        times[span.name].append(span.end_us - span.begin_us)
+    ranked = sorted(times.items(), key=lambda item: (-sum(item[1]), item[0]))
+    return [
+        KernelTime(
+            name=name, count=_round(len(each) / call_count), us=_round(sum(each) / call_count)
+        )
+        for name, each in ranked[:MOST_KERNELS]
+    ]
+
+
+def _draw(step: Span, host: list[Span], device: list[Span]) -> list[TracedSpan]:
+    """Return the longest spans of a step, as they are drawn: those of its own call on the host,
+    those of other threads meanwhile, and what they started on the device.
+    """
+    inside = [span for span in host if step.begin_us <= span.begin_us < step.end_us]
+    started = [span for span in device if span.parent in inside]
+    longest = heapq.nlargest(
+        MOST_SPANS, inside + started, key=lambda span: span.end_us - span.begin_us
+    )
+    return [
+        TracedSpan(
+            name=span.name[:200],
+            kind=span.kind or "device",
+            lane=f"GPU stream {span.thread}" if not span.kind else f"host thread {span.thread}",
+            depth=sum(1 for _ in span.ancestors()) - 1 if span.kind else 0,
+            begin_us=_round(span.begin_us - step.begin_us),
+            duration_us=_round(span.end_us - span.begin_us),
+        )
+        for span in sorted(longest, key=lambda span: (span.begin_us, -span.end_us))
+    ]
+
+
+def _median(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return _round(median(known)) if known else None
+
+
+def _round(value: float) -> float:
+    return round(value, 1)

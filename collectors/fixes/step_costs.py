@@ -1,0 +1,265 @@
+"""What a step of a program costs, and what each graph break and skipped frame is of it.
+
+From the times of a window (`run --steps`): between two graphs stands a gap, which is what happens
+at a break. Without it there is one graph to enter fewer, and what the first one writes and the
+next one reads back may stay in registers. All of it is an estimate of what a step saves; a trial
+measures it. `python -m benchmarks.steps.predictions` compares it with steps whose break is gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Literal
+
+from compileboard.collectors.contract.shapes import (
+    Step,
+    StepGraph,
+    TracedFrame,
+    TracedGap,
+    TracedGraph,
+    TracedSteps,
+)
+
+# Of the memory's peak bandwidth, what a copy reaches on an H200.
+REACHED_BANDWIDTH = 0.88
+# Of the time that inductor's code takes before its first operation and after its last, the part
+# that does not grow with its inputs.
+FIXED_ENTRY = 0.5
+# To enter a graph takes as long on the host as that many operations.
+ENTRY_IN_OPERATIONS = 3
+
+
+@dataclass(frozen=True)
+class Part:
+    """A call of a graph in the usual step, or a gap."""
+
+    us: float  # on the GPU's timeline where there is one
+    host_us: float
+    graph: StepGraph | None  # None: a gap
+
+
+@dataclass(frozen=True)
+class UsualStep:
+    """The step whose graphs are called in the order that most steps have: its medians."""
+
+    step_count: int  # that took this order
+    other_count: int  # that took another, or compiled something
+    call_us: float
+    period_us: float | None  # from begin to begin; None of a single step
+    call: tuple[Part, ...]  # gap, graph, gap, … gap
+    after: tuple[Part, ...]  # until the next step begins, alike
+
+    @property
+    def whole_us(self) -> float:
+        return self.call_us if self.period_us is None else self.period_us
+
+
+@dataclass(frozen=True)
+class GapCost:
+    """What a step would save if the graphs around a gap, and what is done in it, were one graph."""
+
+    gap_us: float  # without what stays of it
+    entry_us: float = 0.0  # to enter the graph behind it
+    fusion_us: float = 0.0  # for what is written and read back
+
+    @property
+    def us(self) -> float:
+        return self.gap_us + self.entry_us + self.fusion_us
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """What a graph break or a skipped frame costs a step, as an estimate."""
+
+    compile_id: str
+    call_count: int  # in a step
+    gaps: tuple[GapCost, ...]
+
+    @property
+    def us(self) -> float:
+        return max(0.0, sum(gap.us for gap in self.gaps))
+
+
+def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> UsualStep | None:
+    """Return the usual step of a window, None where every step compiled something."""
+    calm = [step for step in steps if not step["compiled"]]
+    if not calm:
+        return None
+    orders = Counter((tuple(step["graphs"]), len(step["host"]["call_us"])) for step in calm)
+    (order, size), _count = orders.most_common(1)[0]
+    usual = [
+        step
+        for step in calm
+        if tuple(step["graphs"]) == order and len(step["host"]["call_us"]) == size
+    ]
+    spans = [(step["device"] or step["host"], step["host"]) for step in usual]
+    after = [(a["after_us"], b["after_us"]) for a, b in spans if a["after_us"] and b["after_us"]]
+    periods = [sum(one["call_us"]) + sum(one["after_us"] or ()) for one, _host in spans]
+    called = [graphs[position] for position in order]
+    return UsualStep(
+        step_count=len(usual),
+        other_count=len(steps) - len(usual),
+        call_us=median(sum(one["call_us"]) for one, _host in spans),
+        period_us=median(periods[: len(after)]) if after else None,
+        call=_list_parts([(a["call_us"], b["call_us"]) for a, b in spans], called[: size // 2]),
+        after=_list_parts(after, called[size // 2 :]) if after else (),
+    )
+
+
+def _list_parts(
+    times: Sequence[tuple[Sequence[float], Sequence[float]]], called: Sequence[StepGraph]
+) -> tuple[Part, ...]:
+    columns = [list(zip(*side, strict=True)) for side in zip(*times, strict=True)]
+    return tuple(
+        Part(median(us), median(host_us), called[place // 2] if place % 2 else None)
+        for place, (us, host_us) in enumerate(zip(*columns, strict=True))
+    )
+
+
+def estimate_costs(
+    step: UsualStep,
+    outcomes: Mapping[str, str],
+    traced: TracedSteps | None,
+    peak_bytes_per_s: int | None,
+) -> list[StepCost]:
+    """Return what breaks cost a step, the dearest first.
+
+    `outcomes` has "resumed" or "skipped" for each compile that ended at a break. Code that a
+    resumed break calls has graphs of its own; the gap behind the last of them is the break's too.
+    """
+    trace = _Trace(step, traced)
+    gaps = [
+        _cost_gap(trace, step.call, place, peak_bytes_per_s)
+        for place in range(0, len(step.call), 2)
+    ]
+    graphs = [part.graph for part in step.call[1::2] if part.graph]
+    found: dict[str, list[GapCost]] = defaultdict(list)
+    calls: Counter[str] = Counter()
+    last: str | None = None
+    for place, graph in enumerate(graphs, start=1):
+        compile_id = graph["compile_id"]
+        is_broken = compile_id is not None and outcomes.get(compile_id) == "resumed"
+        if is_broken:
+            last = compile_id
+            calls[compile_id or ""] += 1
+        if last is not None and (is_broken or place < len(graphs)):
+            found[last].append(gaps[place])
+            found[last] += _list_backward(trace, step.after, graphs[place - 1 : place + 1])
+    costs = [StepCost(name, calls[name], tuple(each)) for name, each in found.items()]
+    for frame in traced["frames"] if traced else ():
+        if frame["compile_id"] and outcomes.get(frame["compile_id"]) == "skipped":
+            costs.append(_cost_frame(trace, step.call, frame, gaps))
+    return sorted(costs, key=lambda cost: -cost.us)
+
+
+class _Trace:
+    """What a trace adds to the times of a step: it slows the host, so its times are scaled."""
+
+    def __init__(self, step: UsualStep, traced: TracedSteps | None) -> None:
+        self.graphs = {graph["number"]: graph for graph in traced["graphs"]} if traced else {}
+        self.gaps = {gap["position"]: gap for gap in traced["gaps"]} if traced else {}
+        host_us = sum(part.host_us for part in step.call)
+        slowed_us = traced["step_us"] if traced else host_us
+        busy_us = sum(kernel["us"] for kernel in traced["eager_kernels"]) if traced else 0.0
+        for part in (*step.call, *step.after):
+            if part.graph and part.graph["number"] in self.graphs:
+                busy_us += sum(
+                    kernel["us"] for kernel in self.graphs[part.graph["number"]]["kernels"]
+                )
+        # While the GPU is busy, the host's time does not count.
+        self.scale = min(1.0, host_us / slowed_us) * max(0.0, 1 - busy_us / step.whole_us)
+        paces = [self._find_pace_us(part) for part in (*step.call, *step.after)]
+        known = [pace_us for pace_us in paces if pace_us is not None]
+        self.pace_us = median(known) if known else None  # of the host, for a compiled kernel
+
+    def _find_pace_us(self, part: Part) -> float | None:
+        measured = self.graphs.get(part.graph["number"]) if part.graph else None
+        if measured is None or part.graph is None:
+            return None
+        count = sum(kernel["count"] for kernel in measured["kernels"])
+        return max(part.host_us - self.find_entry_us(part.graph), 0.0) / count if count else None
+
+    def find_entry_us(self, graph: StepGraph) -> float:
+        measured = self.graphs.get(graph["number"])
+        if measured is None:
+            return 0.0
+        wrapper_us = measured["wrapper_us"] or 0.0
+        entry_us = measured["entry_us"] or wrapper_us
+        return (wrapper_us + FIXED_ENTRY * (entry_us - wrapper_us)) * self.scale
+
+
+def _cost_gap(
+    trace: _Trace, call: Sequence[Part], place: int, peak_bytes_per_s: int | None
+) -> GapCost:
+    gap = call[place]
+    after = call[place - 1].graph if place else None
+    before = call[place + 1].graph if place + 1 < len(call) else None
+    eager = trace.gaps.get(place // 2)
+    ends = [_is_own_kernel(trace.graphs, after, "last_kernel")]
+    ends.append(_is_own_kernel(trace.graphs, before, "first_kernel"))
+    own_us = gap.us - (_estimate_compiled(gap, eager, -any(ends), trace.pace_us) if eager else 0.0)
+    if after is None or before is None:
+        return GapCost(own_us)
+    fusion_us = 0.0
+    if peak_bytes_per_s and all(ends):
+        moved_bytes = 2 * before["input_bytes"] + before["shared_bytes"]
+        fusion_us = moved_bytes / (peak_bytes_per_s * REACHED_BANDWIDTH) * 1e6
+    return GapCost(own_us, trace.find_entry_us(before), fusion_us)
+
+
+def _estimate_compiled(
+    gap: Part, eager: TracedGap, more_operations: int, pace_us: float | None
+) -> float:
+    """Return what stays of a gap where what is done in it is compiled: what a library does, and a
+    kernel for what lies between, at the pace of the host or of the GPU.
+    """
+    took_us = min(gap.us, gap.host_us)
+    if pace_us is None:
+        pace_us = took_us / eager["kernel_count"]
+    # A call of a library takes the host as long as before.
+    library_us = took_us * min(eager["library_host_us"] / (eager["host_us"] or 1), 1)
+    kernels_us = max(eager["group_count"] + more_operations, 0) * pace_us
+    return min(gap.us, max(library_us + kernels_us, eager["library_us"] + eager["fused_us"]))
+
+
+def _is_own_kernel(
+    traced: Mapping[int, TracedGraph],
+    graph: StepGraph | None,
+    place: Literal["first_kernel", "last_kernel"],
+) -> bool:
+    """Return whether inductor wrote a graph's first or last kernel: it can be fused with others."""
+    measured = traced.get(graph["number"]) if graph else None
+    return measured is not None and (measured[place] or "").startswith("triton_")
+
+
+def _list_backward(
+    trace: _Trace, after: Sequence[Part], graphs: Sequence[StepGraph]
+) -> list[GapCost]:
+    """Return the gaps between the backward graphs of two graphs, which run the other way round."""
+    compiles = [graph["compile_id"] for graph in graphs]
+    costs = []
+    for place, (first, second) in enumerate(pairwise(part.graph for part in after[1::2])):
+        if first and second and [second["compile_id"], first["compile_id"]] == compiles:
+            costs.append(GapCost(after[2 * place + 2].us, trace.find_entry_us(second)))
+    return costs
+
+
+def _cost_frame(
+    trace: _Trace, call: Sequence[Part], frame: TracedFrame, gaps: Sequence[GapCost]
+) -> StepCost:
+    """Return what it costs that a frame runs as it was written, not as one graph."""
+    costs = []
+    places = sorted({int(place) for place, _us in frame["gaps_us"]})
+    for place in places:
+        eager = trace.gaps.get(place)
+        is_between = 0 < place < len(gaps) - 1
+        if len(gaps) == 1 and eager:  # without any graph
+            stays_us = _estimate_compiled(call[0], eager, ENTRY_IN_OPERATIONS, None)
+            costs.append(GapCost(call[0].us - stays_us))
+        elif is_between or eager:
+            costs.append(gaps[place])
+    return StepCost(frame["compile_id"] or "", frame["call_count"], tuple(costs))

@@ -1,0 +1,439 @@
+"""Time a program's steps for a while, and trace a few more with torch's profiler.
+
+A step is a call of the outermost compiled function. Each compiled graph gets a pair of marks on the
+device's own timeline; nothing else is timed with them. Before and after, nothing is in the way of a
+call: what the window replaced is put back. torch must be imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any
+
+from . import runtime_failures, torch_compat
+from .hook_guard import HookGuard
+
+CALM_STEPS = 3  # without a compile or recording, before a window opens by itself
+TRACED_STEPS = 3
+TRACE_PREFIX = "compileboard "
+MOST_PARTS = 100_000  # calls of graphs in a window
+LARGEST_TRACE_BYTES = 32 << 20
+TEARDOWN = "TEARDOWN_CUPTI"
+OWN_GRAPHS = "a window of steps, as the program records CUDA graphs of its own"
+WAITING, SURVEY, TIMED, TRACED, ENDED = "waiting", "survey", "timed", "traced", "ended"
+
+Write = Callable[[dict[str, Any], "str | None"], None]
+
+
+@dataclass
+class Graph:
+    """A compiled graph: the function that Dynamo's code calls, whose inner function is replaced
+    while a window is open.
+    """
+
+    watched: Callable[..., Any]
+    original: Callable[..., Any]
+    # In the survey, of its inputs:
+    input_bytes: int = 0  # that the graph before it returned
+    shared_bytes: int = 0  # that the graph before it takes too
+
+
+@dataclass
+class Part:
+    """A call of a graph."""
+
+    index: int
+    begin_ns: int
+    begin: Any  # a CUDA event, None without a GPU
+    end_ns: int = 0
+    end: Any = None
+
+
+@dataclass
+class Step:
+    begin_ns: int
+    begin: Any
+    end_ns: int = 0
+    end: Any = None
+    has_compiled: bool = False
+    parts: list[Part] = field(default_factory=list)
+
+
+class StepWindow:
+    def __init__(
+        self,
+        wanted: int,
+        after: int | None,
+        codes: Mapping[Any, CodeType],
+        write: Write,
+        guard: HookGuard,
+    ) -> None:
+        self.wanted = wanted
+        self._codes = codes  # by the compile's context: what Dynamo began to compile
+        # Those that may run in traced steps as they were written, each with its number:
+        self._frames: dict[CodeType, int] = {}
+        self._frame_contexts: list[Any] = []
+        self.after = after
+        self._write = write
+        self._guard = guard
+        self._phase = WAITING
+        self._thread: int | None = None
+        self._entry: FrameType | None = None  # of the outermost compiled call that runs
+        self._call_count = self._calm_count = self._part_count = 0
+        self._has_compiled = False
+        self._graphs: list[Graph] = []
+        self._steps: list[Step] = []
+        self._step = Step(0, None)
+        self._cuda: Any = None
+        self._events: Iterator[Any] = iter(())
+        self._record_event: Callable[[Any], None] = print
+        # Of the last graph in the survey: address -> bytes
+        self._returned: dict[int, int] = {}
+        self._taken: dict[int, int] = {}
+        self._profiler: Any = None
+        self._teardown: str | None = None
+        self._traced_count = 0
+        self._trace: str | None = None
+        self._mark: Any = None
+        self._open_frames: list[Any] = []
+        self.on_end: Callable[[], None] = lambda: None
+
+    @property
+    def is_ended(self) -> bool:
+        return self._phase == ENDED
+
+    def note_compile(self) -> None:
+        self._has_compiled = True
+
+    def wrap_entry(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a wrapper of the function by which a compiled call switches Dynamo on, and back
+        to what was before.
+        """
+
+        def _maybe_set_eval_frame(callback: Any) -> Any:
+            frame = sys._getframe(1)
+            if self._entry is None:
+                if callback and self._thread in (None, threading.get_ident()):
+                    with self._guard:
+                        self._begin(frame)
+            elif frame is self._entry:
+                with self._guard:
+                    self._end()
+            return original(callback)
+
+        return _maybe_set_eval_frame
+
+    def end(self) -> None:
+        """Write what was timed, and take out what the window put in."""
+        if self._phase == ENDED:
+            return
+        with self._guard:
+            self._stop_trace()
+        with self._guard:
+            self._write(self._describe(), self._trace)
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._phase = ENDED
+        self._entry = None
+        for graph in self._graphs:
+            torch_compat.closure_cell(graph.watched, "compiled").cell_contents = graph.original
+        self._graphs.clear()
+        self._steps.clear()
+        self.on_end()
+
+    # -- steps
+
+    def _begin(self, entry: FrameType) -> None:
+        if self._is_capturing():
+            self._guard.losses[OWN_GRAPHS] += 1
+            self.abandon()
+            return
+        self._advance()
+        if self._phase == ENDED:
+            return
+        self._entry, self._thread = entry, threading.get_ident()
+        if self._has_compiled and self._phase == TIMED:
+            self._replace_graphs(self._make_timed)
+        self._has_compiled = False
+        if self._phase == TRACED:
+            self._mark = self._range(f"step {self._traced_count}")
+            self._mark.__enter__()
+            if not self._traced_count:
+                self._watch_frames()
+        self._step = Step(time.perf_counter_ns(), self._record())
+
+    def _end(self) -> None:
+        self._entry = None
+        step = self._step
+        step.end, step.end_ns = self._record(), time.perf_counter_ns()
+        step.has_compiled = self._has_compiled
+        self._call_count += 1
+        self._calm_count = 0 if self._has_compiled else self._calm_count + 1
+        if self._phase == TIMED:
+            self._steps.append(step)
+        elif self._phase == TRACED:
+            if sys.getprofile() == self._watch_frame:
+                sys.setprofile(None)
+            self._mark.__exit__(None, None, None)
+            self._traced_count += 1
+
+    def _advance(self) -> None:
+        """Go on to the next phase, between two steps."""
+        if self._phase == WAITING and self._is_due():
+            self._open()
+        elif self._phase == SURVEY:
+            self._phase = TIMED
+            self._prepare_events()
+            self._replace_graphs(self._make_timed)
+        elif self._phase == TIMED and (
+            len(self._steps) >= self.wanted or self._part_count >= MOST_PARTS
+        ):
+            # The last step ends where the next one begins.
+            self._steps.append(Step(time.perf_counter_ns(), self._record()))
+            self._phase = TRACED
+            self._replace_graphs(self._make_traced)
+            self._start_trace()
+        elif self._phase == TRACED and self._traced_count > TRACED_STEPS:
+            self.end()
+
+    def _is_due(self) -> bool:
+        if self.after is not None:
+            return self._call_count >= self.after
+        return self._calm_count >= CALM_STEPS
+
+    def _open(self) -> None:
+        self._cuda = torch_compat.initialized_cuda()
+        self._phase = SURVEY
+        self._replace_graphs(self._make_surveyed)
+
+    def _prepare_events(self) -> None:
+        if self._cuda is not None:
+            count = self.wanted * (2 + 2 * len(self._step.parts)) + 1
+            events = [self._cuda.Event(enable_timing=True) for _ in range(min(count, MOST_PARTS))]
+            self._record_event = torch_compat.make_record()
+            for event in events:
+                self._record_event(event)  # the first time makes it, which takes longer
+            self._events = iter(events)
+
+    def _record(self) -> Any:
+        if self._cuda is None or self._phase != TIMED:
+            return None
+        try:
+            event = next(self._events, None) or self._cuda.Event(enable_timing=True)
+            self._record_event(event)
+        except Exception:  # the GPU is in an error, which the program will meet
+            return None
+        return event
+
+    # -- graphs
+
+    def _replace_graphs(self, make: Callable[..., Any]) -> None:
+        """Replace what Dynamo's code calls for its graphs, also of those compiled since."""
+        known = {graph.watched for graph in self._graphs}
+        for watched in runtime_failures.list_watched():
+            if watched not in known:
+                original = torch_compat.closure_cell(watched, "compiled").cell_contents
+                self._graphs.append(Graph(watched, original))
+        for index, graph in enumerate(self._graphs):
+            wrapper = make(graph.original, index)
+            torch_compat.exclude_from_dynamo(wrapper.__code__)
+            torch_compat.closure_cell(graph.watched, "compiled").cell_contents = wrapper
+
+    def _make_surveyed(self, compiled: Callable[..., Any], index: int) -> Callable[..., Any]:
+        def surveyed(*arguments: Any) -> Any:
+            with self._guard:
+                self._survey_inputs(self._graphs[index], arguments)
+            result = compiled(*arguments)
+            with self._guard:
+                self._returned = dict(torch_compat.list_storages((result,)))
+                self._step.parts.append(Part(index, 0, None))
+            return result
+
+        return surveyed
+
+    def _survey_inputs(self, graph: Graph, arguments: Any) -> None:
+        taken = dict(torch_compat.list_storages(arguments))
+        graph.input_bytes = sum(self._returned.get(address, 0) for address in taken)
+        graph.shared_bytes = sum(size for address, size in taken.items() if address in self._taken)
+        self._taken = taken
+
+    def _make_timed(self, compiled: Callable[..., Any], index: int) -> Callable[..., Any]:
+        is_backward = _phase_of(self._graphs[index]) == "backward"
+        record, clock, add = self._record, time.perf_counter_ns, self._add_part
+
+        def timed(*arguments: Any) -> Any:
+            # Another thread may have steps of its own; a backward runs in one of torch's.
+            if not (is_backward or threading.get_ident() == self._thread):
+                return compiled(*arguments)
+            begin, begin_ns = record(), clock()
+            result = compiled(*arguments)
+            add(Part(index, begin_ns, begin, clock(), record()))
+            return result
+
+        return timed
+
+    def _add_part(self, part: Part) -> None:
+        self._step.parts.append(part)
+        self._part_count += 1
+
+    def _make_traced(self, compiled: Callable[..., Any], index: int) -> Callable[..., Any]:
+        def traced(*arguments: Any) -> Any:
+            with self._range(f"graph {index}"):
+                return compiled(*arguments)
+
+        return traced
+
+    def _is_capturing(self) -> bool:
+        """Return whether the program records a CUDA graph of its own: a mark would be part of
+        it.
+        """
+        return self._cuda is not None and bool(self._cuda.is_current_stream_capturing())
+
+    # -- the trace
+
+    def _watch_frames(self) -> None:
+        """Mark the frames that Dynamo skipped: of all that it saw, those run as they were
+        written. It is slow, so it is done in the first traced step, whose times are not used.
+        """
+        known = list(self._codes.items())
+        self._frames = {code: number for number, (_context, code) in enumerate(known)}
+        self._frame_contexts = [context for context, _code in known]
+        if self._frames and sys.getprofile() is None:
+            sys.setprofile(self._watch_frame)
+
+    def _watch_frame(self, frame: FrameType, event: str, _argument: Any) -> None:
+        if frame.f_code in self._frames:
+            with self._guard:
+                if event == "call":
+                    number = self._frames[frame.f_code]
+                    mark = self._range(f"frame {number}")
+                    self._open_frames.append(mark)
+                    mark.__enter__()
+                elif event == "return" and self._open_frames:
+                    self._open_frames.pop().__exit__(None, None, None)
+
+    def _range(self, name: str) -> Any:
+        if self._profiler is None:
+            return contextlib.nullcontext()
+        return torch_compat.profiler_range(TRACE_PREFIX + name)
+
+    def _start_trace(self) -> None:
+        # Else each call of CUDA takes 2 to 4 µs more from then on, as torch's profiler leaves its
+        # hooks in place. Where that is not safe, torch sets "0" itself.
+        self._teardown = os.environ.get(TEARDOWN)
+        os.environ.setdefault(TEARDOWN, "1")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._profiler = torch_compat.start_profiler(with_cuda=self._cuda is not None)
+
+    def _stop_trace(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        if profiler is None:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            profiler.stop()
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "trace.json")
+                profiler.export_chrome_trace(path)
+                if os.path.getsize(path) > LARGEST_TRACE_BYTES:
+                    self._guard.losses[f"a trace of over {LARGEST_TRACE_BYTES >> 20} MiB"] += 1
+                    return
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    self._trace = file.read()
+        if self._teardown is None:
+            os.environ.pop(TEARDOWN, None)
+
+    # -- what is written
+
+    def _describe(self) -> dict[str, Any]:
+        used = sorted({part.index for step in self._steps for part in step.parts})
+        positions = {index: position for position, index in enumerate(used)}
+        if self._cuda is not None:
+            self._cuda.synchronize()
+        timed = [step for step in self._steps if step.end_ns]
+        following = [*self._steps[1:], None][: len(timed)]
+        return {
+            "state": self._phase,
+            "wanted_count": self.wanted,
+            "earlier_count": self._call_count - len(timed) - self._traced_count,
+            "device": None if self._cuda is None else self._cuda.get_device_name(),
+            "peak_bytes_per_s": torch_compat.peak_bytes_per_s(self._cuda),
+            "graphs": [
+                {
+                    "number": index,
+                    "phase": _phase_of(self._graphs[index]),
+                    "context": runtime_failures.origin_of(self._graphs[index].watched)[0],
+                    "input_bytes": self._graphs[index].input_bytes,
+                    "shared_bytes": self._graphs[index].shared_bytes,
+                }
+                for index in used
+            ],
+            "frames": self._frame_contexts,
+            "steps": [
+                {
+                    "compiled": step.has_compiled,
+                    "graphs": [positions[part.index] for part in step.parts],
+                    "host": _split(step, after, _host_marks, _host_span),
+                    "device": None
+                    if step.begin is None
+                    else _split(step, after, _device_marks, _device_span),
+                }
+                for step, after in zip(timed, following)
+            ],
+        }
+
+
+def _phase_of(graph: Graph) -> str:
+    phase: str = torch_compat.closure_cell(graph.watched, "phase").cell_contents
+    return phase
+
+
+def _split(
+    step: Step, after: Step | None, marks_of: Callable[[Any], Any], span: Callable[..., float]
+) -> dict[str, Any]:
+    """Return the times between the marks of a step: gap, graph, gap, graph, … gap of its call, and
+    the same from there to the next step.
+    """
+    inside = [part for part in step.parts if part.begin_ns < step.end_ns]
+    outside = step.parts[len(inside) :]
+    begin, end = marks_of(step)
+    marks = [begin, *_flatten(inside, marks_of), end]
+    later = [end, *_flatten(outside, marks_of)]
+    return {
+        "call_us": list(itertools.starmap(span, itertools.pairwise(marks))),
+        "after_us": None
+        if after is None
+        else list(itertools.starmap(span, itertools.pairwise([*later, marks_of(after)[0]]))),
+    }
+
+
+def _flatten(parts: list[Any], marks_of: Callable[[Any], Any]) -> list[Any]:
+    return [mark for part in parts for mark in marks_of(part)]
+
+
+def _host_marks(timed: Step | Part) -> tuple[int, int]:
+    return timed.begin_ns, timed.end_ns
+
+
+def _host_span(begin_ns: int, end_ns: int) -> float:
+    return round(max(end_ns - begin_ns, 0) / 1000, 1)
+
+
+def _device_marks(timed: Step | Part) -> tuple[Any, Any]:
+    return timed.begin, timed.end
+
+
+def _device_span(begin: Any, end: Any) -> float:
+    return round(max(float(begin.elapsed_time(end)) * 1000, 0.0), 1)

@@ -1,0 +1,104 @@
+"""The steps page, over programs of benchmarks/steps/programs.py on an H200."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from flask.testing import FlaskClient
+
+from compileboard.app.steps.model import build_steps
+from compileboard.app.steps.run_queries import (
+    COMPILES_SQL,
+    WINDOWS_SQL,
+    list_compiles,
+    list_windows,
+)
+from compileboard.collectors.store.ingest.ingestor import Ingestor
+from tests.tools.make_db import DATA, record_events
+from tests.unit.app import recorded
+from tests.unit.app.plan import assert_no_scan
+
+
+def record(store: sqlite3.Connection, name: str) -> str:
+    return record_events(Ingestor(store), DATA / "events" / f"torch2.11-steps-{name}.jsonl.xz")
+
+
+@pytest.fixture
+def training(store: sqlite3.Connection) -> str:
+    return record(store, "in_training")
+
+
+def test_parts_sum_to_the_step(store: sqlite3.Connection, training: str) -> None:
+    windows = list_windows(store, training).rows
+    (view,) = build_steps(windows, list_compiles(store, training)).views
+    assert view.step is not None
+    assert sum(row.us for row in view.parts) == pytest.approx(view.step.whole_us, rel=0.05)
+    assert [row.phase for row in view.parts if row.phase] == ["forward"] * 2 + ["backward"] * 2
+    assert sum(row.share for row in view.host) == pytest.approx(1, abs=0.05)
+
+
+def test_a_break_costs_its_gaps_forward_and_backward(
+    store: sqlite3.Connection, training: str
+) -> None:
+    windows = list_windows(store, training).rows
+    (view,) = build_steps(windows, list_compiles(store, training)).views
+    (cost,) = view.costs
+    (of_compile,) = cost.costs
+    assert (cost.call_count, len(of_compile.gaps)) == (1, 2)
+    assert 0.1 < cost.share < 0.2  # 0.15 to 0.16 less was measured with the break gone
+    assert cost.title and cost.example.outcome == "resumed"
+
+
+def test_the_page_names_breaks_parts_and_kernels(client: FlaskClient, training: str) -> None:
+    page = client.get(f"/runs/{training}/steps").text
+    for text in (
+        "its graph breaks cost an estimated",
+        "What breaks cost a step",
+        "Until the next step",
+        "evaluating guards",
+        "triton_",
+        "GPU stream",
+    ):
+        assert text in page
+    assert f'href="/runs/{training}/steps"' in client.get(f"/runs/{training}").text
+
+
+def test_the_loop_of_a_skipped_frame_is_named(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    page = client.get(f"/runs/{record(store, 'loop_of_modules')}/steps").text
+    assert "skipped" in page and "its graph breaks cost an estimated" in page
+
+
+def test_a_run_without_a_window_says_how_to_time_steps(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    recorded.record_run(store)
+    store.execute("delete from step_windows")
+    store.commit()
+    page = client.get(f"/runs/{recorded.RUN}/steps").text
+    assert "--steps 40" in page and "compileboard.profile" in page
+
+
+def test_the_trace_is_a_file_for_trace_viewers(
+    client: FlaskClient, store: sqlite3.Connection, training: str
+) -> None:
+    (window,) = list_windows(store, training).rows
+    answer = client.get(f"/runs/{training}/steps/{window.id}/trace.json")
+    assert answer.headers["Content-Disposition"].endswith('.json"')
+    names = {event.get("name") for event in answer.get_json()["traceEvents"]}
+    assert "TorchDynamo Cache Lookup" in names
+    assert client.get(f"/runs/{training}/steps/999/trace.json").status_code == 404
+
+
+def test_the_api_has_each_step(client: FlaskClient, training: str) -> None:
+    (window,) = client.get(f"/api/v1/runs/{training}/steps").get_json()["data"]
+    assert (window["wanted_count"], len(window["steps"])) == (12, 12)
+    assert window["steps"][0]["device"]["call_us"] and window["traced"]["graphs"]
+
+
+def test_no_table_is_read_whole(store: sqlite3.Connection, training: str) -> None:
+    values = {"run_id": training, "limit": 5, "after_us": 0, "after_id": 0}
+    assert_no_scan(store, WINDOWS_SQL, values)
+    assert_no_scan(store, COMPILES_SQL, values)

@@ -1,0 +1,65 @@
+"""A window of steps and its trace, as recorded on an H200 (benchmarks/steps/programs.py)."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from compileboard.collectors.contract.events import ArtifactSeen, Noted, StepsTimed
+from compileboard.collectors.contract.record_names import STEPS
+from compileboard.collectors.decode.decoder import Decoder
+from compileboard.collectors.decode.records import Captured
+from tests.tools.make_db import DATA
+
+RECORD = DATA / "events" / "torch2.11-steps-loop_of_matmuls.record.json.xz"
+
+
+@pytest.fixture(scope="module")
+def captured() -> Captured:
+    return Captured("a" * 32, 7, 1, STEPS, **json.loads(lzma.decompress(RECORD.read_bytes())))
+
+
+def decode(captured: Captured) -> list[Any]:
+    return Decoder().decode(captured)
+
+
+def test_a_skipped_frame_has_what_it_does_in_a_step(captured: Captured) -> None:
+    timed, artifact = decode(captured)
+    assert isinstance(timed, StepsTimed) and isinstance(artifact, ArtifactSeen)
+    assert (len(timed.steps), timed.graphs, timed.device) == (12, [], "NVIDIA H200")
+    (gap,), (frame,) = timed.traced["gaps"], timed.traced["frames"]
+    assert (gap["kernel_count"], gap["library_count"], gap["group_count"]) == (18, 6, 6)
+    assert (frame["compile_id"], frame["call_count"]) == ("0/0", 1)
+
+
+def test_what_the_host_does_sums_to_the_traced_call(captured: Captured) -> None:
+    traced = decode(captured)[0].traced
+    assert traced["step_count"] == 3
+    assert sum(row["self_us"] for row in traced["host"]) == pytest.approx(
+        traced["step_us"], rel=0.05
+    )
+    assert {row["kind"] for row in traced["host"]} == {"eager", "python"}
+    assert sum(kernel["count"] for kernel in traced["eager_kernels"]) == 24  # a product has two
+
+
+def test_the_trace_is_kept_as_trace_viewers_read_it(captured: Captured) -> None:
+    artifact = decode(captured)[1]
+    kept = json.loads(artifact.text)
+    assert list(kept) == ["displayTimeUnit", "traceEvents"]
+    assert artifact.size_bytes == len(artifact.text.encode())
+
+
+@pytest.mark.parametrize("trace", ["", "{", "[]", '{"traceEvents": 3}', '{"traceEvents": [3]}'])
+def test_a_trace_that_cannot_be_read_costs_itself(captured: Captured, trace: str) -> None:
+    timed, *_ = decode(replace(captured, payload=trace))
+    assert isinstance(timed, StepsTimed)
+    assert timed.traced is None and len(timed.steps) == 12
+
+
+def test_a_record_that_is_no_window_is_kept_as_it_came(captured: Captured) -> None:
+    (noted,) = decode(replace(captured, metadata={"steps": 3}))
+    assert isinstance(noted, Noted) and noted.name == STEPS

@@ -1,0 +1,163 @@
+"""A window of steps, around functions that call compiled graphs as Dynamo's code does."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from compileboard.collectors.observe import runtime_failures, torch_compat
+from compileboard.collectors.observe.hook_guard import HookGuard
+from compileboard.collectors.observe.runtime_failures import make_watched
+from compileboard.collectors.observe.steps import StepWindow
+
+FIRST, SECOND = [None, 0, 0, 0, None], [None, 1, 0, 0, None]
+
+
+class Program:
+    def __init__(self, window: StepWindow) -> None:
+        self.set_eval_frame = window.wrap_entry(lambda callback: None)
+        self.first = make_watched(lambda x: x + 1, "forward", (FIRST, 1))
+        self.second = make_watched(lambda x: x * 2, "forward", (SECOND, 2))
+        self.backward = make_watched(lambda x: -x, "backward", (SECOND, 2))
+
+    def step(self, number: int, *graphs: Callable[[int], int]) -> int:
+        self.set_eval_frame(print)
+        try:
+            for graph in graphs:
+                number = self.call_graph(number, graph)
+        finally:
+            self.set_eval_frame(None)
+        return number
+
+    def call_graph(self, number: int, graph: Callable[[int], int]) -> int:
+        self.set_eval_frame(None)  # Dynamo is off inside a graph
+        try:
+            return graph(number)
+        finally:
+            self.set_eval_frame(print)
+
+
+@pytest.fixture(autouse=True)
+def own_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(runtime_failures, "_watched", type(runtime_failures._watched)())
+    monkeypatch.setattr(torch_compat, "initialized_cuda", lambda: None)
+    monkeypatch.setattr(torch_compat, "exclude_from_dynamo", lambda code: True)
+    monkeypatch.setattr(torch_compat, "start_profiler", lambda with_cuda: None)
+    yield
+
+
+def open_window(count: int, after: int | None = 0) -> tuple[StepWindow, list[dict[str, Any]]]:
+    written: list[dict[str, Any]] = []
+    window = StepWindow(
+        count, after, {}, lambda fields, trace: written.append(fields), HookGuard(Counter())
+    )
+    return window, written
+
+
+def test_each_step_has_its_graphs_and_the_gaps_between_them() -> None:
+    window, written = open_window(2)
+    program = Program(window)
+    for _ in range(3):  # one to survey, two to time
+        assert program.step(3, program.first, program.second) == 8
+        program.backward(1)
+    window.end()
+    (fields,) = written
+    assert [graph["context"] for graph in fields["graphs"]] == [FIRST, SECOND, SECOND]
+    assert [graph["phase"] for graph in fields["graphs"]] == ["forward", "forward", "backward"]
+    one, two = fields["steps"]
+    assert one["graphs"] == two["graphs"] == [0, 1, 2]
+    assert [len(one["host"][name]) for name in ("call_us", "after_us")] == [5, 3]
+    assert (two["host"]["after_us"], one["device"], fields["earlier_count"]) == (None, None, 1)
+
+
+def test_times_are_those_of_the_parts() -> None:
+    window, written = open_window(1)
+    program = Program(window)
+    slow = make_watched(lambda x: time.sleep(0.02) or x, "forward", (FIRST, 1))
+    for _ in range(2):
+        program.step(3, slow, lambda x: time.sleep(0.01) or x, program.second)
+    window.end()
+    before, graph, gap, *_rest = written[0]["steps"][0]["host"]["call_us"]
+    assert before < 5_000 and 20_000 <= graph < 60_000 and 10_000 <= gap < 50_000
+
+
+def test_a_window_opens_once_nothing_compiles_any_more() -> None:
+    window, written = open_window(2, after=None)
+    program = Program(window)
+    for number in range(9):
+        program.set_eval_frame(print)
+        if number < 2:
+            window.note_compile()
+        program.set_eval_frame(None)
+    window.end()
+    # Two that compile, three that do not, one to survey.
+    assert (written[0]["earlier_count"], len(written[0]["steps"])) == (6, 2)
+
+
+def test_a_step_that_compiles_in_the_window_says_so() -> None:
+    window, written = open_window(3)
+    program = Program(window)
+    for number in range(4):
+        program.set_eval_frame(print)
+        if number == 2:
+            window.note_compile()
+        program.set_eval_frame(None)
+    window.end()
+    assert [step["compiled"] for step in written[0]["steps"]] == [False, True, False]
+
+
+def test_nothing_is_left_in_place() -> None:
+    window, _written = open_window(1)
+    program = Program(window)
+    before = torch_compat.closure_cell(program.first, "compiled").cell_contents
+    ended: list[bool] = []
+    window.on_end = lambda: ended.append(True)
+    for _ in range(7):
+        program.step(3, program.first)
+    assert window.is_ended and ended == [True]
+    assert torch_compat.closure_cell(program.first, "compiled").cell_contents is before
+
+
+def test_an_exception_passes_through_and_the_next_step_is_timed() -> None:
+    window, written = open_window(2)
+    program = Program(window)
+    failing = make_watched(lambda x: 1 // x, "forward", (FIRST, 1))
+    program.step(1, failing)
+    with pytest.raises(ZeroDivisionError):
+        program.step(0, failing)
+    assert program.step(1, failing) == 1
+    window.end()
+    assert [step["graphs"] for step in written[0]["steps"]] == [[], [0]]
+
+
+def test_steps_of_another_thread_are_its_own() -> None:
+    window, written = open_window(2)
+    program = Program(window)
+    program.step(3, program.first)
+    thread = threading.Thread(target=lambda: program.step(3, program.first))
+    thread.start()
+    thread.join()
+    program.step(3, program.first)
+    window.end()
+    assert [step["graphs"] for step in written[0]["steps"]] == [[0]]
+
+
+def test_a_forked_process_has_no_window() -> None:
+    window, written = open_window(5)
+    program = Program(window)
+    program.step(3, program.first)
+    child = os.fork()
+    if not child:
+        window.abandon()
+        program.step(3, program.first)
+        os._exit(0 if window.is_ended and not written else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    program.step(3, program.first)
+    window.end()
+    assert len(written[0]["steps"]) == 1
