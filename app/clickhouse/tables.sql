@@ -240,12 +240,12 @@ create table if not exists rerecording_months (
   name LowCardinality(String),
   reason_id Int64,
   rerecording_count Int64,
-  compile_us Int64,
+  duration_us Int64,
   run_count Int64,
   first_us Int64,
   last_us Int64,
   projection by_thing (
-    select month, reason_id, sum(rerecording_count), sum(compile_us), sum(run_count), min(first_us), max(last_us)
+    select month, reason_id, sum(rerecording_count), sum(duration_us), sum(run_count), min(first_us), max(last_us)
     group by month, reason_id
   )
 ) engine = MergeTree partition by month order by (suite, name, reason_id) settings allow_nullable_key = 1;
@@ -314,13 +314,13 @@ create table if not exists run_rerecording_kinds_rows (
   pub Int64 codec(Delta, ZSTD(1)),
   kind LowCardinality(String),
   rerecording_count Int64 codec(T64, ZSTD(1)),
-  compile_us Int64 codec(T64, ZSTD(1))
+  duration_us Int64 codec(T64, ZSTD(1))
 ) engine = MergeTree partition by month order by (pub, kind);
 
 create materialized view if not exists run_rerecording_kinds_sums to run_rerecording_kinds_rows as
 select
   b.month as month, b.pub as pub, d.status as kind, sum(b.rerecording_count) as rerecording_count,
-  sum(b.compile_us) as compile_us
+  sum(b.duration_us) as duration_us
 from run_rerecordings_rows as b
 join (select id, status from rerecording_reasons final) as d on d.id = b.reason_id
 group by month, pub, kind;

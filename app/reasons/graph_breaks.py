@@ -104,7 +104,7 @@ def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> BreakSummary:
         function_count=grid.function_count,
         run_count=scope["run_count"],
         break_count=sum(kind.count for kind in grid.kinds),
-        compile_us=sum(kind.compile_us or 0 for kind in grid.kinds) or (None if grid.kinds else 0),
+        compile_us=sum(kind.duration_us or 0 for kind in grid.kinds) or (None if grid.kinds else 0),
     )
 
 

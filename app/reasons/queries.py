@@ -13,12 +13,18 @@ from heapq import nlargest, nsmallest
 from typing import Annotated, Any, NamedTuple
 
 from compileboard.app.core.engine import Engine, Row, get_row
-from compileboard.app.core.fields import CompilesUs, Count, RunId, StartTime, Title
+from compileboard.app.core.fields import Count, RunId, StartTime, Title
 from compileboard.app.core.newest import SHOWN_STATE
 from compileboard.app.core.page import Page, check_order, decode_cursor, make_page, recorded_us
 from compileboard.app.core.parameters import list_names, read_query
 from compileboard.app.core.rows import make_row
-from compileboard.app.reasons.reason_trends import KindSums, TrendGrid, make_grid, read_grid
+from compileboard.app.reasons.reason_trends import (
+    KindSums,
+    TimeOfReasons,
+    TrendGrid,
+    make_grid,
+    read_grid,
+)
 from compileboard.app.reasons.sums import (
     ReasonSums,
     Sum,
@@ -113,6 +119,7 @@ class ReasonSubject:
     summarize: Callable[[TrendGrid, Mapping[str, int]], Any]
     event: type
     total: str = "graph_break_count"  # of a run
+    time: str = "compile_us"  # column of run_table, and of a reason
     gb_id: str = "null"
     has_causes: bool = True  # whether a run's causes tell what it is part of, with its fixes
     # Whether the compiles of its function that hit the recompile limit stand beside a reason
@@ -162,7 +169,7 @@ matching as materialized (
 
     @property
     def sums(self) -> ThingCounts:
-        return ThingCounts(self.run_table, self.key, self.counts)
+        return ThingCounts(self.run_table, self.key, self.counts, self.time)
 
     def totals_sql(
         self,
@@ -172,7 +179,7 @@ matching as materialized (
         with_kinds: bool = False,
         only: str = "",
     ) -> str:
-        """Shape: whether of the list, id, counts, runs, compile_us, first_us, last_us; kind, GB id,
+        """Shape: whether of the list, id, counts, runs, time, first_us, last_us; kind, GB id,
         reasons, functions, whether of all kinds
         """
         is_narrow = self.is_narrowed(selected)
@@ -197,7 +204,7 @@ summed as materialized ({per_thing_sql(self.sums, selected.runs, only)})
         )
         return f"""
 select
-  1 as is_listed, id, {", ".join(self.counts)}, run_count, compile_us, first_us, last_us,
+  1 as is_listed, id, {", ".join(self.counts)}, run_count, {self.time}, first_us, last_us,
   null as kind, null as gb_id, 0 as distinct_count, 0 as function_count, 0 as is_of_all
 from (
   select p.*
@@ -222,7 +229,7 @@ matching as materialized (
         return f"""
 select
   0 as is_listed, 0 as id, {", ".join(f"0 as {name}" for name in self.counts)}, 0 as run_count,
-  0 as compile_us,
+  0 as {self.time},
   0 as first_us, 0 as last_us,
   m.kind as kind, argMinIf(tuple(m.gb_id), m.id, m.is_seen).1 as gb_id,
   countIf(m.is_seen) as distinct_count,
@@ -249,7 +256,7 @@ from ({per_thing_sql(_FUNCTION_COUNTS, selected.runs, "{key} $in(:function_ids)"
 with {WANTED_SLOTS}
 select
   w.slot, b.{self.key}, sum(b.{self.count}), {partial} as partial_count,
-  sum(b.compile_us), count(*),
+  sum(b.{self.time}), count(*),
   min(w.started_us), max(w.started_us)
 from wanted as w
 $join {self.run_table} as b on b.run_id = w.id
@@ -330,13 +337,13 @@ select
 """  # noqa: S608 - our own names
 
     def kind_slots_sql(self, selected: Any) -> str:
-        """Shape: kind, slot, count, partial ones or 0, compile_us, runs with any, whether of all,
+        """Shape: kind, slot, count, partial ones or 0, time, runs with any, whether of all,
         the recompile limits of all runs or 0
         """
         partial = "sum(b.partial_count)" if "partial_count" in self.counts else "0"
         sums = f"""
   w.slot as slot, sum(b.{self.count}) as count, {partial} as partial_count,
-  sum(b.compile_us) as compile_us"""
+  sum(b.{self.time}) as duration_us"""
         limit_count = f"{_LIMITS_OF_WANTED if self.has_limits else '0'} as limit_count"
         if self.is_narrowed(selected):  # the rows are read once, and runs counted as well
             return f"""
@@ -399,7 +406,7 @@ with summed as (
   select
     b.{self.key} as id, {", ".join(f"sum(b.{name}) as {name}" for name in self.counts)},
     count(*) as run_count,
-    sum(b.compile_us) as compile_us, min(r.started_us) as first_us, max(r.started_us) as last_us
+    sum(b.{self.time}) as {self.time}, min(r.started_us) as first_us, max(r.started_us) as last_us
   from {self.run_table} as b
   join runs as r on r.id = b.run_id
   where b.{self.key} = :id
@@ -409,7 +416,8 @@ with summed as (
 select
   d.id, d.fingerprint, {self.columns}, f.name as function, f.file,
   {", ".join(f"s.{name}" for name in self.counts)},
-  s.run_count, {recorded_us("s.compile_us", f"s.{self.count}")} as compile_us, s.first_us, s.last_us
+  s.run_count, {recorded_us(f"s.{self.time}", f"s.{self.count}")} as {self.time}, s.first_us,
+  s.last_us
   {_FUNCTION_LIMITS if self.has_limits else ""}
 from summed as s
 join {self.table} as d on d.id = s.id
@@ -425,7 +433,7 @@ select
   r.host,
   r.git_commit,
   case when $t.result_count > 0 then r.git_subject end as git_subject,
-  b.{self.count} as count, {recorded_us("b.compile_us", f"b.{self.count}")} as compile_us,
+  b.{self.count} as count, {recorded_us(f"b.{self.time}", f"b.{self.count}")} as duration_us,
   coalesce($a.pinned, 0) as pinned
 from runs as r
 join $stored({self.run_table}) as b on $of(b, r)
@@ -468,7 +476,7 @@ class AffectedRun:
     git_commit: str | None
     git_subject: str | None
     count: Annotated[Count, "Occurrences in this run."]
-    compile_us: CompilesUs
+    duration_us: TimeOfReasons
     pinned: bool
 
     @property
@@ -553,7 +561,7 @@ def _list_monthly(
     ordering: ReasonOrder,
     rows: Iterable[Row],
 ) -> list[Any]:
-    names = ("id", *subject.counts, "run_count", "compile_us", "first_us", "last_us")
+    names = ("id", *subject.counts, "run_count", subject.time, "first_us", "last_us")
     sums = [{name: row[name] for name in names} for row in rows if row["is_listed"]]
     sums.sort(
         key=ordering.rank, reverse=not ordering.is_up
@@ -580,7 +588,7 @@ def _list_monthly(
         ):  # no statement sees what the other one saw: the board may be emptied between them
             continue
         row = details[row["id"]] | row
-        row["compile_us"] = row["compile_us"] or (None if row[subject.count] else 0)
+        row[subject.time] = row[subject.time] or (None if row[subject.count] else 0)
         function_id = row.pop("function_id")
         if subject.has_limits:
             row["limit_count"] = limits.get(function_id, 0)
@@ -610,7 +618,8 @@ def _list_summed(
     if subject.is_narrowed(selected):
         rows = engine.stream(subject.kinds_sql, subject.bind(selected))
         totals = {row[0]: totals[row[0]] for row in rows if row[0] in totals}
-    column = Sum._fields.index("event_count" if key == subject.count else key)
+    renamed = {subject.count: "event_count", subject.time: "duration_us"}
+    column = Sum._fields.index(renamed.get(key, key))
     ranked = ((total[column], reason_id) for reason_id, total in totals.items())
     if after:
         ranked = (
@@ -622,11 +631,9 @@ def _list_summed(
     for reason_id in chosen:
         total, row = totals[reason_id], details[reason_id]
         function_id = row.pop("function_id")
-        row |= {
-            **total._asdict(),
-            "compile_us": total.compile_us or (None if total.event_count else 0),
-        }
+        row |= total._asdict()
         row[subject.count] = row.pop("event_count")
+        row[subject.time] = row.pop("duration_us") or (None if total.event_count else 0)
         if not subject.has_limits:
             del row["partial_count"]
         else:

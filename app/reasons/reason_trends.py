@@ -12,6 +12,9 @@ from compileboard.app.reasons.sums import Sum
 from compileboard.app.runs.queries import Slot
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 
+TimeOfReasons = Annotated[
+    DurationUs | None, "Time of the compiles that had it; of CUDA graphs, of recording them."
+]
 TrendLine = Annotated[list[float], "Mean count a run, one number for each of `slots`."]
 
 
@@ -25,7 +28,7 @@ class KindTrend:
     function_count: Annotated[Count, "Functions."]
     count: Annotated[Count, "Count."]
     partial_count: PartialRecompiles
-    compile_us: Annotated[DurationUs | None, "Time of the compiles."]
+    duration_us: TimeOfReasons
     trend: TrendLine
 
 
@@ -78,7 +81,7 @@ def read_grid(
             sums = kinds[row["kind"]]
             sums.counts[min(row["slot"], last)] += row["count"]
             sums.partial_count += row["partial_count"]
-            sums.compile_us += row["compile_us"]
+            sums.duration_us += row["duration_us"]
     counts: dict[int, list[int]] = {}
     for thing, slot, count in lines:
         counts.setdefault(thing, [0] * len(slots))[min(slot, last)] += count
@@ -107,13 +110,13 @@ class KindSums:
     distinct_count: int = 0
     functions: set[int] = field(default_factory=set)
     partial_count: int = 0
-    compile_us: int = 0
+    duration_us: int = 0
     function_count: int = 0  # where the functions were counted elsewhere
 
     def add(self, function_id: int | None, total: Sum, counts: Sequence[int]) -> None:
         self.distinct_count += 1
         self.partial_count += total.partial_count
-        self.compile_us += total.compile_us
+        self.duration_us += total.duration_us
         if function_id is not None:
             self.functions.add(function_id)
         self.counts = [mine + new for mine, new in zip(self.counts, counts)]
@@ -126,6 +129,6 @@ class KindSums:
             function_count=self.function_count or len(self.functions),
             count=sum(self.counts),
             partial_count=self.partial_count,
-            compile_us=self.compile_us or None,
+            duration_us=self.duration_us or None,
             trend=_per_run(self.counts, slots),
         )

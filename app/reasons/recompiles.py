@@ -117,7 +117,7 @@ def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> CauseSummary:
         function_count=grid.function_count,
         recompile_count=recompile_count,
         partial_count=sum(kind.partial_count for kind in grid.kinds),
-        compile_us=sum(kind.compile_us or 0 for kind in grid.kinds)
+        compile_us=sum(kind.duration_us or 0 for kind in grid.kinds)
         or (None if recompile_count else 0),
     )
 

@@ -50,7 +50,7 @@ class RerecordingReason:
     file: fields.FileName
     rerecording_count: fields.Count
     run_count: Annotated[fields.Count, "Runs that have it."]
-    compile_us: RecordingUs
+    duration_us: RecordingUs
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
     last_us: Annotated[fields.TimeUs, "Start of the last run."]
 
@@ -77,7 +77,7 @@ class RerecordingSummary:
     function_count: Annotated[fields.Count, "Functions."]
     run_count: Annotated[fields.Count, "Runs that have any."]
     rerecording_count: Annotated[fields.Count, "CUDA graphs recorded again."]
-    compile_us: RecordingUs
+    duration_us: RecordingUs
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ def _summarize(grid: TrendGrid, scope: Mapping[str, int]) -> RerecordingSummary:
         function_count=grid.function_count,
         run_count=scope["run_count"],
         rerecording_count=sum(kind.count for kind in grid.kinds),
-        compile_us=sum(kind.compile_us or 0 for kind in grid.kinds) or (None if grid.kinds else 0),
+        duration_us=sum(kind.duration_us or 0 for kind in grid.kinds)
+        or (None if grid.kinds else 0),
     )
 
 
@@ -134,7 +135,7 @@ RERECORDINGS = ReasonSubject(
     orders={
         "rerecordings": "rerecording_count",
         "runs": "run_count",
-        "time": "compile_us",
+        "time": "duration_us",
         "last": "last_us",
         "first": "first_us",
     },
@@ -147,5 +148,6 @@ RERECORDINGS = ReasonSubject(
     summarize=_summarize,
     event=Rerecording,
     total="cudagraph_rerecording_count",
+    time="duration_us",
     has_causes=False,
 )

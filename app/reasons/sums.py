@@ -40,7 +40,7 @@ limit 48
 class Sum(NamedTuple):
     event_count: int
     partial_count: int
-    compile_us: int
+    duration_us: int
     run_count: int
     first_us: int
     last_us: int
@@ -112,7 +112,7 @@ def _add(old: Sum, new: Sum) -> Sum:
     return Sum(
         old.event_count + new.event_count,
         old.partial_count + new.partial_count,
-        old.compile_us + new.compile_us,
+        old.duration_us + new.duration_us,
         old.run_count + new.run_count,
         min(old.first_us, new.first_us),
         max(old.last_us, new.last_us),
@@ -199,6 +199,7 @@ class ThingCounts:
     table: str
     key: str
     columns: Sequence[str]
+    time: str = "compile_us"
 
     @property
     def months(self) -> str:
@@ -245,7 +246,7 @@ def per_thing_sql(counts: ThingCounts, runs: RunFilter, only: str = "") -> str:
     of_month = "".join(
         f"and m.{name} = :{name}\n    " for name in ("suite", "name") if getattr(runs, name)
     )
-    columns = (*counts.columns, "compile_us")
+    columns = (*counts.columns, counts.time)
 
     def sums(alias: str, names: Sequence[str]) -> str:
         return ", ".join(f"sum({alias}.{name}) as {name}" for name in names)

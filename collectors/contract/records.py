@@ -417,7 +417,7 @@ table run_rerecordings rollup without rowid
 run_id|text|references runs (id) on delete cascade|
 reason_id|int|references rerecording_reasons (id)|
 rerecording_count|count|default 0|CUDA graphs recorded again.
-compile_us|us|default 0|Time it took to record them.
+duration_us|us|default 0|Time it took to record them.
 primary key (run_id, reason_id)
 
 table step_windows detail|Times of a process's steps in a window: one row a window.

@@ -136,12 +136,12 @@ RECOUNTS = (
         """
         select
           run_id, reason_id, count(*) as rerecording_count,
-          coalesce(sum(duration_us), 0) as compile_us
+          coalesce(sum(duration_us), 0) as duration_us
         from cudagraphs
         where reason_id is not null
         group by run_id, reason_id
         """,
-        ("rerecording_count", "compile_us"),
+        ("rerecording_count", "duration_us"),
     ),
     Recount(
         "run_functions",

@@ -286,7 +286,7 @@ def write_cudagraph(batch: Batch, event: CudagraphMade) -> None:
         cudagraph_recording_count=int(event.stage == "recording"),
         cudagraph_rerecording_count=int(event.status is not None),
     )
-    counts = {"rerecording_count": 1, "compile_us": event.duration_us or 0}
+    counts = {"rerecording_count": 1, "duration_us": event.duration_us or 0}
     batch.totals.add_to(RERECORDINGS, reason_id, **counts)
 
 

@@ -209,7 +209,7 @@ def _add_odd_runs(store: sqlite3.Connection, chance: random.Random) -> None:
             )
         _add_rollups(store, chance, run_id, things)
         for thing in things["rerecording_reasons"][number % 9 : number % 7]:
-            counts = {"rerecording_count": number % 3, "compile_us": number % 4 * 500}
+            counts = {"rerecording_count": number % 3, "duration_us": number % 4 * 500}
             insert(store, "run_rerecordings", run_id=run_id, reason_id=thing, **counts)
 
 

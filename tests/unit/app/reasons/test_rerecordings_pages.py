@@ -43,7 +43,7 @@ def test_reasons_agree_with_the_recordings(
     board: sqlite3.Connection, open_engine: OpenEngine
 ) -> None:
     listed = list_reasons(open_engine(board), RERECORDINGS, ALL).rows
-    assert [(reason.status, reason.rerecording_count, reason.compile_us) for reason in listed] == [
+    assert [(reason.status, reason.rerecording_count, reason.duration_us) for reason in listed] == [
         ("CudagraphManagedIdxMismatch", 4, 6366),
         ("StaticInputIdxMismatch", 1, 2064),
     ]
@@ -51,7 +51,7 @@ def test_reasons_agree_with_the_recordings(
         engine, reason_id = open_engine(board), parse_id(reason.id)
         assert get_reason(engine, RERECORDINGS, reason_id) == reason
         (run,) = list_affected_runs(engine, RERECORDINGS, reason_id).rows
-        assert run.count == reason.rerecording_count
+        assert (run.count, run.duration_us) == (reason.rerecording_count, reason.duration_us)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_trend_is_of_one_program(graphs: FlaskClient) -> None:
         "function_count": 2,
         "run_count": 2,
         "rerecording_count": 5,
-        "compile_us": 8430,
+        "duration_us": 8430,
     }
 
 

@@ -63,7 +63,7 @@ def test_two_continuations_are_two_functions(store: sqlite3.Connection):
 
 
 RERECORDINGS = """
-select r.status, r.inputs, r.source_line, f.name, b.rerecording_count, b.compile_us
+select r.status, r.inputs, r.source_line, f.name, b.rerecording_count, b.duration_us
 from run_rerecordings as b
 join rerecording_reasons as r on r.id = b.reason_id
 left join functions as f on f.id = r.function_id
@@ -82,9 +82,9 @@ def test_reasons_are_counted_by_function_and_their_time_is_that_of_recording(
     record(store, "another_output")
     assert [tuple(row) for row in store.execute(RERECORDINGS)] == [MOVED]
     assert list(list_differences(store)) == []
-    store.execute("update run_rerecordings set rerecording_count = 9, compile_us = 1")
+    store.execute("update run_rerecordings set rerecording_count = 9, duration_us = 1")
     (difference,) = list_differences(store)
-    assert "rerecording_count is 9, its rows come to 4; compile_us is 1, its rows" in difference
+    assert "rerecording_count is 9, its rows come to 4; duration_us is 1, its rows" in difference
 
 
 def test_reasons_outlast_the_rows_they_were_counted_from(store: sqlite3.Connection):
