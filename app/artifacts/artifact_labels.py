@@ -16,6 +16,20 @@ GUARDS = ("dynamo_cpp_guards_str", "dynamo_guards")
 DYNAMO_GRAPH = "dynamo_output_graph"
 OUTPUT_CODE = "inductor_output_code"
 
+# torch's name: its part in a generated code's provenance. torch 2.8 to 2.10 call the graph that
+# code is generated from after_post_grad_graph, and inductor_post_grad_graph where it was cached.
+PROVENANCE_NAMES = {
+    OUTPUT_CODE: "code",
+    "inductor_aot_wrapper_code": "code",
+    "inductor_post_grad_graph": "post_grad",
+    "after_post_grad_graph": "post_grad",
+    "before_pre_grad_graph": "pre_grad",
+    "inductor_pre_grad_graph": "pre_grad",
+    DYNAMO_GRAPH: "pre_grad",
+    "inductor_provenance_tracking_node_mappings": "mapping",
+    "inductor_provenance_tracking_kernel_stack_traces": "stack_traces",
+}
+
 _GRAPH, _PYTHON, _JSON, _TEXT = "graph", "python", "json", "text"
 _FX_CACHE, _AOT_CACHE = "FX graph cache", "AOTAutograd cache"
 

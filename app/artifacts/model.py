@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+
+from markupsafe import Markup
 
 from compileboard.app.artifacts import run_queries as artifacts
 from compileboard.app.artifacts.artifact_labels import (
     DYNAMO_GRAPH,
     GUARDS,
     OUTPUT_CODE,
+    PROVENANCE_NAMES,
     TextView,
     describe_state,
     guess_language,
@@ -22,8 +25,19 @@ from compileboard.app.artifacts.artifact_labels import (
 )
 from compileboard.app.artifacts.diff import NOISE, SHOWN_LIMIT, TextDiff, diff_texts
 from compileboard.app.artifacts.graph_program import RUNNABLE, build_graph_program
+from compileboard.app.artifacts.provenance import (
+    CODE,
+    POST_GRAD,
+    PRE_GRAD,
+    KernelTimes,
+    Links,
+    Provenance,
+    Texts,
+    describe_code,
+    trace_provenance,
+)
 from compileboard.app.artifacts.run_queries import Artifact, ArtifactRow, Neighbours
-from compileboard.app.artifacts.text import Bytecode, is_bytecode, parse_bytecode
+from compileboard.app.artifacts.text import Bytecode, highlight, is_bytecode, parse_bytecode
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import CompileEntry, build_entries
 from compileboard.app.compiles.run_queries import CompileFilter, CompileRow
@@ -361,3 +375,137 @@ def build_changes(
         recompiles=recompiles.list_compile_recompiles(reader, [row.id]),
         sections=compare_pairs(pairs),
     )
+
+
+@dataclass(frozen=True)
+class ProvenanceGroup:
+    """A generated code with what torch wrote of the same graph."""
+
+    code: ArtifactRow
+    post_grad: ArtifactRow | None
+    pre_grad: ArtifactRow | None
+    mapping: ArtifactRow | None
+    stack_traces: ArtifactRow | None
+
+    @property
+    def rows(self) -> tuple[ArtifactRow | None, ...]:
+        return self.code, self.post_grad, self.pre_grad, self.mapping, self.stack_traces
+
+
+def group_artifacts(rows: Sequence[ArtifactRow]) -> list[ProvenanceGroup]:
+    """Group a compile's artifacts by generated code: graphs come before it, the mapping after."""
+    latest: dict[str, ArtifactRow] = {}
+    groups: list[ProvenanceGroup] = []
+    for row in sorted(rows, key=lambda row: (row.sequence, row.id)):
+        role = PROVENANCE_NAMES.get(row.name)
+        if role == "code":
+            groups.append(
+                ProvenanceGroup(
+                    row, latest.pop("post_grad", None), latest.get("pre_grad"), None, None
+                )
+            )
+        elif role in ("mapping", "stack_traces"):
+            # A compile that was cut off may have a mapping without a code.
+            if groups and getattr(groups[-1], role) is None:
+                groups[-1] = replace(groups[-1], **{role: row})
+        elif role:
+            latest[role] = row
+    return groups
+
+
+@dataclass(frozen=True)
+class ProvenancePane:
+    key: str
+    title: str
+    meaning: str
+    artifact: ArtifactRow | None
+    view: TextView | None
+
+    @property
+    def missing_because(self) -> str:
+        if self.artifact is None:
+            return "torch wrote none for this code."
+        return describe_state(self.artifact.state).meaning
+
+
+@dataclass(frozen=True)
+class ProvenanceScreen:
+    artifact: ArtifactRow
+    compile: CompileRow | None
+    choices: Sequence[tuple[ArtifactRow, str]]
+    provenance: Provenance
+    panes: Sequence[ProvenancePane]
+    mapping_rows: Sequence[ArtifactRow]
+    source_codes: Sequence[Markup]
+
+    @property
+    def is_measured(self) -> bool:
+        return any(kernel.measured_us is not None for kernel in self.provenance.kernels)
+
+    @property
+    def links(self) -> Links:
+        return self.provenance.links
+
+
+def build_provenance(
+    reader: sqlite3.Connection,
+    artifact: Artifact,
+    measured_us: KernelTimes | None = None,
+) -> ProvenanceScreen | None:
+    """Join the kernels of a generated code to its graphs and the program's lines.
+
+    None if the artifact belongs to no generated code of its compile.
+    """
+    key = artifact.compile_key
+    if key is None or artifact.name not in PROVENANCE_NAMES:
+        return None
+    rows = [
+        row
+        for name in PROVENANCE_NAMES
+        for row in artifacts.list_named(reader, compile_key=key, name=name)
+    ]
+    groups = group_artifacts(rows)
+    ids = [[row.id for row in group.rows if row] for group in groups]
+    group = next(
+        (group for group, own in zip(groups, ids, strict=True) if artifact.id in own), None
+    )
+    if group is None:
+        return None
+    texts = [_read_text(reader, row) for row in group.rows]
+    provenance = trace_provenance(Texts(*texts), measured_us)
+    panes = [
+        _make_pane(CODE, "Generated code", "kernels, and what calls them", group.code, texts[0]),
+        _make_pane(POST_GRAD, "Post-grad graph", "ATen operations", group.post_grad, texts[1]),
+    ]
+    if not provenance.is_backward:
+        panes.append(
+            _make_pane(
+                PRE_GRAD, "Pre-grad graph", "as dynamo captured it", group.pre_grad, texts[2]
+            )
+        )
+    return ProvenanceScreen(
+        artifact=group.code,
+        compile=compiles.get_compile(reader, artifact.run_id, key),
+        choices=[(each.code, _name_code(_read_text(reader, each.code))) for each in groups],
+        provenance=provenance,
+        panes=panes[::-1],
+        mapping_rows=[row for row in (group.mapping, group.stack_traces) if row],
+        source_codes=[highlight(frame.code, "python")[0] for frame in provenance.sources],
+    )
+
+
+def _make_pane(
+    key: str, title: str, meaning: str, row: ArtifactRow | None, text: str
+) -> ProvenancePane:
+    view = view_text(row.name, text, row.encoding) if row and text else None
+    return ProvenancePane(key, title, meaning, row, view)
+
+
+def _read_text(reader: sqlite3.Connection, row: ArtifactRow | None) -> str:
+    found = None if row is None else artifacts.get_artifact(reader, row.run_id, row.id)
+    return (found.text or "") if found else ""
+
+
+def _name_code(code: str) -> str:
+    number, kind = describe_code(code)
+    return f"{kind} of graph {number}" if kind else "generated code"

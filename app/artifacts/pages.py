@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from flask import Blueprint, Response, abort, current_app, request, url_for
 
 from compileboard.app.artifacts import run_queries as artifacts
-from compileboard.app.artifacts.artifact_labels import GUARDS, describe_state
+from compileboard.app.artifacts.artifact_labels import GUARDS, PROVENANCE_NAMES, describe_state
 from compileboard.app.artifacts.diff import Fold, ShownRow
 from compileboard.app.artifacts.model import (
     ArtifactScreen,
@@ -21,6 +21,7 @@ from compileboard.app.artifacts.model import (
     build_changes,
     build_directory,
     build_program,
+    build_provenance,
     compare_artifacts,
     name_program,
     read_artifact,
@@ -62,10 +63,30 @@ def find_one(run_id: str, text: str, shown_name: str) -> ArtifactScreen:
 def show(run_id: str, artifact_id: str) -> str:
     detail = find_run(run_id)
     screen = find_one(run_id, artifact_id, detail.run.shown_name)
-    address = guard_page(screen.artifact)
     return render_run(
-        detail, "artifacts/one.html", tab="directory", screen=screen, guard_page=address
+        detail,
+        "artifacts/one.html",
+        tab="directory",
+        screen=screen,
+        guard_page=guard_page(screen.artifact),
+        provenance_page=_provenance_page(screen.artifact),
     )
+
+
+@blueprint.get("/runs/<run_id>/artifacts/<artifact_id>/provenance")
+def provenance(run_id: str, artifact_id: str) -> str:
+    detail = find_run(run_id)
+    artifact = find_one(run_id, artifact_id, detail.run.shown_name).artifact
+    screen = build_provenance(get_run_reader(run_id), artifact)
+    if screen is None:
+        abort(404, f"Artifact {artifact.id}, {artifact.name[:80]}, belongs to no generated code.")
+    return render_run(detail, "artifacts/provenance.html", tab="directory", screen=screen)
+
+
+def _provenance_page(artifact: ArtifactRow) -> str | None:
+    if artifact.compile_key is None or artifact.name not in PROVENANCE_NAMES:
+        return None
+    return url_for("artifacts.provenance", run_id=artifact.run_id, artifact_id=artifact.id)
 
 
 def guard_page(artifact: ArtifactRow) -> str | None:

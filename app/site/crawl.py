@@ -229,7 +229,9 @@ _SERVER_PAGES = frozenset(
     )
 )
 # Graphs, generated code and guards: most of a database's bytes, and source of the program.
-_PAYLOADS = frozenset(("artifacts.show", "guards.show_one", "artifacts.changes"))
+_PAYLOADS = frozenset(
+    ("artifacts.show", "guards.show_one", "artifacts.changes", "artifacts.provenance")
+)
 # Trees of frames with their lines, and graphs as programs, which nothing takes out again.
 _ALL_SOURCE = frozenset(("stacks.show", "repros.show"))
 # What an address may ask for; a page that is not here may ask for the last.
@@ -291,6 +293,7 @@ _WORDS = {
     "run.show_config": "configurations",
     "artifacts.show": "graphs and code",
     "artifacts.changes": "changes between compiles",
+    "artifacts.provenance": "sources beside kernels",
 }
 
 
