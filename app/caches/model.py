@@ -96,7 +96,9 @@ _WORDS: dict[str, str] = {
         "The build of torch, as a hash of its sources: changed by installing another one."
     ),
     "system_info": "The machine: the GPU's model, and the versions of CUDA (or HIP) and Triton.",
-    "provenance_tracking_level": "Whether inductor tracks which nodes a kernel comes from.",
+    "provenance_tracking_level": (
+        "Whether inductor tracks which nodes a kernel comes from; `--level full` turns it on."
+    ),
     "precompile_enabled": "Whether the compile is for torch's precompilation.",
     "custom_backend_passes": "Graph passes of other device backends.",
     "_fuse_ddp_communication_passes": (

@@ -270,6 +270,8 @@ class Hooks:
             with self.guard:
                 self._hook_cuda_graphs()
                 self._record_metrics(metrics)
+                if self.config.level == "full":
+                    torch_compat.forget_kernel_stacks()
             return original(metrics)
 
         return log_compilation_event

@@ -314,6 +314,17 @@ def cache_info(payload_fn: Any) -> dict[str, Any] | None:
     return info if isinstance(info, dict) else None
 
 
+def forget_kernel_stacks() -> None:
+    """Empty inductor's list of stack traces of backward kernels, which no backward empties.
+
+    Each writes the whole list: the trace grows by the square of their number. Source: 2.9 to 2.13,
+    _inductor_kernel_stack_trace in torch/_inductor/debug.py; a forward has a list of its own.
+    """
+    stacks = getattr(sys.modules.get("torch._inductor.debug"), "_inductor_kernel_stack_trace", None)
+    if isinstance(stacks, dict):
+        stacks.clear()
+
+
 def exclude_from_dynamo(code: CodeType) -> bool:
     """Exclude a function's frames from Dynamo; False if this torch cannot."""
     skip = lookup("skip_code")

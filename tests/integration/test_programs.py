@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compileboard.app.runs.run_queries import list_processes
+from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_reader
 from tests.tools.observed import PROGRAMS, Workplace, torch_release
 
@@ -275,6 +276,19 @@ def test_the_level_full_keeps_torchs_own_logs(workplace: Workplace) -> None:
     )
     assert workplace.value("select count(*) from spans where compile_key is null") == 0
     assert workplace.spools == []
+
+
+def test_the_level_full_joins_kernels_to_lines_a_backward_alone(workplace: Workplace) -> None:
+    finished = workplace.run(PROGRAMS / "backwards.py", options=("--level", "full"))
+    assert finished.returncode == 0, finished.stderr
+    traces = workplace.rows(
+        "select body from artifacts join payloads on payloads.id = payload_id "
+        "where name = 'inductor_provenance_tracking_kernel_stack_traces' order by sequence"
+    )
+    kernels = [json.loads(unpack(row["body"])) for row in traces]
+    assert [len(of_graph) for of_graph in kernels] == [1] * 6
+    functions = [str(of_graph).rpartition(", in ")[2].partition("\\n")[0] for of_graph in kernels]
+    assert functions == ["first", "first", "second", "second", "third", "third"]
 
 
 @pytest.mark.nightly
