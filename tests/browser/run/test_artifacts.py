@@ -92,3 +92,26 @@ def test_pages_of_artifacts_fit_a_phone(
         )
         page.goto(f"{explored_address}{address}")
         assert_fits_in_both_themes(page)
+
+
+def test_a_line_selected_marks_and_shows_its_partners(tab: Page, explored_address: str) -> None:
+    _open(tab, explored_address)
+    tab.get_by_role("link", name="source ↔ kernel").first.click()
+    tab.locator("#kernels .prov__kernel").first.click()
+    expect_count(tab.locator("#code .ln--on"), 1)
+    assert tab.locator(".ln--partner").count() > 0
+    for pane in ("source", "pre"):
+        partner, box = (
+            tab.locator(f"#{pane} .ln--partner").first,
+            tab.locator(f"#{pane} .source__box"),
+        )
+        inside, outside = partner.bounding_box(), box.bounding_box()
+        assert inside and outside
+        assert outside["y"] <= inside["y"] < outside["y"] + outside["height"]
+    tab.locator("#code .source__box").focus()
+    tab.keyboard.press("ArrowDown")
+    expect_count(tab.locator("#code .ln--on"), 1)
+    assert tab.url.endswith(f"#{tab.locator('.ln--on').get_attribute('id')}")
+    tab.keyboard.press("Escape")
+    expect_count(tab.locator(".ln--on, .ln--partner"), 0)
+    assert_fits_in_both_themes(tab)
