@@ -100,6 +100,9 @@ class Hooks:
         if self.config.repro:
             with self.guard:
                 self._watch_graphs()
+        if self.config.level == "full":
+            with self.guard:
+                torch_compat.track_provenance()
         if self.config.steps:
             with self.guard:
                 self.open_window(*parse_steps(self.config.steps))

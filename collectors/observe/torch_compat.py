@@ -163,6 +163,8 @@ CONFIG_MODULES = {
 # original.
 HOLDERS_PREFIX = "torch."
 MOST_DYNAMIC_SOURCES = 100  # of one function; more are no list that a person reads
+# Level 1 follows them through more of inductor's passes.
+PROVENANCE_LEVEL = "2"
 # Between a hook and log_dynamo_start: logging's, where torch's own trace is on.
 MOST_FRAMES_TO_START = 16
 
@@ -524,6 +526,24 @@ def guard_failure_lists() -> dict[Any, list[Any]]:
 
 def kept_record_count() -> int:
     return len(getattr(sys.modules.get("torch._dynamo.utils"), "_compilation_metrics", ()))
+
+
+def track_provenance() -> None:
+    """Have inductor write which nodes and lines each kernel comes from, where its caches do not ask
+    for it: from torch 2.12 on, caches filled without it would not be used. docs/provenance.md.
+    """
+    own = {"INDUCTOR_PROVENANCE", "TORCH_COMPILE_DEBUG"} & set(os.environ)
+    if own or _release() >= (2, 12):
+        return
+    os.environ["INDUCTOR_PROVENANCE"] = PROVENANCE_LEVEL
+    trace = getattr(sys.modules.get("torch._inductor.config"), "trace", None)
+    if hasattr(trace, "provenance_tracking_level"):
+        trace.provenance_tracking_level = int(PROVENANCE_LEVEL)  # type: ignore[union-attr]
+
+
+def _release() -> tuple[int, ...]:
+    version = str(getattr(sys.modules["torch"], "__version__", ""))
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
 def versions() -> dict[str, str | None]:

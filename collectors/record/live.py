@@ -192,9 +192,6 @@ class Recording:
 
 INJECT = Path(__file__).resolve().parent.parent / "observe" / "inject"
 TRACE_NAME = "trace"
-# Which nodes and lines each kernel comes from; level 1 follows them through more of inductor's
-# passes. `python -m benchmarks.overhead.provenance` measures both; docs/provenance.md.
-PROVENANCE_LEVEL = "2"
 
 
 def prepare(
@@ -251,8 +248,6 @@ def child_environment(
     }
     if config.level == "full":
         child.setdefault("TORCH_TRACE", str(folder / TRACE_NAME))
-        if "TORCH_COMPILE_DEBUG" not in environment:  # it sets a level of its own
-            child.setdefault("INDUCTOR_PROVENANCE", PROVENANCE_LEVEL)
     if config.steps:
         child.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler says on stderr that it starts
     return child

@@ -279,7 +279,8 @@ def test_the_level_full_keeps_torchs_own_logs(workplace: Workplace) -> None:
 
 
 def test_the_level_full_joins_kernels_to_lines_a_backward_alone(workplace: Workplace) -> None:
-    finished = workplace.run(PROGRAMS / "backwards.py", options=("--level", "full"))
+    asked = {"INDUCTOR_PROVENANCE": "2"}
+    finished = workplace.run(PROGRAMS / "backwards.py", options=("--level", "full"), env=asked)
     assert finished.returncode == 0, finished.stderr
     traces = workplace.rows(
         "select body from artifacts join payloads on payloads.id = payload_id "

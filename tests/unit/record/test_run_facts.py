@@ -111,17 +111,6 @@ def test_the_childs_environment_is_the_callers_and_ours(workplace: Workplace) ->
     assert again["PYTHONPATH"] == inner["PYTHONPATH"], "a run inside a run adds no second entry"
 
 
-def test_the_level_full_has_inductor_say_where_kernels_come_from(workplace: Workplace) -> None:
-    def ask(level: str, **environment: str) -> str | None:
-        config = RunConfig(level=level)
-        child = child_environment(config, environment, "R", workplace.folder)
-        return child.get("INDUCTOR_PROVENANCE")
-
-    assert (ask("full"), ask("light")) == ("2", None)
-    assert ask("full", INDUCTOR_PROVENANCE="0") == "0", "the user's own is kept"
-    assert ask("full", TORCH_COMPILE_DEBUG="1") is None, "torch takes level 1 from it"
-
-
 def test_a_run_joins_the_one_its_job_names(workplace: Workplace) -> None:
     environment = {"COMPILEBOARD_HOME": str(workplace.home), "COMPILEBOARD_RUN_ID": "SHARED"}
     folders = [
