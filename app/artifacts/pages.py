@@ -46,6 +46,8 @@ from compileboard.app.core.store import open_store
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.shell import find_run, render_run
 from compileboard.app.runs.trace_files import get_trace_file, read_trace_file
+from compileboard.app.steps.model import find_kernel_times
+from compileboard.app.steps.run_queries import MOST_WINDOWS, list_windows
 from compileboard.collectors.store.results import fill
 
 blueprint = Blueprint("artifacts", __name__)
@@ -77,7 +79,10 @@ def show(run_id: str, artifact_id: str) -> str:
 def provenance(run_id: str, artifact_id: str) -> str:
     detail = find_run(run_id)
     artifact = find_one(run_id, artifact_id, detail.run.shown_name).artifact
-    screen = build_provenance(get_run_reader(run_id), artifact)
+    reader = get_run_reader(run_id)
+    windows = list_windows(reader, run_id, None, MOST_WINDOWS).rows
+    measured_us = find_kernel_times(windows, artifact.process_id, artifact.compile_id)
+    screen = build_provenance(reader, artifact, measured_us)
     if screen is None:
         abort(404, f"Artifact {artifact.id}, {artifact.name[:80]}, belongs to no generated code.")
     return render_run(detail, "artifacts/provenance.html", tab="directory", screen=screen)

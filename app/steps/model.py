@@ -246,6 +246,26 @@ def _rank_kernels(traced: TracedSteps, step: UsualStep) -> Iterable[KernelTime]:
     ]
 
 
+def find_kernel_times(
+    windows: Sequence[StepWindow], process_id: str, compile_id: str | None
+) -> dict[str, float]:
+    """Return what one launch of each kernel of a compile took in traced steps, in microseconds.
+
+    Inductor numbers kernels in each graph: a name that both a forward and a backward have is left
+    out.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    for window in windows:
+        if window.process_id != process_id or window.traced is None:
+            continue
+        numbers = {row["number"] for row in window.graphs if row["compile_id"] == compile_id}
+        for graph in window.traced["graphs"]:
+            if graph["number"] in numbers:
+                for kernel in graph["kernels"]:
+                    found[kernel["name"]].append(kernel["us"] / kernel["count"])
+    return {name: times[0] for name, times in found.items() if len(times) == 1}
+
+
 def _draw(spans: Sequence[TracedSpan]) -> Iterable[StripLane]:
     whole_us = max((span["begin_us"] + span["duration_us"] for span in spans), default=0) or 1
     lanes: dict[str, list[TracedSpan]] = defaultdict(list)

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.steps.model import build_steps
+from compileboard.app.steps.model import build_steps, find_kernel_times
 from compileboard.app.steps.run_queries import (
     COMPILES_SQL,
     WINDOWS_SQL,
@@ -96,6 +96,16 @@ def test_the_api_has_each_step(client: FlaskClient, training: str) -> None:
     (window,) = client.get(f"/api/v1/runs/{training}/steps").get_json()["data"]
     assert (window["wanted_count"], len(window["steps"])) == (12, 12)
     assert window["steps"][0]["device"]["call_us"] and window["traced"]["graphs"]
+
+
+def test_kernels_of_a_compile_have_their_times(store: sqlite3.Connection, training: str) -> None:
+    windows = list_windows(store, training).rows
+    times = find_kernel_times(windows, windows[0].process_id, "0/0")
+    assert times and all(0 < us < 100 for us in times.values())
+    (graph,) = (row for row in windows[0].traced["graphs"] if row["number"] == 2)
+    kernel = next(row for row in graph["kernels"] if row["name"].startswith("triton_"))
+    assert times[kernel["name"]] == kernel["us"] / kernel["count"]
+    assert find_kernel_times(windows, "of another process", "0/0") == {}
 
 
 def test_no_table_is_read_whole(store: sqlite3.Connection, training: str) -> None:
