@@ -108,6 +108,7 @@ class WindowView:
     host: tuple[HostRow, ...]
     kernels: tuple[KernelTime, ...]
     lanes: tuple[StripLane, ...]
+    is_damaged: bool = False
 
     @property
     def slowed(self) -> float | None:
@@ -158,6 +159,13 @@ def _judge(views: Sequence[WindowView]) -> RunVerdict:
 
 
 def _view(window: StepWindow, compiles: Mapping[str, StepCompile]) -> WindowView:
+    try:
+        return _build_view(window, compiles)
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # a row that was changed
+        return WindowView(window, None, (), (), (), (), (), is_damaged=True)
+
+
+def _build_view(window: StepWindow, compiles: Mapping[str, StepCompile]) -> WindowView:
     step = find_usual_step(window.graphs, window.steps)
     traced = window.traced
     return WindowView(

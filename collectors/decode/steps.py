@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from compileboard.collectors.contract.shapes import (
 from compileboard.collectors.decode.records import Captured
 
 PREFIX = "compileboard "
+_STEP, _GRAPH, _FRAME = (f"{PREFIX}{what} " for what in ("step", "graph", "frame"))
+_OURS = re.compile(f"{PREFIX}(step|graph|frame) [0-9]{{1,9}}")
 MOST_SPANS = 1_500
 MOST_KERNELS = 200
 _HOST = frozenset(("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"))
@@ -56,14 +59,14 @@ _LIBRARY = (
 _NO_OPERATIONS = (_REGION, _LOOKUP, _COMPILED, "Pregraph bytecode", "AOTDispatcher Runtime")
 
 
-@dataclass
+@dataclass(eq=False)
 class Span:
     name: str
     category: str
     begin_us: float
     end_us: float
     thread: int
-    correlation: int | None
+    correlation: int | None = None
     parent: Span | None = None
     kind: str = ""
     children: list[Span] = field(default_factory=list)
@@ -137,15 +140,22 @@ def make_artifact(trace: dict[str, Any], context: dict[str, Any]) -> ArtifactSee
 def parse_trace(trace: dict[str, Any], frames: list[Any]) -> TracedSteps | None:
     """Return what a trace says of its steps, None where it has no whole step."""
     try:
-        spans = [*_read_spans(trace["traceEvents"])]
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return _sum_up(trace, frames)
+    except Exception:  # of another form than torch's: its steps are kept without it
         return None
+
+
+def _sum_up(trace: dict[str, Any], frames: list[Any]) -> TracedSteps | None:
+    spans = [*_read_spans(trace["traceEvents"])]
     host = [span for span in spans if span.category in _HOST]
     _nest(host)
+    of_inductor = {
+        graph for span in host if span.name.startswith(_COMPILED) and (graph := span.find(_GRAPH))
+    }
     for span in host:
-        span.kind = _find_kind(span)
+        span.kind = _find_kind(span, of_inductor)
     steps = sorted(
-        (span for span in host if span.name.startswith(f"{PREFIX}step")),
+        (span for span in host if span.name.startswith(_STEP)),
         key=lambda span: span.begin_us,
     )
     if len(steps) < 2:
@@ -175,14 +185,17 @@ def _read_spans(events: list[dict[str, Any]]) -> Iterator[Span]:
     for event in events:
         if event.get("ph") == "X" and event.get("cat") in _HOST | _DEVICE:
             begin_us, arguments = float(event["ts"]), event.get("args") or {}
-            thread = event.get("tid")
+            thread, correlation = event.get("tid"), arguments.get("correlation")
+            name = str(event["name"])
+            if name.startswith(PREFIX) and not _OURS.fullmatch(name):
+                continue
             yield Span(
-                name=str(event["name"]),
+                name=name,
                 category=event["cat"],
                 begin_us=begin_us,
                 end_us=begin_us + float(event["dur"]),
                 thread=thread if isinstance(thread, int) else 0,
-                correlation=arguments.get("correlation"),
+                correlation=correlation if isinstance(correlation, int) else None,
             )
 
 
@@ -198,7 +211,7 @@ def _nest(spans: list[Span]) -> None:
         stack.append(span)
 
 
-def _find_kind(span: Span) -> str:
+def _find_kind(span: Span, of_inductor: set[Span]) -> str:
     """Return what the host does in a span, apart from the spans in it."""
     if span.name.startswith(_WAITS):
         return "wait"
@@ -206,25 +219,19 @@ def _find_kind(span: Span) -> str:
         return "guards"
     if span.find(_COMPILED):
         return "graph"
-    graph = span.find(f"{PREFIX}graph")
+    graph = span.find(_GRAPH)
     if graph is not None:
         # Of other backends than inductor there is no range inside.
-        return "wrapper" if _has_inside(graph, _COMPILED) else "graph"
+        return "wrapper" if graph in of_inductor else "graph"
     is_operation = not span.name.startswith((PREFIX, *_NO_OPERATIONS))
     return "eager" if is_operation and span.category != "user_annotation" else "python"
-
-
-def _has_inside(span: Span, prefix: str) -> bool:
-    return any(
-        child.name.startswith(prefix) or _has_inside(child, prefix) for child in span.children
-    )
 
 
 def _split_host(steps: list[Span], host: list[Span]) -> list[HostTime]:
     times: dict[str, list[float]] = defaultdict(lambda: [0.0] * len(steps))
     counts: Counter[str] = Counter()
     for span in host:
-        step = span.find(f"{PREFIX}step")
+        step = span.find(_STEP)
         if step in steps:
             times[span.kind][steps.index(step)] += span.self_us
             counts[span.kind] += span.parent is None or span.parent.kind != span.kind
@@ -240,11 +247,11 @@ def _sum_graphs(steps: list[Span], host: list[Span], device: list[Span]) -> list
     first_us = steps[0].begin_us
     called: dict[int, list[Span]] = defaultdict(list)
     for span in host:
-        if span.name.startswith(f"{PREFIX}graph") and span.begin_us >= first_us:
+        if span.name.startswith(_GRAPH) and span.begin_us >= first_us:
             called[int(span.name.rpartition(" ")[2])].append(span)
     kernels: dict[str, list[Span]] = defaultdict(list)
     for span in device:
-        graph = span.find(f"{PREFIX}graph")
+        graph = span.find(_GRAPH)
         if graph is not None and graph.begin_us >= first_us:
             kernels[graph.name].append(span)
     return [
@@ -254,13 +261,13 @@ def _sum_graphs(steps: list[Span], host: list[Span], device: list[Span]) -> list
             wrapper_us=_median(
                 sum(inner.self_us for inner in _list_inside(span) if inner.kind == "wrapper")
                 for span in spans
-                if _has_inside(span, _COMPILED)
+                if span.kind == "wrapper"
             ),
             entry_us=_median(filter(None, map(_measure_entry, spans))),
             guard_us=_median(filter(None, map(_find_lookup, spans))),
-            kernels=_count_kernels(kernels[f"{PREFIX}graph {number}"], len(spans)),
-            first_kernel=_name_at(kernels[f"{PREFIX}graph {number}"], 0),
-            last_kernel=_name_at(kernels[f"{PREFIX}graph {number}"], -1),
+            kernels=_count_kernels(kernels[f"{_GRAPH}{number}"], len(spans)),
+            first_kernel=_name_at(kernels[f"{_GRAPH}{number}"], 0),
+            last_kernel=_name_at(kernels[f"{_GRAPH}{number}"], -1),
         )
         for number, spans in sorted(called.items())
     ]
@@ -272,9 +279,11 @@ def _name_at(kernels: list[Span], place: int) -> str | None:
 
 
 def _list_inside(span: Span) -> Iterator[Span]:
-    yield span
-    for child in span.children:
-        yield from _list_inside(child)
+    waiting = [span]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        waiting += one.children
 
 
 def _measure_entry(graph: Span) -> float | None:
@@ -306,15 +315,15 @@ def _find_lookup(graph: Span) -> float | None:
 
 
 def _is_eager(kernel: Span, steps: list[Span]) -> bool:
-    return kernel.find(f"{PREFIX}step") in steps and kernel.find(f"{PREFIX}graph") is None
+    return kernel.find(_STEP) in steps and kernel.find(_GRAPH) is None
 
 
 def _list_by_gap(step: Span) -> Iterator[tuple[int, Span]]:
     """Yield what a step does outside compiled graphs, with how many graphs came before."""
     gap = 0
     for span in sorted(_list_inside(step), key=lambda span: span.begin_us):
-        gap += span.name.startswith(f"{PREFIX}graph")
-        if span.find(f"{PREFIX}graph") is None:
+        gap += span.name.startswith(_GRAPH)
+        if span.find(_GRAPH) is None:
             yield gap, span
 
 
@@ -323,7 +332,7 @@ def _measure_frames(step: Span, contexts: list[Any]) -> list[TracedFrame]:
     shares: dict[str, Counter[int]] = defaultdict(Counter)
     calls: Counter[str] = Counter()
     for gap, span in _list_by_gap(step):
-        frame = span.find(f"{PREFIX}frame")
+        frame = span.find(_FRAME)
         if frame is not None:
             calls[frame.name] += span is frame
             shares[frame.name][gap] += round(1000 * span.self_us)
@@ -338,21 +347,38 @@ def _measure_frames(step: Span, contexts: list[Any]) -> list[TracedFrame]:
 
 
 def _measure_gaps(step: Span, device: list[Span]) -> list[TracedGap]:
-    started: dict[int, list[Span]] = defaultdict(list)
+    started: dict[Span | None, list[Span]] = defaultdict(list)
     for kernel in device:
         if kernel.category == "kernel":  # a copy to the host is gone with the break
-            started[id(kernel.parent)].append(kernel)
+            started[kernel.parent].append(kernel)
     operations: dict[int, list[Span]] = defaultdict(list)
     host_us: dict[int, float] = defaultdict(float)
+    eager_us: dict[int, float] = defaultdict(float)
     for gap, span in _list_by_gap(step):
         host_us[gap] += span.self_us
-        if span.category == "cpu_op" and any(id(inner) in started for inner in span.children):
+        eager_us[gap] += span.self_us if span.kind == "eager" else 0.0
+        if span.category == "cpu_op" and any(inner in started for inner in span.children):
             operations[gap].append(span)
+    if not device:  # a CPU computes in the operation itself, which stays
+        return [
+            TracedGap(
+                position=gap,
+                host_us=_round(host_us[gap]),
+                kernel_count=0,
+                library_count=0,
+                library_host_us=_round(us),
+                library_us=0.0,
+                group_count=0,
+                fused_us=0.0,
+            )
+            for gap, us in sorted(eager_us.items())
+            if us
+        ]
     return [_fuse(gap, host_us[gap], each, started) for gap, each in sorted(operations.items())]
 
 
 def _fuse(
-    gap: int, host_us: float, operations: list[Span], started: dict[int, list[Span]]
+    gap: int, host_us: float, operations: list[Span], started: dict[Span | None, list[Span]]
 ) -> TracedGap:
     """Return what stays of operations when they are compiled: calls of a library, and of what is
     between two of them one kernel, which takes as long as the longest of it.
@@ -362,7 +388,7 @@ def _fuse(
     calls: dict[int, Span] = {}
     is_open = False
     for operation in operations:
-        kernels = [kernel for inner in operation.children for kernel in started[id(inner)]]
+        kernels = [kernel for inner in operation.children for kernel in started[inner]]
         took_us = sum(kernel.end_us - kernel.begin_us for kernel in kernels)
         if operation.name.startswith(_LIBRARY):
             library_count += 1
@@ -404,7 +430,8 @@ def _draw(step: Span, host: list[Span], device: list[Span]) -> list[TracedSpan]:
     those of other threads meanwhile, and what they started on the device.
     """
     inside = [span for span in host if step.begin_us <= span.begin_us < step.end_us]
-    started = [span for span in device if span.parent in inside]
+    launches = set(inside)
+    started = [span for span in device if span.parent in launches]
     longest = heapq.nlargest(
         MOST_SPANS, inside + started, key=lambda span: span.end_us - span.begin_us
     )

@@ -9,7 +9,7 @@ measures it. `python -m benchmarks.steps.predictions` compares it with steps who
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -139,6 +139,13 @@ def estimate_costs(
     graphs = [part.graph for part in step.call[1::2] if part.graph]
     found: dict[str, list[GapCost]] = defaultdict(list)
     calls: Counter[str] = Counter()
+    frames = [
+        frame
+        for frame in (traced["frames"] if traced else ())
+        if frame["compile_id"] and outcomes.get(frame["compile_id"]) == "skipped"
+    ]
+    in_frames = {int(place) for frame in frames for place, _us in frame["gaps_us"]}
+    taken: set[int] = set()  # places of gaps, each of which is counted once
     last: str | None = None
     for place, graph in enumerate(graphs, start=1):
         compile_id = graph["compile_id"]
@@ -146,13 +153,15 @@ def estimate_costs(
         if is_broken:
             last = compile_id
             calls[compile_id or ""] += 1
-        if last is not None and (is_broken or place < len(graphs)):
+        is_between = place < len(graphs) and place not in in_frames
+        if last is not None and (is_broken or is_between):
+            taken.add(place)
             found[last].append(gaps[place])
             found[last] += _list_backward(trace, step.after, graphs[place - 1 : place + 1])
     costs = [StepCost(name, calls[name], tuple(each)) for name, each in found.items()]
-    for frame in traced["frames"] if traced else ():
-        if frame["compile_id"] and outcomes.get(frame["compile_id"]) == "skipped":
-            costs.append(_cost_frame(trace, step.call, frame, gaps))
+    for frame in frames:
+        costs.append(_cost_frame(trace, step.call, frame, gaps, taken))
+        taken |= {int(place) for place, _us in frame["gaps_us"]}
     return sorted(costs, key=lambda cost: -cost.us)
 
 
@@ -163,7 +172,7 @@ class _Trace:
         self.graphs = {graph["number"]: graph for graph in traced["graphs"]} if traced else {}
         self.gaps = {gap["position"]: gap for gap in traced["gaps"]} if traced else {}
         host_us = sum(part.host_us for part in step.call)
-        slowed_us = traced["step_us"] if traced else host_us
+        slowed_us = (traced["step_us"] if traced else host_us) or 1.0
         busy_us = sum(kernel["us"] for kernel in traced["eager_kernels"]) if traced else 0.0
         for part in (*step.call, *step.after):
             if part.graph and part.graph["number"] in self.graphs:
@@ -171,7 +180,7 @@ class _Trace:
                     kernel["us"] for kernel in self.graphs[part.graph["number"]]["kernels"]
                 )
         # While the GPU is busy, the host's time does not count.
-        self.scale = min(1.0, host_us / slowed_us) * max(0.0, 1 - busy_us / step.whole_us)
+        self.scale = min(1.0, host_us / slowed_us) * max(0.0, 1 - busy_us / (step.whole_us or 1.0))
         paces = [self._find_pace_us(part) for part in (*step.call, *step.after)]
         known = [pace_us for pace_us in paces if pace_us is not None]
         self.pace_us = median(known) if known else None  # of the host, for a compiled kernel
@@ -219,7 +228,7 @@ def _estimate_compiled(
     """
     took_us = min(gap.us, gap.host_us)
     if pace_us is None:
-        pace_us = took_us / eager["kernel_count"]
+        pace_us = took_us / (eager["kernel_count"] or 1)
     # A call of a library takes the host as long as before.
     library_us = took_us * min(eager["library_host_us"] / (eager["host_us"] or 1), 1)
     kernels_us = max(eager["group_count"] + more_operations, 0) * pace_us
@@ -249,11 +258,15 @@ def _list_backward(
 
 
 def _cost_frame(
-    trace: _Trace, call: Sequence[Part], frame: TracedFrame, gaps: Sequence[GapCost]
+    trace: _Trace,
+    call: Sequence[Part],
+    frame: TracedFrame,
+    gaps: Sequence[GapCost],
+    taken: Collection[int],
 ) -> StepCost:
     """Return what it costs that a frame runs as it was written, not as one graph."""
     costs = []
-    places = sorted({int(place) for place, _us in frame["gaps_us"]})
+    places = sorted({int(place) for place, _us in frame["gaps_us"]} - set(taken))
     for place in places:
         eager = trace.gaps.get(place)
         is_between = 0 < place < len(gaps) - 1

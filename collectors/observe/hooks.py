@@ -68,6 +68,7 @@ class Hooks:
         self.cuda_graphs = CudaGraphs(self._write_cuda_graph, self.guard)
         self._hooked_once: set[str] = set()
         self.steps: StepWindow | None = None
+        self._has_profiled = False  # by torch's profiler
         # By the compile's context: code that Dynamo began to compile.
         self._codes: weakref.WeakValueDictionary[Any, CodeType] = weakref.WeakValueDictionary()
         self._graph_watch: Any = None  # what --repro asks for
@@ -95,6 +96,8 @@ class Hooks:
             self._replace("recompile_limits", self._limit_hook)
         self._hook_skips()
         self._hook_cuda_graphs()
+        self._replace("profiler_starts", self._profiler_hook)
+        self._replace("profiler_older_starts", self._profiler_hook)
         self._watch_compiled_code()
         self._replace("repro_backend_calls", self.repros.wrap_backend_call)
         if self.config.repro:
@@ -132,7 +135,14 @@ class Hooks:
         """Time some steps of this process, unless others are being timed."""
         if self.steps is not None and not self.steps.is_ended:
             return None
-        window = StepWindow(count, after, self._codes, self._write_steps, self.guard)
+        window = StepWindow(
+            count,
+            after,
+            self._codes,
+            self._write_steps,
+            self.guard,
+            has_own_profiler=self._has_profiled,
+        )
         replaced = len(self._replaced)
         if not self._replace("step_calls", window.wrap_entry):
             return None
@@ -259,6 +269,17 @@ class Hooks:
 
     def _write_steps(self, fields: dict[str, Any], trace: str | None) -> None:
         self.spool.write(record_names.STEPS, fields, trace)
+
+    def _profiler_hook(self, original: Any) -> Any:
+        def start(*arguments: Any, **options: Any) -> Any:
+            with self.guard:
+                if self.steps is None or self.steps.is_ended:
+                    self._has_profiled = True
+                else:
+                    self.steps.give_way()
+            return original(*arguments, **options)
+
+        return start
 
     def _end_steps(self) -> None:
         if self.steps is not None:

@@ -28,6 +28,9 @@ TRACED_STEPS = 3
 TRACE_PREFIX = "compileboard "
 MOST_PARTS = 100_000  # calls of graphs in a window
 LARGEST_TRACE_BYTES = 32 << 20
+LONGEST_TRACED_US = 500_000  # of a step, which is traced four times
+LONGEST_WAIT_S = 30.0
+MOST_TRACED_PARTS = 1_000  # calls of graphs in a step that is traced
 TEARDOWN = "TEARDOWN_CUPTI"
 OWN_GRAPHS = "a window of steps, as the program records CUDA graphs of its own"
 WAITING, SURVEY, TIMED, TRACED, ENDED = "waiting", "survey", "timed", "traced", "ended"
@@ -77,6 +80,8 @@ class StepWindow:
         codes: Mapping[Any, CodeType],
         write: Write,
         guard: HookGuard,
+        *,
+        has_own_profiler: bool = False,
     ) -> None:
         self.wanted = wanted
         self._codes = codes  # by the compile's context: what Dynamo began to compile
@@ -104,6 +109,8 @@ class StepWindow:
         self._teardown: str | None = None
         self._traced_count = 0
         self._trace: str | None = None
+        self._is_cut = self._is_starting = False
+        self._has_own_profiler = has_own_profiler
         self._mark: Any = None
         self._open_frames: list[Any] = []
         self.on_end: Callable[[], None] = lambda: None
@@ -122,7 +129,8 @@ class StepWindow:
 
         def _maybe_set_eval_frame(callback: Any) -> Any:
             frame = sys._getframe(1)
-            if self._entry is None:
+            # A frame that has ended has no caller: it was entered before the window.
+            if self._entry is None or self._entry.f_back is None:
                 if callback and self._thread in (None, threading.get_ident()):
                     with self._guard:
                         self._begin(frame)
@@ -138,31 +146,62 @@ class StepWindow:
         if self._phase == ENDED:
             return
         with self._guard:
-            self._stop_trace()
+            self.stop_trace()
         with self._guard:
-            self._write(self._describe(), self._trace)
+            if self._steps:
+                self._write(self._describe(), self._trace)
         self.abandon()
 
     def abandon(self) -> None:
         self._phase = ENDED
+        self._unwatch_frames()
+        self._restore_teardown()
+        self._restore_graphs()
+        self._graphs.clear()
+        self._steps.clear()
+        self._frames, self._events, self._trace = {}, iter(()), None
+        self.on_end()
+
+    def _restore_graphs(self) -> None:
         self._entry = None
         for graph in self._graphs:
             torch_compat.closure_cell(graph.watched, "compiled").cell_contents = graph.original
-        self._graphs.clear()
-        self._steps.clear()
-        self.on_end()
+
+    def give_way(self) -> None:
+        """Let the program use torch's profiler, of which a process has one."""
+        if self._is_starting:  # it is the window that uses it
+            return
+        self._has_own_profiler = True
+        if self._profiler is None:
+            return
+        if threading.get_ident() == self._thread:
+            with self._guard:
+                self.stop_trace()
+            self._trace = None
+            return
+        # Only the thread that started it can stop it, which it does after its step.
+        until = time.monotonic() + LONGEST_WAIT_S
+        while self._profiler is not None and time.monotonic() < until:
+            time.sleep(0.005)
 
     # -- steps
 
     def _begin(self, entry: FrameType) -> None:
+        # The end of a function that disables Dynamo looks like a begin.
+        if self._is_cut or "DisableContext" in getattr(entry.f_code, "co_qualname", ""):
+            return
         if self._is_capturing():
+            # What was timed is written at the end: a GPU that records must not be waited for.
             self._guard.losses[OWN_GRAPHS] += 1
-            self.abandon()
+            self._is_cut = True
+            self._restore_graphs()
             return
         self._advance()
         if self._phase == ENDED:
             return
-        self._entry, self._thread = entry, threading.get_ident()
+        self._entry = entry
+        if self._phase != WAITING:
+            self._thread = threading.get_ident()
         if self._has_compiled and self._phase == TIMED:
             self._replace_graphs(self._make_timed)
         self._has_compiled = False
@@ -183,10 +222,12 @@ class StepWindow:
         if self._phase == TIMED:
             self._steps.append(step)
         elif self._phase == TRACED:
-            if sys.getprofile() == self._watch_frame:
-                sys.setprofile(None)
+            self._unwatch_frames()
             self._mark.__exit__(None, None, None)
             self._traced_count += 1
+            if self._has_own_profiler and self._profiler is not None:
+                self.stop_trace()
+                self._trace = None
 
     def _advance(self) -> None:
         """Go on to the next phase, between two steps."""
@@ -202,8 +243,11 @@ class StepWindow:
             # The last step ends where the next one begins.
             self._steps.append(Step(time.perf_counter_ns(), self._record()))
             self._phase = TRACED
-            self._replace_graphs(self._make_traced)
             self._start_trace()
+            if self._profiler is None:
+                self.end()
+            else:
+                self._replace_graphs(self._make_traced)
         elif self._phase == TRACED and self._traced_count > TRACED_STEPS:
             self.end()
 
@@ -228,6 +272,8 @@ class StepWindow:
 
     def _record(self) -> Any:
         if self._cuda is None or self._phase != TIMED:
+            return None
+        if self._part_count >= MOST_PARTS:
             return None
         try:
             event = next(self._events, None) or self._cuda.Event(enable_timing=True)
@@ -284,8 +330,9 @@ class StepWindow:
         return timed
 
     def _add_part(self, part: Part) -> None:
-        self._step.parts.append(part)
         self._part_count += 1
+        if self._part_count <= MOST_PARTS:
+            self._step.parts.append(part)
 
     def _make_traced(self, compiled: Callable[..., Any], index: int) -> Callable[..., Any]:
         def traced(*arguments: Any) -> Any:
@@ -328,32 +375,54 @@ class StepWindow:
             return contextlib.nullcontext()
         return torch_compat.profiler_range(TRACE_PREFIX + name)
 
+    def _unwatch_frames(self) -> None:
+        if sys.getprofile() == self._watch_frame:
+            sys.setprofile(None)
+
     def _start_trace(self) -> None:
+        last = self._steps[-2]
+        took_us = (last.end_ns - last.begin_ns) / 1000
+        is_long = took_us > LONGEST_TRACED_US or len(last.parts) > MOST_TRACED_PARTS
+        if is_long or self._has_own_profiler:
+            return
         # Else each call of CUDA takes 2 to 4 µs more from then on, as torch's profiler leaves its
         # hooks in place. Where that is not safe, torch sets "0" itself.
-        self._teardown = os.environ.get(TEARDOWN)
-        os.environ.setdefault(TEARDOWN, "1")
+        if TEARDOWN not in os.environ:
+            self._teardown = os.environ[TEARDOWN] = "1"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._profiler = torch_compat.start_profiler(with_cuda=self._cuda is not None)
+            self._is_starting = True
+            try:
+                self._profiler = torch_compat.start_profiler(with_cuda=self._cuda is not None)
+            finally:
+                self._is_starting = False
 
-    def _stop_trace(self) -> None:
+    def stop_trace(self) -> None:
         profiler, self._profiler = self._profiler, None
         if profiler is None:
             return
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            profiler.stop()
-            with tempfile.TemporaryDirectory() as folder:
-                path = os.path.join(folder, "trace.json")
-                profiler.export_chrome_trace(path)
-                if os.path.getsize(path) > LARGEST_TRACE_BYTES:
-                    self._guard.losses[f"a trace of over {LARGEST_TRACE_BYTES >> 20} MiB"] += 1
-                    return
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    self._trace = file.read()
-        if self._teardown is None:
-            os.environ.pop(TEARDOWN, None)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                profiler.stop()
+                self._trace = self._export(profiler)
+        finally:
+            self._restore_teardown()
+
+    def _export(self, profiler: Any) -> str | None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            profiler.export_chrome_trace(path)
+            if os.path.getsize(path) > LARGEST_TRACE_BYTES:
+                self._guard.losses[f"a trace of over {LARGEST_TRACE_BYTES >> 20} MiB"] += 1
+                return None
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return file.read()
+
+    def _restore_teardown(self) -> None:
+        if self._teardown is not None and os.environ.get(TEARDOWN) == self._teardown:
+            del os.environ[TEARDOWN]
+        self._teardown = None
 
     # -- what is written
 

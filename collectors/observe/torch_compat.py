@@ -123,6 +123,18 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
         "2.11-2.13",
         "no --steps",
     ),
+    "profiler_starts": (
+        "torch.autograd.profiler",
+        "_prepare_profiler",
+        "2.11-2.13",
+        "no program that uses torch's profiler may have --steps",
+    ),
+    "profiler_older_starts": (
+        "torch.autograd.profiler",
+        "_enable_profiler",
+        "2.11-2.13",
+        "no program that uses torch's profiler may have --steps",
+    ),
     "skip_code": (
         "torch._dynamo.eval_frame",
         "skip_code",
@@ -459,7 +471,7 @@ def profiler_range(name: str) -> Any:
 def start_profiler(with_cuda: bool) -> Any:
     """Start torch's profiler and return it; None while the program uses it itself."""
     torch = sys.modules["torch"]
-    if torch._C._autograd._profiler_enabled():
+    if torch._C._autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled:
         return None
     activity = torch.profiler.ProfilerActivity
     activities = [activity.CPU, *([activity.CUDA] if with_cuda else [])]

@@ -49,6 +49,22 @@ with compileboard.profile(steps=3):
 """
 
 
+PROFILED = """
+import torch
+
+@torch.compile(backend="eager")
+def f(x):
+    return torch.sin(x) + 1
+
+for number in range(16):
+    if number == 11:  # while the window traces
+        with torch.profiler.profile() as profiler:
+            f(torch.ones(8))
+    f(torch.ones(8))
+print("aten::sin" in {event.name for event in profiler.events()})
+"""
+
+
 def observe(workplace: Workplace, *arguments: str, steps: str = "8") -> dict[str, object]:
     program = workplace.write(PROGRAM)
     done = workplace.run(program, *arguments, options=("--steps", steps))
@@ -94,6 +110,13 @@ def test_code_times_steps_without_a_command(workplace: Workplace) -> None:
     assert done.returncode == 0, done.stderr
     (row,) = workplace.rows("select * from step_windows")
     assert len(json.loads(row["steps"])) == 3
+
+
+def test_a_trace_gives_way_to_the_programs_own(workplace: Workplace) -> None:
+    done = workplace.run(workplace.write(PROFILED), options=("--steps", "5"))
+    assert (done.returncode, done.stdout.split()[-1]) == (0, "True"), done.stderr
+    (row,) = workplace.rows("select * from step_windows")
+    assert (len(json.loads(row["steps"])), row["traced"]) == (5, None)
 
 
 @pytest.mark.parametrize("steps", ["0", "x", "3@", "3@x", "10001", "-1"])

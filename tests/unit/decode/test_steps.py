@@ -60,6 +60,15 @@ def test_a_trace_that_cannot_be_read_costs_itself(captured: Captured, trace: str
     assert timed.traced is None and len(timed.steps) == 12
 
 
+def test_a_range_of_the_programs_own_is_no_mark(captured: Captured) -> None:
+    trace = json.loads(captured.payload)
+    own = next(e for e in trace["traceEvents"] if e.get("name") == "compileboard step 1")
+    trace["traceEvents"] += [{**own, "name": "compileboard graph of mine"}, {"ph": "X"}]
+    trace["traceEvents"][-1] = {**own, "name": "a", "args": {"correlation": [1]}}
+    traced = decode(replace(captured, payload=json.dumps(trace)))[0].traced
+    assert (traced["step_count"], traced["graphs"]) == (3, [])
+
+
 def test_a_record_that_is_no_window_is_kept_as_it_came(captured: Captured) -> None:
     (noted,) = decode(replace(captured, metadata={"steps": 3}))
     assert isinstance(noted, Noted) and noted.name == STEPS

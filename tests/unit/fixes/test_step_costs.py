@@ -102,6 +102,16 @@ def test_a_skipped_frame_costs_the_gaps_between_its_graphs() -> None:
     assert (found.compile_id, found.us) == ("5/0", 30.0)
 
 
+def test_a_gap_is_counted_once() -> None:
+    frame = {"compile_id": "5/0", "call_count": 1, "gaps_us": [[1, 9.0], [2, 9.0]]}
+    graphs = [*TWO, graph(2, "0/0")]
+    call = [20.0, 50.0, 30.0, 80.0, 25.0, 10.0, 20.0]
+    outcomes = {"5/0": "skipped", "0/0": "resumed"}
+    found = cost([step([0, 1, 2], call, None)], outcomes, trace(frames=[frame]), graphs=graphs)
+    # The gap behind the broken graph is the break's, the one behind the next is the loop's.
+    assert {one.compile_id: one.us for one in found} == {"0/0": 30.0 + 20.0, "5/0": 25.0}
+
+
 def test_a_skipped_frame_without_graphs_is_entered_once_more() -> None:
     frame = {"compile_id": "5/0", "call_count": 1, "gaps_us": [[0, 90.0]]}
     eager = {"position": 0, "host_us": 100.0, "kernel_count": 10, "library_count": 0}

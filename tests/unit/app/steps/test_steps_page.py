@@ -64,6 +64,16 @@ def test_the_page_names_breaks_parts_and_kernels(client: FlaskClient, training: 
     assert f'href="/runs/{training}/steps"' in client.get(f"/runs/{training}").text
 
 
+def test_a_row_that_was_changed_costs_itself(
+    client: FlaskClient, store: sqlite3.Connection, training: str
+) -> None:
+    with store:
+        store.execute("update step_windows set graphs = '[]'")
+    answer = client.get(f"/runs/{training}/steps")
+    assert answer.status_code == 200
+    assert "does not fit together" in answer.text
+
+
 def test_the_loop_of_a_skipped_frame_is_named(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
