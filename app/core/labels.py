@@ -108,6 +108,9 @@ CAPABILITIES = {
     "cudagraph_skips": "reasons for CUDA graph skips",
     "cudagraph_recordings": "CUDA graphs recorded, and why again",
     "cudagraph_warm_ups": "runs to warm up before a CUDA graph",
+    "step_calls": "times of steps, with `--steps`",
+    "profiler_starts": "that a program uses torch's profiler, for `--steps`",
+    "profiler_older_starts": "that a program uses torch's older profiler, for `--steps`",
     "config_defaults": "what differs from torch's default configuration",
     "trace": "everything in torch's trace log",
 }

@@ -210,9 +210,11 @@ def test_most_pages_begin_with_an_example() -> None:
         "development.md",
         "glossary.md",
         "roadmap.md",
+        "provenance.md",
         "push.md",
         "quick-start.md",
         "recompile-causes.md",
+        "steps.md",
     }
     has_its_own_test = {"github-action.md", "notebook.md"}
     assert set(PAGES) - set(EXAMPLES) <= builds_or_serves | has_its_own_test

@@ -100,7 +100,9 @@ def plain_log(log: Path, folder: Path) -> Path:
 def main(argv: list[str]) -> int:
     """Record the given logs, or those of tests/data, into a new database."""
     database = Path(argv[0])
-    logs = [Path(argument) for argument in argv[1:]] or sorted(DATA.rglob("*.log*"))
+    logs = [Path(argument) for argument in argv[1:]] or sorted(
+        log for log in DATA.rglob("*.log*") if log.parent.name != "provenance"
+    )
     connection = open_writer(database)
     migrate_connection(connection)
     ingestor = Ingestor(connection, str(database))

@@ -23,7 +23,8 @@ def test_run_page_walks_through_every_tab_view_and_explorer(tab: Page, address: 
     tab.goto(f"{address}/runs/{RUN}")
     row = tab.locator(".tabs__row .tabs__link")
     labels = [text.split()[0] for text in row.all_inner_texts()]
-    assert labels == ["Summary", "Compiles", "Graph", "Recompiles", "Timeline", "Environment"]
+    tabs = ["Summary", "Compiles", "Graph", "Recompiles", "Steps", "Timeline", "Environment"]
+    assert labels == tabs
     assert row.first.bounding_box()["y"] == row.last.bounding_box()["y"]  # type: ignore[index]
     links = tab.locator(".tabs__link[href], .tabs .menu__item")
     addresses = [str(link.get_attribute("href")) for link in links.all()]

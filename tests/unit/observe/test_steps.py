@@ -24,7 +24,7 @@ class Program:
         self.set_eval_frame = window.wrap_entry(lambda callback: None)
         self.first = make_watched(lambda x: x + 1, "forward", (FIRST, 1))
         self.second = make_watched(lambda x: x * 2, "forward", (SECOND, 2))
-        self.backward = make_watched(lambda x: -x, "backward", (SECOND, 2))
+        self.backward = make_watched(lambda x: -x, "backward", (SECOND, 3))
 
     def step(self, number: int, *graphs: Callable[[int], int]) -> int:
         self.set_eval_frame(print)
