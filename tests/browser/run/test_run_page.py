@@ -35,7 +35,7 @@ def test_run_page_walks_through_every_tab_view_and_explorer(tab: Page, address: 
             for link in tab.locator(".switch").first.locator("a").all()
         ]
     # tabs; explorers; stacks and failures; processes; search
-    assert len(set(addresses)) == 6 + 7 + 2 + 1 + 1
+    assert len(set(addresses)) == 7 + 7 + 2 + 1 + 1
     for link in addresses:
         tab.goto(f"{address}{link}")
         opened = tab.locator(".tabs [aria-current=page], .switch [aria-current=page]").last
