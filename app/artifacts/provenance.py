@@ -1,4 +1,4 @@
-"""Which source lines, graph nodes and kernels of a generated code belong together.
+"""Join the source lines, graph nodes and kernels of generated code.
 
 All of it is read from texts that torch wrote: the mapping and the stack traces of
 INDUCTOR_PROVENANCE, the `# File:` comments of its graphs and the comments of its generated code.
@@ -75,7 +75,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Texts:
-    """What torch wrote of one generated code; an empty text was not written."""
+    """The texts that torch wrote for one piece of generated code, empty where it wrote none."""
 
     code: str
     post_grad: str = ""
@@ -129,7 +129,7 @@ def read_graph(text: str) -> Graph:
 
 
 def read_stack(text: str) -> list[Frame]:
-    """Read frames of a stack trace, outermost first; lines of other kinds are passed over."""
+    """Return the frames of a stack trace, outermost first. Other lines are skipped."""
     frames, lines = [], text.split("\n")
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         found = _FRAME.match(line)
@@ -140,7 +140,7 @@ def read_stack(text: str) -> list[Frame]:
 
 
 def read_lists(value: object) -> tuple[dict[str, tuple[str, ...]], int]:
-    """Read names by name; what is of another form is left out and counted."""
+    """Return the lists of names in a JSON object, and how many of its entries are malformed."""
     if value is None:
         return {}, 0
     if not isinstance(value, dict):

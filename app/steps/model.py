@@ -6,14 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from compileboard.app.core.fields import title_break
+from compileboard.app.core.fields import make_facts, title_break
 from compileboard.app.core.format import format_duration, format_percent, format_plural
 from compileboard.app.core.labels import Phase
 from compileboard.app.runs.advice import RunVerdict
 from compileboard.app.steps.run_queries import StepCompile, StepWindow
 from compileboard.app.timeline.model import StripLane, StripSpan
 from compileboard.collectors.contract.shapes import KernelTime, TracedSpan, TracedSteps
-from compileboard.collectors.fixes.fix import BreakFacts
 from compileboard.collectors.fixes.step_costs import (
     StepCost,
     UsualStep,
@@ -25,12 +24,12 @@ MOST_PARTS = 200
 MOST_KERNELS = 30
 # What the host does in a step: colour, and what it is.
 HOST_KINDS = {
-    "guards": Phase("guards", "guards", "phase-dynamo", "evaluating guards to find code"),
+    "guards": Phase("guards", "guards", "phase-dynamo", "evaluating guards"),
     "wrapper": Phase("wrapper", "wrappers", "phase-aot", "AOTAutograd's code around each graph"),
     "graph": Phase("graph", "graphs", "phase-inductor", "compiled code, which starts kernels"),
     "eager": Phase("eager", "eager", "phase-triton", "operations outside compiled graphs"),
     "wait": Phase("wait", "waiting", "phase-restart", "waiting for the GPU: `.item()`, a copy"),
-    "python": Phase("python", "Python", "phase-other", "Python around them, skipped frames too"),
+    "python": Phase("python", "Python", "phase-other", "all else, such as skipped frames"),
     "device": Phase("device", "GPU", "phase-cudagraph", "kernels and copies"),
 }
 
@@ -44,7 +43,6 @@ class PartRow:
     compile: StepCompile | None  # of a graph; of a gap, where it follows a break
     compile_id: str | None
     phase: str | None  # None: a gap
-    is_inside: bool
     wrapper_us: float | None = None
     guard_us: float | None = None
     kernel_us: float | None = None
@@ -52,7 +50,7 @@ class PartRow:
 
 @dataclass(frozen=True)
 class CostRow:
-    """What a graph break costs a step, at all its places."""
+    """What one graph break adds to a step, summed over the places where it occurs."""
 
     example: StepCompile
     costs: tuple[StepCost, ...]
@@ -80,15 +78,7 @@ class CostRow:
 
     @property
     def title(self) -> str:
-        row = self.example
-        facts = BreakFacts(
-            gb_id=row.gb_id,
-            gb_type=row.gb_type,
-            reason=row.reason or "",
-            source_line=row.source_line,
-            explanation=row.explanation or "",
-        )
-        return title_break(facts)
+        return title_break(make_facts(vars(self.example)))
 
 
 @dataclass(frozen=True)
@@ -124,13 +114,25 @@ class StepsScreen:
     verdict: RunVerdict
     views: tuple[WindowView, ...]
     legend: tuple[Phase, ...] = tuple(HOST_KINDS.values())
+    most_parts: int = MOST_PARTS
 
 
 def build_steps(windows: Sequence[StepWindow], compiles: Iterable[StepCompile]) -> StepsScreen:
-    known: dict[str, dict[str, StepCompile]] = defaultdict(dict)
+    known: dict[str, list[StepCompile]] = defaultdict(list)
     for row in compiles:
-        known[row.process_id].setdefault(row.compile_id, row)
-    views = tuple(_view(window, known[window.process_id]) for window in windows)
+        known[row.process_id].append(row)
+    views = tuple(
+        _view(
+            window,
+            # Compile IDs restart at each reset(): the newest before the window's end counts.
+            {
+                row.compile_id: row
+                for row in known[window.process_id]
+                if row.started_us <= window.time_us
+            },
+        )
+        for window in windows
+    )
     return StepsScreen(_judge(views), views)
 
 
@@ -197,10 +199,9 @@ def _list_parts(
     last: StepCompile | None = None
     for place, part in enumerate((*step.call, *step.after)):
         share = part.us / (step.whole_us or 1)
-        is_inside = place < len(step.call)
         if part.graph is None:
-            broken = last if last and last.outcome else None
-            yield PartRow(part.us, share, broken if is_inside else None, None, None, is_inside)
+            broken = last if last and last.outcome and place < len(step.call) else None
+            yield PartRow(part.us, share, broken, None, None)
             continue
         compile_id = part.graph["compile_id"]
         last = compiles.get(compile_id or "")
@@ -211,7 +212,6 @@ def _list_parts(
             last,
             compile_id,
             part.graph["phase"],
-            is_inside,
             seen["wrapper_us"] if seen else None,
             seen["guard_us"] if seen else None,
             sum(kernel["us"] for kernel in seen["kernels"]) if seen and window.device else None,

@@ -1,4 +1,4 @@
-"""The steps of a run: what a call costs, and its trace."""
+"""Pages of a run's steps: what each part costs, and a trace to download."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from compileboard.app.steps.run_queries import (
     list_compiles,
     list_windows,
 )
+from compileboard.collectors.contract.record_names import STEPS_TRACE
 
 blueprint = Blueprint("steps", __name__)
 
@@ -25,21 +26,20 @@ blueprint = Blueprint("steps", __name__)
 def show(run_id: str) -> str:
     detail = find_run(run_id)
     reader = get_run_reader(run_id)
-    windows = list_windows(reader, run_id, None, MOST_WINDOWS)
-    screen = build_steps(windows.rows, list_compiles(reader, run_id))
+    windows = list_windows(reader, run_id, None, MOST_WINDOWS).rows
+    screen = build_steps(windows, list_compiles(reader, run_id) if windows else ())
     return render_run(detail, "steps/index.html", tab="steps", screen=screen)
 
 
-@blueprint.get("/runs/<run_id>/steps/<int:window_id>/trace.json")
-def trace(run_id: str, window_id: int) -> Response:
+@blueprint.get("/runs/<run_id>/steps/<int:trace_id>/trace.json")
+def trace(run_id: str, trace_id: int) -> Response:
     find_run(run_id)
-    windows = list_windows(get_run_reader(run_id), run_id, None, MOST_WINDOWS).rows
-    trace_id = next((one.trace_id for one in windows if one.id == window_id), None)
-    artifact = read_artifact(get_store(), run_id, trace_id) if trace_id is not None else None
-    if artifact is None or artifact.text is None:
-        abort(404, f"Run {run_id} has no trace of steps {window_id}.")
+    artifact = read_artifact(get_store(), run_id, trace_id)
+    is_trace = artifact is not None and (artifact.run_id, artifact.name) == (run_id, STEPS_TRACE)
+    if artifact is None or not is_trace or artifact.text is None:
+        abort(404, f"Run {run_id} has no trace of steps {trace_id}.")
     response = Response(artifact.text.encode("utf-8", "replace"), content_type="application/json")
-    name = f"steps-{run_id}-{window_id}.json"
+    name = f"steps-{run_id}-{trace_id}.json"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

@@ -1,4 +1,4 @@
-"""Windows of a run's steps, and what is known of the compiles in them."""
+"""Read the timed steps of a run, and the compiles that ran in them."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ class StepCompile:
     function: str | None
     file: str | None
     line: int | None
+    started_us: int
     resumed_at: int | None
     outcome: str | None
     break_id: fields.BreakId | None
@@ -84,8 +85,8 @@ limit :limit
 
 COMPILES_SQL = """
 select
-  c.process_id, c.compile_id, c.id as key, f.name as function, f.file, c.line, c.resumed_at,
-  b.outcome, b.distinct_id as break_id, d.gb_id, d.gb_type, d.reason, d.explanation,
+  c.process_id, c.compile_id, c.id as key, f.name as function, f.file, c.line, c.started_us,
+  c.resumed_at, b.outcome, b.distinct_id as break_id, d.gb_id, d.gb_type, d.reason, d.explanation,
   d.source_line,
   b.line as break_line
 from compiles as c

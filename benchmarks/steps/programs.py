@@ -36,18 +36,25 @@ def make_blocks(count: int, width: int = 256) -> nn.Sequential:
     return nn.Sequential(*(Block(width) for _ in range(count))).cuda()
 
 
-def pair(
-    broken: Callable[..., Any], whole: Callable[..., Any], *arguments: Any, grad: bool = False
-) -> Pair:
+def pair(broken: Callable[..., Any], whole: Callable[..., Any], *arguments: Any) -> Pair:
     calls = [torch.compile(broken), torch.compile(whole)]
 
     def call(compiled: Callable[..., Any]) -> Any:
-        if grad:
-            return compiled(*arguments)
         with torch.no_grad():
             return compiled(*arguments)
 
     return (lambda: call(calls[0])), (lambda: call(calls[1]))
+
+
+def train(forward: Callable[..., Any], x: torch.Tensor, parameters: list[nn.Parameter]) -> Call:
+    compiled = torch.compile(forward)
+
+    def step():
+        compiled(x).square().mean().backward()
+        for one in parameters:
+            one.grad = None
+
+    return step
 
 
 # -- resumed, looked at
@@ -125,17 +132,7 @@ def in_training() -> Pair:
     def forward_whole(x):
         return tail(head(x))
 
-    def train(forward):
-        compiled = torch.compile(forward)
-
-        def step():
-            compiled(x).square().mean().backward()
-            for one in both:
-                one.grad = None
-
-        return step
-
-    return train(forward_broken), train(forward_whole)
+    return train(forward_broken, x, both), train(forward_whole, x, both)
 
 
 def in_a_function() -> Pair:
@@ -326,17 +323,7 @@ def wide_training() -> Pair:
         log.info("halfway")
         return tail(x)
 
-    def train(forward):
-        compiled = torch.compile(forward)
-
-        def step():
-            compiled(x).square().mean().backward()
-            for one in both:
-                one.grad = None
-
-        return step
-
-    return train(forward_broken), train(lambda x: tail(head(x)))
+    return train(forward_broken, x, both), train(lambda x: tail(head(x)), x, both)
 
 
 RESUMED: dict[str, Callable[[], Pair]] = {

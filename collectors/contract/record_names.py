@@ -15,6 +15,7 @@ CONFIG = "config"
 RUNTIME_FAILED = "runtime_failed"
 CUDAGRAPH_SKIP = "cudagraph_skip"
 CUDAGRAPH = "cuda_graph"
+STEPS_PREFIX = "compileboard "  # of the ranges that a window puts into a trace
 STEPS_TRACE = "steps_trace"  # the artifact that keeps it
 STEPS = "step_window"  # payload: the trace of a few, as torch's profiler writes it
 # Metadata: ReproCaptured's fields without its programs; payload: {"program": …, "dynamo_program":

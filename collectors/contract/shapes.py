@@ -187,7 +187,7 @@ class KernelTime(TypedDict):
 
 
 class HostTime(TypedDict):
-    """What the program's own thread does in a traced step."""
+    """How the thread that runs the program spends a traced step."""
 
     kind: str  # guards | wrapper | graph | eager | wait | python
     self_us: float
@@ -208,7 +208,7 @@ class TracedGraph(TypedDict):
 
 
 class TracedGap(TypedDict):
-    """What a traced step does on the GPU outside compiled graphs, at one place."""
+    """Work between two compiled graphs of a traced step."""
 
     position: int  # how many graphs of the step came before
     host_us: float  # all that the host does there

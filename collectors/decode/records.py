@@ -61,18 +61,20 @@ class Captured:
 
     @property
     def compile_id(self) -> str | None:
-        """The compile ID as torch prints it: 0/1, or !0/1/0 under compiled autograd."""
-        if self.compiled_autograd_id is None:
-            if self.frame_id is None:
-                return None
-            return (
-                str(self.frame_id)
-                if self.frame_compile_id is None
-                else f"{self.frame_id}/{self.frame_compile_id}"
-            )
-        parts = [f"!{self.compiled_autograd_id}"]
-        parts += [str(p) for p in (self.frame_id, self.frame_compile_id) if p is not None]
-        return "/".join(parts)
+        return name_compile(self.compiled_autograd_id, self.frame_id, self.frame_compile_id)
+
+
+def name_compile(
+    compiled_autograd_id: int | None, frame_id: int | None, frame_compile_id: int | None
+) -> str | None:
+    """Return a compile ID as torch prints it: 0/1, or !0/1/0 under compiled autograd."""
+    if compiled_autograd_id is None:
+        if frame_id is None:
+            return None
+        return str(frame_id) if frame_compile_id is None else f"{frame_id}/{frame_compile_id}"
+    parts = [f"!{compiled_autograd_id}"]
+    parts += [str(part) for part in (frame_id, frame_compile_id) if part is not None]
+    return "/".join(parts)
 
 
 _READ = EVENTS | GUARDS | {SPAN, AOT_METADATA}

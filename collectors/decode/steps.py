@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from compileboard.collectors.contract.events import ArtifactSeen
-from compileboard.collectors.contract.record_names import STEPS_TRACE
+from compileboard.collectors.contract.record_names import STEPS_PREFIX, STEPS_TRACE
 from compileboard.collectors.contract.shapes import (
     HostTime,
     KernelTime,
@@ -28,11 +28,10 @@ from compileboard.collectors.contract.shapes import (
     TracedSpan,
     TracedSteps,
 )
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import name_compile
 
-PREFIX = "compileboard "
-_STEP, _GRAPH, _FRAME = (f"{PREFIX}{what} " for what in ("step", "graph", "frame"))
-_OURS = re.compile(f"{PREFIX}(step|graph|frame) [0-9]{{1,9}}")
+_STEP, _GRAPH, _FRAME = (f"{STEPS_PREFIX}{what} " for what in ("step", "graph", "frame"))
+_OURS = re.compile(f"{STEPS_PREFIX}(step|graph|frame) [0-9]{{1,9}}")
 MOST_SPANS = 1_500
 MOST_KERNELS = 200
 _HOST = frozenset(("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"))
@@ -100,15 +99,7 @@ def parse_graphs(metadata: dict[str, Any]) -> list[StepGraph]:
 
 def _name_compile(context: list[int | None] | None) -> str | None:
     autograd_id, frame_id, frame_compile_id, *_ = context or [None] * 3
-    return Captured(
-        "",
-        0,
-        0,
-        "",
-        compiled_autograd_id=autograd_id,
-        frame_id=frame_id,
-        frame_compile_id=frame_compile_id,
-    ).compile_id
+    return name_compile(autograd_id, frame_id, frame_compile_id)
 
 
 def read_trace(text: str) -> dict[str, Any] | None:
@@ -187,7 +178,7 @@ def _read_spans(events: list[dict[str, Any]]) -> Iterator[Span]:
             begin_us, arguments = float(event["ts"]), event.get("args") or {}
             thread, correlation = event.get("tid"), arguments.get("correlation")
             name = str(event["name"])
-            if name.startswith(PREFIX) and not _OURS.fullmatch(name):
+            if name.startswith(STEPS_PREFIX) and not _OURS.fullmatch(name):
                 continue
             yield Span(
                 name=name,
@@ -223,7 +214,7 @@ def _find_kind(span: Span, of_inductor: set[Span]) -> str:
     if graph is not None:
         # Of other backends than inductor there is no range inside.
         return "wrapper" if graph in of_inductor else "graph"
-    is_operation = not span.name.startswith((PREFIX, *_NO_OPERATIONS))
+    is_operation = not span.name.startswith((STEPS_PREFIX, *_NO_OPERATIONS))
     return "eager" if is_operation and span.category != "user_annotation" else "python"
 
 
@@ -385,7 +376,7 @@ def _fuse(
     """
     library_count = group_count = 0
     library_us = fused_us = longest_us = 0.0
-    calls: dict[int, Span] = {}
+    calls: set[Span] = set()
     is_open = False
     for operation in operations:
         kernels = [kernel for inner in operation.children for kernel in started[inner]]
@@ -394,8 +385,7 @@ def _fuse(
             library_count += 1
             library_us += took_us
             fused_us, longest_us, is_open = fused_us + longest_us, 0.0, False
-            call = [span for span in operation.ancestors() if span.kind == "eager"][-1]
-            calls[id(call)] = call
+            calls.add([span for span in operation.ancestors() if span.kind == "eager"][-1])
         else:
             group_count += not is_open
             longest_us, is_open = max(longest_us, took_us), True
@@ -404,7 +394,7 @@ def _fuse(
         host_us=_round(host_us),
         kernel_count=len(operations),
         library_count=library_count,
-        library_host_us=_round(sum(call.end_us - call.begin_us for call in calls.values())),
+        library_host_us=_round(sum(call.end_us - call.begin_us for call in calls)),
         library_us=_round(library_us),
         group_count=group_count,
         fused_us=_round(fused_us + longest_us),

@@ -81,7 +81,7 @@ class StepCost:
 
     @property
     def us(self) -> float:
-        return max(0.0, sum(gap.us for gap in self.gaps))
+        return sum(gap.us for gap in self.gaps)
 
 
 def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> UsualStep | None:
@@ -98,13 +98,15 @@ def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> Usual
     ]
     spans = [(step["device"] or step["host"], step["host"]) for step in usual]
     after = [(a["after_us"], b["after_us"]) for a, b in spans if a["after_us"] and b["after_us"]]
-    periods = [sum(one["call_us"]) + sum(one["after_us"] or ()) for one, _host in spans]
+    periods = [
+        sum(one["call_us"]) + sum(one["after_us"]) for one, _host in spans if one["after_us"]
+    ]
     called = [graphs[position] for position in order]
     return UsualStep(
         step_count=len(usual),
         other_count=len(steps) - len(usual),
         call_us=median(sum(one["call_us"]) for one, _host in spans),
-        period_us=median(periods[: len(after)]) if after else None,
+        period_us=median(periods) if periods else None,
         call=_list_parts([(a["call_us"], b["call_us"]) for a, b in spans], called[: size // 2]),
         after=_list_parts(after, called[size // 2 :]) if after else (),
     )

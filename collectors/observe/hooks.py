@@ -273,10 +273,11 @@ class Hooks:
     def _profiler_hook(self, original: Any) -> Any:
         def start(*arguments: Any, **options: Any) -> Any:
             with self.guard:
-                if self.steps is None or self.steps.is_ended:
+                window = self.steps
+                if window is None or not window.is_starting:  # else it is the window that uses it
                     self._has_profiled = True
-                else:
-                    self.steps.give_way()
+                    if window is not None:
+                        window.give_way()
             return original(*arguments, **options)
 
         return start

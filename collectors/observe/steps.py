@@ -20,16 +20,16 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any
 
+from ..contract.record_names import STEPS_PREFIX
 from . import runtime_failures, torch_compat
 from .hook_guard import HookGuard
 
 CALM_STEPS = 3  # without a compile or recording, before a window opens by itself
 TRACED_STEPS = 3
-TRACE_PREFIX = "compileboard "
 MOST_PARTS = 100_000  # calls of graphs in a window
 LARGEST_TRACE_BYTES = 32 << 20
 LONGEST_TRACED_US = 500_000  # of a step, which is traced four times
-LONGEST_WAIT_S = 30.0
+LONGEST_WAIT_S = 5.0
 MOST_TRACED_PARTS = 1_000  # calls of graphs in a step that is traced
 TEARDOWN = "TEARDOWN_CUPTI"
 OWN_GRAPHS = "a window of steps, as the program records CUDA graphs of its own"
@@ -83,12 +83,12 @@ class StepWindow:
         *,
         has_own_profiler: bool = False,
     ) -> None:
-        self.wanted = wanted
+        self._wanted = wanted
         self._codes = codes  # by the compile's context: what Dynamo began to compile
         # Those that may run in traced steps as they were written, each with its number:
         self._frames: dict[CodeType, int] = {}
         self._frame_contexts: list[Any] = []
-        self.after = after
+        self._after = after
         self._write = write
         self._guard = guard
         self._phase = WAITING
@@ -101,7 +101,7 @@ class StepWindow:
         self._step = Step(0, None)
         self._cuda: Any = None
         self._events: Iterator[Any] = iter(())
-        self._record_event: Callable[[Any], None] = print
+        self._record_event: Callable[[Any], None] = lambda event: None
         # Of the last graph in the survey: address -> bytes
         self._returned: dict[int, int] = {}
         self._taken: dict[int, int] = {}
@@ -109,7 +109,7 @@ class StepWindow:
         self._teardown: str | None = None
         self._traced_count = 0
         self._trace: str | None = None
-        self._is_cut = self._is_starting = False
+        self._is_cut = self.is_starting = False
         self._has_own_profiler = has_own_profiler
         self._mark: Any = None
         self._open_frames: list[Any] = []
@@ -169,8 +169,6 @@ class StepWindow:
 
     def give_way(self) -> None:
         """Let the program use torch's profiler, of which a process has one."""
-        if self._is_starting:  # it is the window that uses it
-            return
         self._has_own_profiler = True
         if self._profiler is None:
             return
@@ -225,7 +223,9 @@ class StepWindow:
             self._unwatch_frames()
             self._mark.__exit__(None, None, None)
             self._traced_count += 1
-            if self._has_own_profiler and self._profiler is not None:
+            if self._traced_count > TRACED_STEPS:
+                self.end()
+            elif self._has_own_profiler:
                 self.stop_trace()
                 self._trace = None
 
@@ -238,7 +238,7 @@ class StepWindow:
             self._prepare_events()
             self._replace_graphs(self._make_timed)
         elif self._phase == TIMED and (
-            len(self._steps) >= self.wanted or self._part_count >= MOST_PARTS
+            len(self._steps) >= self._wanted or self._part_count >= MOST_PARTS
         ):
             # The last step ends where the next one begins.
             self._steps.append(Step(time.perf_counter_ns(), self._record()))
@@ -248,12 +248,10 @@ class StepWindow:
                 self.end()
             else:
                 self._replace_graphs(self._make_traced)
-        elif self._phase == TRACED and self._traced_count > TRACED_STEPS:
-            self.end()
 
     def _is_due(self) -> bool:
-        if self.after is not None:
-            return self._call_count >= self.after
+        if self._after is not None:
+            return self._call_count >= self._after
         return self._calm_count >= CALM_STEPS
 
     def _open(self) -> None:
@@ -263,7 +261,7 @@ class StepWindow:
 
     def _prepare_events(self) -> None:
         if self._cuda is not None:
-            count = self.wanted * (2 + 2 * len(self._step.parts)) + 1
+            count = self._wanted * (2 + 2 * len(self._step.parts)) + 1
             events = [self._cuda.Event(enable_timing=True) for _ in range(min(count, MOST_PARTS))]
             self._record_event = torch_compat.make_record()
             for event in events:
@@ -373,7 +371,7 @@ class StepWindow:
     def _range(self, name: str) -> Any:
         if self._profiler is None:
             return contextlib.nullcontext()
-        return torch_compat.profiler_range(TRACE_PREFIX + name)
+        return torch_compat.profiler_range(STEPS_PREFIX + name)
 
     def _unwatch_frames(self) -> None:
         if sys.getprofile() == self._watch_frame:
@@ -391,11 +389,11 @@ class StepWindow:
             self._teardown = os.environ[TEARDOWN] = "1"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            self._is_starting = True
+            self.is_starting = True
             try:
                 self._profiler = torch_compat.start_profiler(with_cuda=self._cuda is not None)
             finally:
-                self._is_starting = False
+                self.is_starting = False
 
     def stop_trace(self) -> None:
         profiler, self._profiler = self._profiler, None
@@ -434,8 +432,7 @@ class StepWindow:
         timed = [step for step in self._steps if step.end_ns]
         following = [*self._steps[1:], None][: len(timed)]
         return {
-            "state": self._phase,
-            "wanted_count": self.wanted,
+            "wanted_count": self._wanted,
             "earlier_count": self._call_count - len(timed) - self._traced_count,
             "device": None if self._cuda is None else self._cuda.get_device_name(),
             "peak_bytes_per_s": torch_compat.peak_bytes_per_s(self._cuda),

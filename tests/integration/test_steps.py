@@ -65,6 +65,26 @@ print("aten::sin" in {event.name for event in profiler.events()})
 """
 
 
+PROFILED_BEFORE = """
+import sys
+
+import compileboard, torch
+
+compileboard.install(db=sys.argv[1])
+compiled = torch.compile(lambda x: x + 1, backend="eager")
+
+def profile():
+    with compileboard.profile(steps=2):
+        for _ in range(9):
+            compiled(torch.ones(2))
+
+profile()
+with torch.profiler.profile():
+    compiled(torch.ones(2))
+profile()
+"""
+
+
 def observe(workplace: Workplace, *arguments: str, steps: str = "8") -> dict[str, object]:
     program = workplace.write(PROGRAM)
     done = workplace.run(program, *arguments, options=("--steps", steps))
@@ -117,6 +137,13 @@ def test_a_trace_gives_way_to_the_programs_own(workplace: Workplace) -> None:
     assert (done.returncode, done.stdout.split()[-1]) == (0, "True"), done.stderr
     (row,) = workplace.rows("select * from step_windows")
     assert (len(json.loads(row["steps"])), row["traced"]) == (5, None)
+
+
+def test_a_program_that_has_used_the_profiler_is_not_traced(workplace: Workplace) -> None:
+    done = workplace.plain(workplace.write(PROFILED_BEFORE), workplace.database)
+    assert done.returncode == 0, done.stderr
+    rows = workplace.rows("select traced is not null as traced from step_windows order by time_us")
+    assert [row["traced"] for row in rows] == [1, 0]
 
 
 @pytest.mark.parametrize("steps", ["0", "x", "3@", "3@x", "10001", "-1"])

@@ -291,9 +291,14 @@ def write_cudagraph(batch: Batch, event: CudagraphMade) -> None:
 
 
 def write_steps(batch: Batch, event: StepsTimed) -> None:
-    lists = {name: dumps(getattr(event, name)) for name in ("graphs", "steps", "traced")}
-    row = {**take("step_windows", event), **lists, "run_id": batch.run_id}
-    _WINDOW.add(batch.connection, row | ({} if event.traced else {"traced": None}))
+    row = {
+        **take("step_windows", event),
+        "run_id": batch.run_id,
+        "graphs": dumps(event.graphs),
+        "steps": dumps(event.steps),
+        "traced": dumps(event.traced) if event.traced else None,
+    }
+    _WINDOW.add(batch.connection, row)
 
 
 def _find_reason(batch: Batch, event: CudagraphMade, function_id: int | None) -> int | None:

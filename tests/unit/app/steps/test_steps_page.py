@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 
 import pytest
 from flask.testing import FlaskClient
@@ -95,7 +96,7 @@ def test_the_trace_is_a_file_for_trace_viewers(
     client: FlaskClient, store: sqlite3.Connection, training: str
 ) -> None:
     (window,) = list_windows(store, training).rows
-    answer = client.get(f"/runs/{training}/steps/{window.id}/trace.json")
+    answer = client.get(f"/runs/{training}/steps/{window.trace_id}/trace.json")
     assert answer.headers["Content-Disposition"].endswith('.json"')
     names = {event.get("name") for event in answer.get_json()["traceEvents"]}
     assert "TorchDynamo Cache Lookup" in names
@@ -116,6 +117,18 @@ def test_kernels_of_a_compile_have_their_times(store: sqlite3.Connection, traini
     kernel = next(row for row in graph["kernels"] if row["name"].startswith("triton_"))
     assert times[kernel["name"]] == kernel["us"] / kernel["count"]
     assert find_kernel_times(windows, "of another process", "0/0") == {}
+
+
+def test_compile_ids_that_restarted_are_those_before_the_window(
+    store: sqlite3.Connection, training: str
+) -> None:
+    windows, rows = list_windows(store, training).rows, list_compiles(store, training)
+    first = next(row for row in rows if row.compile_id == "0/0")
+    newer = replace(first, key=98, started_us=windows[0].time_us, function="newer")
+    later = replace(first, key=99, started_us=windows[0].time_us + 1, function="later")
+    (view,) = build_steps(windows, [*rows, newer, later]).views
+    named = {row.compile_id: row.compile for row in view.parts if row.phase}
+    assert named["0/0"] == newer
 
 
 def test_no_table_is_read_whole(store: sqlite3.Connection, training: str) -> None:
