@@ -128,15 +128,15 @@ class StepWindow:
         """
 
         def _maybe_set_eval_frame(callback: Any) -> Any:
-            frame = sys._getframe(1)
+            entry = self._entry
+            if entry is None:
+                if callback:
+                    self._enter(sys._getframe(1))
+            elif sys._getframe(1) is entry:
+                self._leave()
             # A frame that has ended has no caller: it was entered before the window.
-            if self._entry is None or self._entry.f_back is None:
-                if callback and self._thread in (None, threading.get_ident()):
-                    with self._guard:
-                        self._begin(frame)
-            elif frame is self._entry:
-                with self._guard:
-                    self._end()
+            elif callback and entry.f_back is None:
+                self._enter(sys._getframe(1))
             return original(callback)
 
         return _maybe_set_eval_frame
@@ -184,6 +184,25 @@ class StepWindow:
 
     # -- steps
 
+    def _enter(self, frame: FrameType) -> None:
+        if self._phase == WAITING and not self._is_due():
+            self._entry, self._has_compiled = frame, False  # no more: it may wait for long
+        elif self._thread in (None, threading.get_ident()):
+            with self._guard:
+                self._begin(frame)
+
+    def _leave(self) -> None:
+        if self._phase == WAITING:
+            self._entry = None
+            self._count_call()
+            return
+        with self._guard:
+            self._end()
+
+    def _count_call(self) -> None:
+        self._call_count += 1
+        self._calm_count = 0 if self._has_compiled else self._calm_count + 1
+
     def _begin(self, entry: FrameType) -> None:
         # The end of a function that disables Dynamo looks like a begin.
         if self._is_cut or "DisableContext" in getattr(entry.f_code, "co_qualname", ""):
@@ -215,8 +234,7 @@ class StepWindow:
         step = self._step
         step.end, step.end_ns = self._record(), time.perf_counter_ns()
         step.has_compiled = self._has_compiled
-        self._call_count += 1
-        self._calm_count = 0 if self._has_compiled else self._calm_count + 1
+        self._count_call()
         if self._phase == TIMED:
             self._steps.append(step)
         elif self._phase == TRACED:
