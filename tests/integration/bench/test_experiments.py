@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from tests.tools.observed import ROOT
+from tests.integration.bench.measuring import (
+    BREAKS,
+    DATA,
+    DYNAMIC,
+    FINE,
+    WRONG,
+    Measured,
+    measuring,
+)
 
 pytestmark = pytest.mark.torch
 
-DATA = ROOT / "tests" / "data" / "bench"
-MEASURE = """
-import json, sys, tempfile
-from dataclasses import asdict
-from pathlib import Path
-import torch
-from compileboard.collectors.bench.worker.child import failure
-from compileboard.collectors.bench.experiments import load_experiment, settings_for
-from compileboard.collectors.bench.plan.models import ModelRef
-from compileboard.collectors.bench.plan.settings import BenchSettings
-from compileboard.collectors.bench.worker.outcome import Stages
-from compileboard.collectors.bench.suites.user import BUILD
-from compileboard.collectors.bench.worker.workbench import Workbench
-
-for only, experiment, changes in json.loads(sys.argv[1]):
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()  # a child has measured nothing before
-    torch.manual_seed(0)
-    changes = {"backend": "eager", "quick": True, "repeat": 3, **changes}
-    settings = settings_for(experiment, BenchSettings(**changes))
-    ref = ModelRef("local", "it", BUILD, only, batch_size=4)
-    bench = Workbench(ref, settings, Stages(Path(tempfile.mkdtemp())))
-    try:
-        bench.load()
-        outcome = bench.describe(load_experiment(experiment)(bench))
-    except Exception as error:
-        outcome = failure(error)
-    print("OUTCOME" + json.dumps(asdict(outcome)))
-"""
-FINE, BREAKS, WRONG = (
-    f"path:{DATA}/planted.py,model:{name}" for name in ("Fine", "Breaks", "WrongAnswer")
-)
 SIZED, HUNGRY, UNBATCHED, HALF, BY_MODE, NAN, SMALL, NOT_LINEAR = (
     f"path:{DATA}/varied.py,model:{name}"
     for name in (
@@ -62,56 +35,15 @@ UNTRANSLATED = f"path:{DATA}/varied.py,model:Untranslated"
 FIXED = f"path:{DATA}/varied.py,class:FixedInputs"
 INDUCTOR = {"backend": "inductor", "compile_mode": "max-autotune"}
 QUANTIZED = {"backend": "aot_eager", "dtype": "bfloat16"}
-DYNAMIC = {"dynamic_batch_only": True}
-TASKS: list[tuple[str, str, dict[str, Any]]] = [
-    *((only, "tolerance", {}) for only in (FINE, WRONG, NAN)),
-    *((only, "coverage", {}) for only in (FINE, BREAKS, HALF)),
-    (FINE, "overhead", INDUCTOR),
-    (FINE, "nothing", {**INDUCTOR, "mode": "training"}),
-    *(
-        (FINE, "quantization", {**QUANTIZED, "quantization": kind})
-        for kind in ("int8weightonly", "int4weightonly")
-    ),
-    (FINE, "quantization", {"quantization": "noquant"}),
-    (NOT_LINEAR, "quantization", {**QUANTIZED, "quantization": "int8weightonly"}),
-    *((only, "onnx", {}) for only in (FINE, UNTRANSLATED)),
-    (FINE, "onnx", {"dtype": "bfloat16"}),
-    (BY_MODE, "recompile_profile", {}),
-    (BY_MODE, "recompile_profile", DYNAMIC),
-    (FINE, "recompile_profile", {"mode": "training"}),
-    *((only, "shapes", {}) for only in (SIZED, FINE)),
-    (SIZED, "shapes", {"dynamic_shapes": True}),
-    *((only, "batch_size", {}) for only in (SMALL, FIXED)),
-    (HUNGRY, "batch_size", {"batch_size": 2000}),
-    (SIZED, "performance", DYNAMIC),
-    (UNBATCHED, "accuracy", DYNAMIC),
-    *((FINE, "accuracy", {"mode": mode}) for mode in ("inference", "training")),
-    (FINE, "performance", {"backend": "inducter"}),
-]
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, json.dumps(TASKS)],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        cwd=ROOT,
-    )
-    outcome_list = [
-        json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("OUTCOME")
-    ]
-    assert len(outcome_list) == len(TASKS), done.stderr[-3000:]
-    return {json.dumps(task): outcome for task, outcome in zip(TASKS, outcome_list)}
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    with measuring(tmp_path_factory.mktemp("measuring")) as measured:
+        yield measured
 
 
-@pytest.fixture
-def measured(outcomes: dict[str, dict[str, Any]]) -> Any:
-    return lambda only, experiment, **changes: outcomes[json.dumps((only, experiment, changes))]
-
-
-def test_tolerance_is_the_relative_distance_from_eager_on_the_cpu(measured: Any) -> None:
+def test_tolerance_is_the_relative_distance_from_eager_on_the_cpu(measured: Measured) -> None:
     assert measured(FINE, "tolerance")["values"]["max"] < 1e-5
     wrong = measured(WRONG, "tolerance")["values"]
     assert (
@@ -121,13 +53,13 @@ def test_tolerance_is_the_relative_distance_from_eager_on_the_cpu(measured: Any)
 
 
 @pytest.mark.nightly
-def test_a_number_that_only_one_of_the_two_has_is_a_failure(measured: Any) -> None:
+def test_a_number_that_only_one_of_the_two_has_is_a_failure(measured: Measured) -> None:
     outcome = measured(NAN, "tolerance")
     assert (outcome["status"], outcome["reason"]) == ("failed", "fail_accuracy")
     assert "of 32 numbers are finite in one" in outcome["message"]
 
 
-def test_coverage_counts_what_is_captured(measured: Any) -> None:
+def test_coverage_counts_what_is_captured(measured: Measured) -> None:
     whole = measured(FINE, "coverage")["values"]
     assert (whole["graphs"], whole["graph_calls"]) == (1, 1)
     assert whole["captured_ops"] == whole["total_ops"] == 2 and whole["pct_time"] == 1.0
@@ -138,7 +70,7 @@ def test_coverage_counts_what_is_captured(measured: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_an_accuracy_check_compiles_its_iterations_together_as_upstream(measured: Any) -> None:
+def test_an_accuracy_check_compiles_its_iterations_together_as_upstream(measured: Measured) -> None:
     forward = measured(FINE, "accuracy", mode="inference")
     assert forward["accuracy"] == "pass"
     assert (forward["values"]["unique_graphs"], forward["values"]["calls_captured"]) == (
@@ -149,21 +81,21 @@ def test_an_accuracy_check_compiles_its_iterations_together_as_upstream(measured
     assert backward["accuracy"] == "pass" and backward["values"]["graph_breaks"] > 0
 
 
-def test_overhead_compiles_nothing_whatever_the_backend(measured: Any) -> None:
+def test_overhead_compiles_nothing_whatever_the_backend(measured: Measured) -> None:
     outcome = measured(FINE, "overhead", **INDUCTOR)
     assert outcome["values"]["speedup"] > 0 and outcome["values"]["unique_graphs"] == 1
     assert len(outcome["repeats"]["compiled"]) == 3
 
 
 @pytest.mark.nightly
-def test_nothing_times_eager_against_itself_and_compiles_nothing(measured: Any) -> None:
+def test_nothing_times_eager_against_itself_and_compiles_nothing(measured: Measured) -> None:
     outcome = measured(FINE, "nothing", **INDUCTOR, mode="training")
     assert outcome["status"] == "measured" and outcome["values"]["speedup"] > 0
     assert [len(samples) for samples in outcome["repeats"].values()] == [3, 3]
     assert "unique_graphs" not in outcome["values"]
 
 
-def test_quantized_weights_have_errors_of_their_own_and_no_verdict(measured: Any) -> None:
+def test_quantized_weights_have_errors_of_their_own_and_no_verdict(measured: Measured) -> None:
     outcome = measured(FINE, "quantization", **QUANTIZED, quantization="int8weightonly")
     values = outcome["values"]
     assert (outcome["status"], outcome["accuracy"]) == ("measured", None)
@@ -173,7 +105,7 @@ def test_quantized_weights_have_errors_of_their_own_and_no_verdict(measured: Any
 
 
 @pytest.mark.nightly
-def test_noquant_differs_from_nothing_by_no_weight(measured: Any) -> None:
+def test_noquant_differs_from_nothing_by_no_weight(measured: Measured) -> None:
     values = measured(FINE, "quantization", quantization="noquant")["values"]
     assert (
         values["quantized_error"] == values["unquantized_error"] < 1e-6
@@ -185,7 +117,9 @@ def test_noquant_differs_from_nothing_by_no_weight(measured: Any) -> None:
 @pytest.mark.parametrize(
     ("model", "kind"), [(FINE, "int4weightonly"), (NOT_LINEAR, "int8weightonly")]
 )
-def test_a_model_without_a_layer_that_fits_is_skipped(measured: Any, model: str, kind: str) -> None:
+def test_a_model_without_a_layer_that_fits_is_skipped(
+    measured: Measured, model: str, kind: str
+) -> None:
     outcome = measured(model, "quantization", **QUANTIZED, quantization=kind)
     assert outcome["status"] == "skipped" and "parameters is quantized by" in outcome["reason"]
 
@@ -197,7 +131,7 @@ def test_a_library_that_torchao_lacks_is_named() -> None:
     assert describe_missing(ImportError("no such symbol")) == "no such symbol"
 
 
-def test_an_onnx_model_is_judged_and_timed(measured: Any) -> None:
+def test_an_onnx_model_is_judged_and_timed(measured: Measured) -> None:
     outcome = measured(FINE, "onnx")
     values = outcome["values"]
     assert (outcome["status"], outcome["accuracy"]) == ("measured", "pass") and values[
@@ -209,7 +143,7 @@ def test_an_onnx_model_is_judged_and_timed(measured: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_an_operator_that_has_no_onnx_names_its_line(measured: Any) -> None:
+def test_an_operator_that_has_no_onnx_names_its_line(measured: Measured) -> None:
     outcome = measured(UNTRANSLATED, "onnx")
     failure = outcome["facts"]["export"]
     assert (outcome["status"], outcome["accuracy"], failure["stage"]) == (
@@ -224,12 +158,12 @@ def test_an_operator_that_has_no_onnx_names_its_line(measured: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_what_onnxruntime_lacks_is_a_failure_of_its_loading(measured: Any) -> None:
+def test_what_onnxruntime_lacks_is_a_failure_of_its_loading(measured: Measured) -> None:
     outcome = measured(FINE, "onnx", dtype="bfloat16")
     assert (outcome["reason"], outcome["facts"]["export"]["stage"]) == ("fail_to_run", "load")
 
 
-def test_the_recompile_profile_names_what_each_change_cost(measured: Any) -> None:
+def test_the_recompile_profile_names_what_each_change_cost(measured: Measured) -> None:
     outcome = measured(BY_MODE, "recompile_profile")
     changes = {change["change"]: change for change in outcome["facts"]["changes"]}
     assert [*changes] == [
@@ -255,13 +189,13 @@ def test_the_recompile_profile_names_what_each_change_cost(measured: Any) -> Non
 
 
 @pytest.mark.nightly
-def test_a_batch_that_is_marked_dynamic_compiles_once(measured: Any) -> None:
+def test_a_batch_that_is_marked_dynamic_compiles_once(measured: Measured) -> None:
     values = measured(BY_MODE, "recompile_profile", **DYNAMIC)["values"]
     assert values["change=batch size=3/recompiles"] == 0
     assert measured(SIZED, "performance", **DYNAMIC)["status"] == "measured"
 
 
-def test_a_batch_that_no_input_has_cannot_be_marked(measured: Any) -> None:
+def test_a_batch_that_no_input_has_cannot_be_marked(measured: Measured) -> None:
     outcome = measured(UNBATCHED, "accuracy", **DYNAMIC)
     assert outcome["status"] == "skipped"
     assert (
@@ -270,14 +204,14 @@ def test_a_batch_that_no_input_has_cannot_be_marked(measured: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_training_is_profiled_without_gradients_switched_off(measured: Any) -> None:
+def test_training_is_profiled_without_gradients_switched_off(measured: Measured) -> None:
     changes = measured(FINE, "recompile_profile", mode="training")["facts"]["changes"]
     assert [change["change"] for change in changes][-2:] == ["eval mode", "bfloat16"]
     assert not [change for change in changes if "error" in change]
 
 
 @pytest.mark.nightly
-def test_shapes_are_measured_both_ways(measured: Any) -> None:
+def test_shapes_are_measured_both_ways(measured: Measured) -> None:
     outcome = measured(SIZED, "shapes")
     values = outcome["values"]
     assert [values[f"shape={size}/recompiles"] for size in (4, 6, 10)] == [
@@ -296,12 +230,12 @@ def test_shapes_are_measured_both_ways(measured: Any) -> None:
     assert "shape=4/speedup" not in asked and "shape=4/dynamic/speedup" in asked
 
 
-def test_a_model_without_other_sizes_is_skipped_in_words(measured: Any) -> None:
+def test_a_model_without_other_sizes_is_skipped_in_words(measured: Measured) -> None:
     outcome = measured(FINE, "shapes")
     assert outcome["status"] == "skipped" and "has no `resize`" in outcome["reason"]
 
 
-def test_the_largest_batch_that_runs_is_found_by_halves(measured: Any) -> None:
+def test_the_largest_batch_that_runs_is_found_by_halves(measured: Measured) -> None:
     outcome = measured(SMALL, "batch_size")
     assert outcome["values"] == {"batch_size_found": 64.0}
     assert [*outcome["facts"]["refused"]] == ["1024", "512", "256", "128"]
@@ -311,13 +245,13 @@ def test_the_largest_batch_that_runs_is_found_by_halves(measured: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_a_batch_that_cannot_even_be_made_is_refused_too(measured: Any) -> None:
+def test_a_batch_that_cannot_even_be_made_is_refused_too(measured: Measured) -> None:
     outcome = measured(HUNGRY, "batch_size", batch_size=2000)
     assert outcome["values"] == {"batch_size_found": 8.0}
     assert outcome["facts"]["refused"]["16"].startswith("OOM: [enforce fail]")
 
 
-def test_a_backend_that_torch_lacks_is_the_models_own_status(measured: Any) -> None:
+def test_a_backend_that_torch_lacks_is_the_models_own_status(measured: Measured) -> None:
     outcome = measured(FINE, "performance", backend="inducter")
     assert (outcome["status"], outcome["reason"]) == ("failed", "fail_to_run")
     assert "inducter" in outcome["message"]

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 import torch
 
 from compileboard.collectors.bench.experiments import export
 from compileboard.collectors.bench.plan.settings import BenchSettings
+from tests.integration.bench.measuring import DATA, DYNAMIC, FINE, WRONG, Measured, measuring
 from tests.integration.bench.test_bench_steps import load
-from tests.integration.bench.test_experiments import DATA, DYNAMIC, FINE, MEASURE, WRONG
 from tests.tools.observed import ROOT
 
 pytestmark = pytest.mark.torch
@@ -22,36 +20,15 @@ pytestmark = pytest.mark.torch
 BRANCHES, NO_KERNEL = (
     f"path:{DATA}/branching.py,class:{name}" for name in ("Branches", "HasNoKernel")
 )
-TASKS: list[tuple[str, str, dict[str, Any]]] = [
-    *((only, "export", {}) for only in (FINE, BRANCHES, NO_KERNEL)),
-    *((only, "export_strict", {}) for only in (FINE, BRANCHES, WRONG)),
-    (FINE, "export", DYNAMIC),
-    *((only, "aot_inductor", {}) for only in (FINE, BRANCHES)),
-]
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> dict[str, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, json.dumps(TASKS)],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        cwd=ROOT,
-    )
-    outcome_list = [
-        json.loads(line[7:]) for line in done.stdout.splitlines() if line.startswith("OUTCOME")
-    ]
-    assert len(outcome_list) == len(TASKS), done.stderr[-3000:]
-    return {json.dumps(task): outcome for task, outcome in zip(TASKS, outcome_list)}
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    with measuring(tmp_path_factory.mktemp("measuring")) as measured:
+        yield measured
 
 
-@pytest.fixture
-def measured(outcomes: dict[str, dict[str, Any]]) -> Any:
-    return lambda only, experiment, **changes: outcomes[json.dumps((only, experiment, changes))]
-
-
-def test_a_program_that_computes_what_eager_does_passes(measured: Any) -> None:
+def test_a_program_that_computes_what_eager_does_passes(measured: Measured) -> None:
     plain, strict = measured(FINE, "export"), measured(FINE, "export_strict")
     for outcome in (plain, strict):
         assert (outcome["status"], outcome["accuracy"]) == ("measured", "pass")
@@ -63,7 +40,7 @@ def test_a_program_that_computes_what_eager_does_passes(measured: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_a_program_that_computes_something_else_does_not(measured: Any) -> None:
+def test_a_program_that_computes_something_else_does_not(measured: Measured) -> None:
     outcome = measured(WRONG, "export_strict")
     assert (outcome["status"], outcome["reason"]) == ("failed", "fail_accuracy")
     assert outcome["values"]["output_error"] > 0.5
@@ -105,7 +82,7 @@ def test_a_line_of_the_hooks_is_no_line_of_the_model() -> None:
 
 @pytest.mark.parametrize("experiment", ["export", "export_strict"])
 def test_a_branch_is_named_by_its_line_and_an_unsound_draft_is_no_pass(
-    measured: Any, experiment: str
+    measured: Measured, experiment: str
 ) -> None:
     outcome = measured(BRANCHES, experiment)
     assert (outcome["status"], outcome["reason"], outcome["accuracy"]) == (
@@ -125,7 +102,7 @@ def test_a_branch_is_named_by_its_line_and_an_unsound_draft_is_no_pass(
     assert (failure["kind"], failure["line"]) == ("DATA_DEPENDENT_ERROR", "branching.py:14")
 
 
-def test_an_operator_without_a_kernel_is_named(measured: Any) -> None:
+def test_an_operator_without_a_kernel_is_named(measured: Measured) -> None:
     export = measured(NO_KERNEL, "export")["facts"]["export"]
     assert (export["operator"], export["line"]) == ("branching::no_kernel", "branching.py:29")
     assert (
@@ -135,14 +112,14 @@ def test_an_operator_without_a_kernel_is_named(measured: Any) -> None:
 
 
 @pytest.mark.nightly
-def test_a_dynamic_batch_stays_dynamic(measured: Any) -> None:
+def test_a_dynamic_batch_stays_dynamic(measured: Measured) -> None:
     outcome = measured(FINE, "export", **DYNAMIC)
     assert (
         outcome["accuracy"] == "pass" and outcome["facts"]["export"]["dynamic_dimension_count"] == 1
     )
 
 
-def test_a_package_is_judged_timed_and_tried_with_another_batch(measured: Any) -> None:
+def test_a_package_is_judged_timed_and_tried_with_another_batch(measured: Measured) -> None:
     outcome = measured(FINE, "aot_inductor")
     assert (outcome["status"], outcome["accuracy"]) == ("measured", "pass")
     values, facts = outcome["values"], outcome["facts"]
@@ -171,7 +148,9 @@ def test_a_package_is_judged_timed_and_tried_with_another_batch(measured: Any) -
 
 
 @pytest.mark.nightly
-def test_a_package_of_a_model_that_does_not_export_fails_as_the_export_does(measured: Any) -> None:
+def test_a_package_of_a_model_that_does_not_export_fails_as_the_export_does(
+    measured: Measured,
+) -> None:
     outcome = measured(BRANCHES, "aot_inductor")
     export = outcome["facts"]["export"]
     assert (outcome["reason"], export["stage"], export["line"]) == (
