@@ -1,13 +1,15 @@
-"""The process that programs of tests are forks of: one for each worker of pytest."""
+"""The process that programs of tests are forks of: one for all workers of pytest."""
 
 from __future__ import annotations
 
-import atexit
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import pytest
 QUICK = Path(__file__).parent / "quick"
 FORKED = QUICK / "forked.py"
 FORKS = "QUICK_FORKS"
+_held: list[int] = []  # open as long as this process lives
 _real: list[pytest.Item] = []  # the test that runs, if its programs start themselves
 
 
@@ -45,8 +48,38 @@ def _imports_torch(path: str) -> bool:
 
 @cache
 def _serve(searched: str) -> str:
-    folder = tempfile.TemporaryDirectory(prefix="forks-")
-    path = f"{folder.name}/socket"
+    """Return the socket of the process that all workers of a run share; the first starts it.
+
+    It ends when no worker is left that has the other end of its standard input open.
+    """
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}"
+    digest = blake2b(searched.encode(), digest_size=4).hexdigest()
+    folder = Path(tempfile.gettempdir()) / f"forks-{run[-12:]}-{digest}"
+    path, held = folder / "socket", folder / "held"
+    with FORKED.open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _hold(held):
+            return str(path)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        os.mkfifo(held)
+        reading = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+        _hold(held)
+        _start(searched, path, reading)
+        os.close(reading)
+    return str(path)
+
+
+def _hold(held: Path) -> bool:
+    """Open the other end, and return whether somebody reads there."""
+    try:
+        _held.append(os.open(held, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError:
+        return False
+    return True
+
+
+def _start(searched: str, path: Path, held: int) -> None:
     environment = {
         name: value
         for name, value in os.environ.items()
@@ -54,20 +87,12 @@ def _serve(searched: str) -> str:
     }
     plain = {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_VEC_ISA_OK": "0", "PYTHONPATH": searched}
     server = subprocess.Popen(
-        [sys.executable, str(FORKED), path],
+        [sys.executable, str(FORKED), str(path)],
         env={**environment, **plain},
-        stdin=subprocess.PIPE,
+        stdin=held,
         stdout=subprocess.PIPE,
         cwd="/",
     )
-    assert server.stdin and server.stdout and server.stdout.readline() == b"ready\n"
+    assert server.stdout and server.stdout.readline() == b"ready\n"
     server.stdout.close()
-
-    def end() -> None:
-        assert server.stdin
-        server.stdin.close()
-        server.wait()
-        folder.cleanup()
-
-    atexit.register(end)
-    return path
+    server.returncode = 0  # it outlives this process: nobody waits for it

@@ -9,12 +9,15 @@ from the environment while it is imported makes a start of its own, as the mark 
 import contextlib
 import ctypes
 import fcntl
+import gc
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 import types
 
@@ -31,7 +34,7 @@ WORKERS = (
 WORKER_AT, PARENT_AT = 4, 5  # in `python -c CODE PACKAGE WORKER PARENT …`
 PR_SET_PDEATHSIG = 1
 MOST_FILES = 16
-MOST_OTHERS = 2
+MOST_OTHERS = 4
 others = {}
 open_until_the_end = []
 BEYOND_ALL = 200  # no file that is passed has such a number
@@ -130,11 +133,8 @@ def become_fork():
 
 
 def serve(path):
-    """Answer until whoever started this process closes its standard input."""
-    import torch
-    import torch._dynamo.testing
-    import torch._inductor.compile_fx  # noqa: F401
-
+    """Answer until nobody has the other end of standard input open: then remove the folder."""
+    import_torch()
     imported = read_at_import(os.environ)
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
@@ -150,6 +150,7 @@ def serve(path):
         watched = [0, ended, listener, *running.values()]
         ready, _, _ = select.select(watched, [], [])
         if 0 in ready:
+            shutil.rmtree(os.path.dirname(path), ignore_errors=True)
             os._exit(0)
         if ended in ready:
             with contextlib.suppress(BlockingIOError):
@@ -179,6 +180,45 @@ def serve(path):
                 asker.sendall(b"%d\n" % pid)
             for stream in streams:
                 os.close(stream)
+
+
+def import_torch():
+    import torch
+    import torch._dynamo.testing
+    import torch._inductor.compile_fx
+
+    for name in list_imports_of_compiling(torch):
+        with contextlib.suppress(ImportError):  # the code that was generated
+            __import__(name)
+    torch._inductor.codecache.torch_key()  # of all its source
+    gc.collect()
+    gc.freeze()  # a fork searches, and copies, what it makes itself alone
+    gc.unfreeze = pretend_to_unfreeze
+
+
+def pretend_to_unfreeze():
+    gc.get_freeze_count = int
+
+
+def list_imports_of_compiling(torch):
+    """Compile in a fork; return what torch imported to do so."""
+    before = set(sys.modules)
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+                layer = torch.nn.Linear(4, 4, bias=False)  # needs no C++ compiler
+                torch.compile(layer)(torch.ones(2, 4)).sum().backward()
+                names = [name for name in sys.modules if name not in before]
+                os.write(writing, " ".join(names).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(pid, 0)
+    with open(reading, encoding="utf-8") as file:
+        return file.read().split()
 
 
 def end_finished(running, ready):
