@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -79,6 +80,11 @@ migrations.migrate_connection = _copy_or_migrate  # before any module takes it b
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     _leave_samples(items)
     _mix_folders(items)
+
+
+def pytest_collection_finish() -> None:
+    """Keep tests and imports out of collections: one takes half a second less."""
+    gc.freeze()
 
 
 def _leave_samples(items: Sequence[pytest.Item]) -> None:

@@ -209,7 +209,11 @@ USED: list[Workplace] = []
 
 def forking_environ() -> dict[str, str]:
     """Return this process's environment, in which our workers are forks."""
-    return {**os.environ, **worker_settings({"PYTHONPATH": SEARCHED})}
+    return {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        **worker_settings({"PYTHONPATH": SEARCHED}),
+    }
 
 
 def torch_release() -> tuple[int, ...]:

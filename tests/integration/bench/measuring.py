@@ -41,7 +41,7 @@ class Measured:
 @contextmanager
 def measuring(folder: Path) -> Iterator[Measured]:
     errors = folder / "stderr.txt"
-    environment = {**forking_environ(), "PYTHONPATH": SEARCHED, "OMP_NUM_THREADS": "1"}
+    environment = {**forking_environ(), "PYTHONPATH": SEARCHED}
     with (
         errors.open("w") as stderr,
         subprocess.Popen(

@@ -6,6 +6,7 @@ import pytest
 
 from compileboard.collectors.bench.plan import preflight
 from compileboard.collectors.bench.plan.settings import BenchSettings
+from tests.tools.observed import forking_environ
 
 
 @pytest.mark.sampled(3)
@@ -21,7 +22,11 @@ from compileboard.collectors.bench.plan.settings import BenchSettings
         (BenchSettings(inductor_config=("max_autotune=maybe",)), "expected 0, 1, True or False"),
     ],
 )
-def test_torch_is_asked(settings: BenchSettings, message: str) -> None:
+def test_torch_is_asked(
+    settings: BenchSettings, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in forking_environ().items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=message):
         preflight.check_settings(settings)
     preflight.check_settings(

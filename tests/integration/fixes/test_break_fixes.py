@@ -60,7 +60,7 @@ def check_each(text: str, suggestions: Sequence[SuggestedFix]) -> None:
             assert followed.verdict in WORKING, (suggested.title, followed)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize("text", [pytest.param(text, id=fix_id) for text, fix_id in PAIRS.items()])
 def test_each_pairs_own_break_gets_its_fix_and_following_it_works(
     text: str, tmp_path: Path
@@ -77,7 +77,7 @@ def test_each_pairs_own_break_gets_its_fix_and_following_it_works(
     check_each(text, suggestions)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize(
     ("gb_id", "text"), [pytest.param(*pair, id=name) for name, pair in list_surveyed().items()]
 )
@@ -88,7 +88,7 @@ def test_the_programs_of_the_survey(gb_id: str, text: str, tmp_path: Path) -> No
     check_each(text, [suggested for facts in recorded for suggested in suggest_break_fixes(facts)])
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in USERS])
 def test_a_program_that_no_fix_was_written_for(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ RAISES = {
 FIXES = (*list_fixes("graph_break"), *list_fixes("recompile"))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.id)
 def test_before_has_the_trouble_and_after_has_none(fix: Fix) -> None:
     before, eager = run_text(fix.before), run_text(fix.before, "eager")

@@ -27,7 +27,7 @@ OTHER_FIRST = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(23)
 @pytest.mark.parametrize("name", BEFORE)
 def test_settings_of_the_first_fixes_leave_fewer_recompiles(name: str) -> None:
     causes = [cause for cause in record_causes(BEFORE[name]) if cause.kind == "recompile"]
@@ -53,7 +53,7 @@ def test_its_own_program_gets_a_fix_first(fix: Fix) -> None:
     assert OTHER_FIRST.get(fix.id, fix.id) in [cause.fixes[0].fix.id for cause in causes]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("program", USER_PROGRAMS, ids=lambda program: program.name)
 def test_advice_on_a_users_program_followed_by_hand_leaves_none(program: UserProgram) -> None:
     causes = [cause for cause in record_causes(program.text) if cause.kind == "recompile"]

@@ -12,7 +12,7 @@ from tests.programs.advised.reference import ReferenceProgram, list_reference_pr
 pytestmark = pytest.mark.torch
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("program", list_reference_programs(), ids=lambda program: program.name)
 def test_the_first_advice_does_what_it_says_and_no_harm(program: ReferenceProgram) -> None:
     causes = record_causes(program.text)

@@ -24,8 +24,13 @@ import types
 FORKS = "QUICK_FORKS"  # the socket's path
 READ_BY_TORCH = ("TORCH", "PYTORCH", "OMP_", "MKL_", "KMP_", "TRITON", "CUDA", "LD_")
 READ_LATE = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"}
-# Ours that import torch; the first argument of each is the process that it ends with.
+# Ours that import torch; the first argument of most is the process that they end with.
+ANSWERERS = (
+    "compileboard.collectors.bench.suites.user:main",
+    "compileboard.collectors.bench.plan.preflight:answer",
+)
 WORKERS = (
+    *ANSWERERS,
     "compileboard.collectors.bench.worker.child:serve",
     "compileboard.collectors.bench.worker.child:start",
     "compileboard.collectors.bench.distributed.rank:start",
@@ -52,6 +57,10 @@ def read_at_import(environment):
 
 def is_worker(words):
     return len(words) > PARENT_AT and words[1] == "-c" and words[WORKER_AT] in WORKERS
+
+
+def has_parent(words):
+    return is_worker(words) and words[WORKER_AT] not in ANSWERERS
 
 
 def imports_torch(words):
@@ -97,7 +106,7 @@ def become_fork():
         if not imports_torch(words):
             return
         is_ours = is_worker(words)
-        if is_ours:
+        if has_parent(words):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != int(words[PARENT_AT]):
                 os._exit(1)
@@ -297,7 +306,8 @@ def prepare(request):
     sys.modules["__main__"] = module
     if is_worker(words):
         sys.argv = ["-c", *words[3:]]
-        sys.argv[PARENT_AT - 2] = str(os.getppid())
+        if has_parent(words):
+            sys.argv[PARENT_AT - 2] = str(os.getppid())
         sys.path.insert(0, "")
         return compile(words[2], "<string>", "exec"), module.__dict__
     path = words[1]
