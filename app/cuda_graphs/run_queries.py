@@ -86,33 +86,6 @@ class CudaGraph:
         return columns | {"reasons": read_reasons(columns["reasons"])}
 
 
-@dataclass(frozen=True)
-class RecordedAgain:
-    """Recordings of one function because no graph fitted, by torch's word."""
-
-    function: str | None
-    file: str | None
-    line: int | None
-    status: str
-    count: int
-    duration_us: int | None
-
-
-RECORDED_AGAIN_SQL = """
-select
-  f.name as function, f.file, min(c.line) as line, x.status, count(*) as count,
-  sum(x.duration_us) as duration_us
-from cudagraphs as x
-left join compiles as c on c.id = x.compile_key
-left join functions as f on f.id = c.function_id
-where x.run_id = :run_id
-  and x.status is not null
-group by c.function_id, x.status
-order by count desc, c.function_id, x.status
-limit :limit
-"""
-
-
 def read_reasons(column: str | None) -> tuple[GraphMismatch, ...]:
     reasons = read_json(list[shapes.GraphMismatch], column) or ()
     return tuple(_read_mismatch(reason) for reason in reasons)
@@ -171,7 +144,6 @@ limit :limit
 """
 
 list_graphs = partial(list_page, CudaGraph, GRAPHS_SQL)
-list_recorded_again = partial(list_rows, RecordedAgain, RECORDED_AGAIN_SQL)
 
 
 def list_all(connection: sqlite3.Connection, run_id: str) -> list[CudaGraph]:

@@ -69,7 +69,7 @@ from compileboard.app.reasons.model import trace_program
 from compileboard.app.reasons.queries import ReasonSubject, get_reason_trends
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.app.repros.pages import list_repro_failures, list_run_repros
-from compileboard.app.runs.api import RunDetailJson, get_run, list_causes, list_runs
+from compileboard.app.runs.api import RunDetailJson, get_run, list_causes, list_costs, list_runs
 from compileboard.app.runs.overview_pages import OverviewScope
 from compileboard.app.runs.overview_queries import list_trend
 from compileboard.app.shapes.pages import list_shapes
@@ -283,6 +283,7 @@ class BoardRun:
     cache_lookups = FrameMethod(of_run.list_cache_lookups)
     cudagraphs = FrameMethod(list_cudagraphs)
     steps = FrameMethod(list_step_windows)
+    costs = FrameMethod(list_costs)
     cudagraph_skips = FrameMethod(of_run.list_cudagraph_skips)
     processes = FrameMethod(of_run.list_processes)
     notes = FrameMethod(of_run.list_notes)

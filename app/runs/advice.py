@@ -20,7 +20,6 @@ from compileboard.app.core.fields import (
 from compileboard.app.core.format import format_count, format_duration, format_plural
 from compileboard.app.core.labels import describe_failure_phase, describe_mismatch
 from compileboard.app.core.schema import one_of, published
-from compileboard.app.cuda_graphs.run_queries import RecordedAgain
 from compileboard.app.ranks.model import RanksScreen
 from compileboard.app.reasons.run_queries import LimitHit
 from compileboard.app.runs.failures import (
@@ -45,6 +44,7 @@ from compileboard.collectors.fixes.cudagraph_fixes import (
 from compileboard.collectors.fixes.fix import Fix, SourceLines, SuggestedFix, find_fix
 from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import NOTHING_TO_FIX, describe_saving, describe_savings
+from compileboard.collectors.store.run_costs import RecordedAgain
 
 FEWEST_RECORDED_AGAIN = 3  # one or two may be a model that was loaded, or a new phase
 _DISABLED = (
@@ -572,7 +572,7 @@ def describe_order(causes: Sequence[Cause]) -> str:
     if len(listed) < 2:
         return ""
     rest = [cause for cause in listed if not cause.verified]
-    by_time = [-(cause.saved_us or 0) for cause in rest]
+    by_time = [-((cause.saved_us if cause.run_us is None else cause.run_us) or 0) for cause in rest]
     by_eager = [(not cause.is_eager, us) for cause, us in zip(rest, by_time, strict=True)]
     keys = ["verified fixes"] if len(rest) < len(listed) else []
     if by_time != sorted(by_time):
@@ -581,7 +581,8 @@ def describe_order(causes: Sequence[Cause]) -> str:
             return ""
     if rest != listed[len(listed) - len(rest) :]:
         return ""
-    first, *more = [*keys, "most compile time"]
+    is_run = any(cause.run_us is not None for cause in listed)
+    first, *more = [*keys, "most of the run's time" if is_run else "most compile time"]
     return ", then ".join([f"{first[0].upper()}{first[1:]} first", *more])
 
 

@@ -31,10 +31,12 @@ from compileboard.app.runs.model import (
     describe_facts,
     list_described_runs,
     list_run_causes,
+    list_run_costs,
 )
 from compileboard.app.runs.queries import RunFilter
 from compileboard.app.runs.run_queries import ConfigText, ConfigUse, RunDetail
 from compileboard.app.runs.trace_files import Log, RejectSum, TraceFile
+from compileboard.collectors.store.run_costs import RunCost
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,17 @@ def list_causes(detail: RunDetail, page: PageQuery) -> Page[CauseRow]:
     places = {cause.number: place for place, cause in enumerate(causes, 1)}
     after = int((decode_cursor(page.cursor, int) or (0,))[0])
     return make_page(causes[after:], page.limit, lambda cause: (places[cause.number],))
+
+
+@operation("/runs/<run_id>/costs")
+def list_costs(detail: RunDetail, page: PageQuery) -> Page[RunCost]:
+    """List what graph breaks, recompiles and CUDA graphs recorded again cost a run, compile time
+    and steps together; nothing where no step was timed.
+    """
+    costs = list_run_costs(get_run_reader(detail.run.id), detail.run)
+    places = {id(cost): place for place, cost in enumerate(costs, 1)}
+    after = int((decode_cursor(page.cursor, int) or (0,))[0])
+    return make_page(costs[after:], page.limit, lambda cost: (places[id(cost)],))
 
 
 @operation("/runs/<run_id>/compiles/<key>")

@@ -13,13 +13,12 @@ from compileboard.app.comparison.environment import SettingChange
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import CompileGroup, group_compiles
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.labels import PhaseShare, list_shares, sum_phases
+from compileboard.app.core.labels import PhaseShare, describe_mismatch, list_shares, sum_phases
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import Page
 from compileboard.app.core.rows import list_rows
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.core.schema import PRIVATE, published
-from compileboard.app.cuda_graphs.run_queries import list_recorded_again
 from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter, list_incidents
 from compileboard.app.push.queries import is_pushed
 from compileboard.app.ranks.model import build_ranks
@@ -54,12 +53,19 @@ from compileboard.app.runs.run_queries import (
     is_pruned,
 )
 from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
+from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.store.results import fill
 from compileboard.collectors.store.run_causes import (
     find_first_call,
     list_tried_fixes,
     load_causes,
+)
+from compileboard.collectors.store.run_costs import (
+    RecordedAgain,
+    RunCost,
+    list_recorded_again,
+    rank_costs,
 )
 
 
@@ -164,6 +170,7 @@ class RunSummaryScreen:
     longest: Sequence[compiles.CompileRow]
     incidents: Sequence[tuple[str, str]]  # that began with it: id and title
     trials: Sequence[TriedFix] = ()  # of patches, and of several fixes together
+    costs: Sequence[RunCost] = ()  # where steps were timed
     is_pruned: bool = False
 
     @cached_property
@@ -222,7 +229,7 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
     selected = IncidentFilter(run=run.id, direction="worse", status=NOT_IGNORED)
     causes = list_run_causes(reader, run)
     explained = {key for cause in causes if cause.is_eager for key in cause.compile_keys}
-    problems = list_problems(read_facts(reader, run, phases, explained))
+    facts = read_facts(reader, run, phases, explained)
     return RunSummaryScreen(
         run=run,
         problems=[
@@ -230,7 +237,7 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
                 problem,
                 called_at=find_first_call(reader, run.id, problem.file, problem.function),
             )
-            for problem in problems
+            for problem in list_problems(facts)
         ],
         causes=causes,
         unfinished_count=failures.count_unfinished(reader, run),
@@ -245,8 +252,17 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
         trials=[
             trial for trial in list_tried_fixes(reader, run.id) if trial.cause_fingerprint is None
         ],
+        costs=_rank_costs(causes, facts.recorded_again),
         is_pruned=is_pruned(reader, run.id),
     )
+
+
+def list_run_costs(reader: sqlite3.Connection, run: RunRow) -> list[RunCost]:
+    return _rank_costs(list_run_causes(reader, run), list_recorded_again(reader, run.id))
+
+
+def _rank_costs(causes: Sequence[Cause], groups: Iterable[RecordedAgain]) -> list[RunCost]:
+    return rank_costs(causes, groups, lambda status: describe_mismatch(status).word)
 
 
 def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
@@ -283,7 +299,7 @@ def read_facts(
         skips=failures.list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS).rows
         if run.cudagraph_skip_count
         else (),
-        recorded_again=list_recorded_again(reader, run.id, limit=MOST_SKIPS)
+        recorded_again=list_recorded_again(reader, run.id)
         if run.cudagraph_rerecording_count
         else (),
         changed=[

@@ -61,6 +61,7 @@ from compileboard.collectors.fixes.savings import (
     share_clock,
 )
 from compileboard.collectors.fixes.statement import find_block
+from compileboard.collectors.fixes.step_costs import RunSteps
 from compileboard.collectors.fixes.titles import (
     describe_eager,
     is_of_ddp,
@@ -363,6 +364,19 @@ class Cause:
         "Compile time of the run by the clock, where processes compiled at the same time. "
         "Microseconds.",
     ] = None
+    step_us: Annotated[
+        int | None,
+        "Estimate of what its graph breaks cost a step; null where no step was timed, and of a "
+        "recompile. Microseconds.",
+    ] = None
+    run_us: Annotated[
+        int | None,
+        "`saved_us`, and `step_us` for each step of the run; null where no step was timed. "
+        "Microseconds.",
+    ] = None
+    whole_step_us: Annotated[
+        int | None, "A step of the run; null where none was timed. Microseconds."
+    ] = None
     fixes: tuple[SuggestedFix, ...] = field(default=(), metadata=_PRIVATE)
     trials: Annotated[
         tuple[TriedFix, ...], "The newest trial of each fix, those that helped first."
@@ -477,6 +491,8 @@ def _list_ordered(run: RecordedRun) -> list[Cause]:
     consequences = {key for draft in drafts for key in draft.consequences}
     drafts += _draft_recompiles(saved, run, costs, code, consequences)
     causes = _settle(drafts, costs, run.compiles)
+    if run.steps is not None:
+        causes = [_add_steps(cause, run.steps) for cause in causes]
     return _place_parts_first(sorted(causes, key=_rank))
 
 
@@ -538,11 +554,29 @@ def _rank_verified(cause: Cause) -> tuple[bool, float]:
     return cause.verified is None, -(saved or 0.0)
 
 
+def _add_steps(cause: Cause, steps: RunSteps) -> Cause:
+    if cause.is_expected:
+        return cause
+    whole_us = round(steps.us)
+    if cause.kind == "recompile":
+        return replace(cause, run_us=cause.saved_us or 0, whole_step_us=whole_us)
+    costs = [steps.by_break[place] for place in cause.content_ids if place in steps.by_break]
+    if cause.is_eager and not any(cost.us for cost in costs) and not steps.sees_eager:
+        return cause
+    return replace(
+        cause,
+        step_us=round(sum(cost.us for cost in costs)),
+        run_us=(cause.saved_us or 0) + round(sum(cost.run_us for cost in costs)),
+        whole_step_us=whole_us,
+    )
+
+
 def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
+    """What runs eagerly comes first where it is not known what that costs the run's steps."""
     return (
         cause.is_expected,
-        not cause.is_eager,
-        -(cause.saved_us or 0),
+        not cause.is_eager or cause.run_us is not None,
+        -((cause.saved_us if cause.run_us is None else cause.run_us) or 0),
         -cause.event_count,
         cause.fingerprint,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from compileboard.collectors.contract.compile_labels import label_line
+from compileboard.collectors.fixes.step_costs import RunSteps
 
 Kind = Literal["recompile", "graph_break", "cudagraph"]
 
@@ -389,3 +390,4 @@ class RecordedRun:
     trials: Sequence[TriedFix] = ()  # those of the run itself first, then the newest
     settings: Mapping[str, object] = field(default_factory=dict)  # dynamo's, of all its compiles
     torch_version: tuple[int, int] = (2, 13)
+    steps: RunSteps | None = None

@@ -84,6 +84,28 @@ class StepCost:
         return sum(gap.us for gap in self.gaps)
 
 
+@dataclass(frozen=True)
+class BreakCost:
+    """What a graph break costs each of a process's steps, as an estimate."""
+
+    us: float
+    step_count: int
+
+    @property
+    def run_us(self) -> float:
+        return self.us * self.step_count
+
+
+@dataclass(frozen=True)
+class RunSteps:
+    """A run's steps: of its processes, those that take the longest in all."""
+
+    us: float  # the usual one
+    count: int  # until the process ends, at the pace of the window
+    sees_eager: bool  # on a CPU what runs eagerly counts as if it stayed as it is
+    by_break: Mapping[int, BreakCost]
+
+
 def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> UsualStep | None:
     """Return the usual step of a window, None where every step compiled something."""
     calm = [step for step in steps if not step["compiled"]]

@@ -178,6 +178,15 @@ class HasSavings(Protocol):
     def beyond(self) -> int | None: ...
 
     @property
+    def step_us(self) -> int | None: ...
+
+    @property
+    def run_us(self) -> int | None: ...
+
+    @property
+    def whole_step_us(self) -> int | None: ...
+
+    @property
     def is_fixable(self) -> bool: ...
 
     @property
@@ -186,20 +195,27 @@ class HasSavings(Protocol):
 
 def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) -> str | None:
     """Return "saves an estimated 1.20 s", or what a trial measured; None if nothing was timed."""
+    step = ""
+    if cause.step_us:
+        of_run = format_duration(cause.run_us or 0)
+        step = f"{format_duration(cause.step_us)} of each step: {of_run} of the run"
     if cause.measured is not None:
         times = (cause.measured.base_us or 0, cause.measured.new_us or 0)
         base, new = map(format_duration, times)
         day = datetime.fromtimestamp(cause.measured.ended_us / 1e6, timezone.utc).date()
         once = " in one execution" if cause.measured.is_single else ""
-        return f"compile time {base} → {new}{once}, verified {day}"
-    if cause.saved_us is None:
-        return None
+        estimate = f"; an estimated {step}" if step else ""
+        return f"compile time {base} → {new}{once}, verified {day}{estimate}"
     verb = "saves" if cause.is_fixable else "takes"
-    amount = (
-        f"an estimated {format_duration(cause.saved_us)}" if cause.saved_us else "no compile time"
-    )
     beyond = f" beyond fix {cause.beyond}" if cause.beyond else ""
-    return f"{verb} {amount}{beyond}" if cause.saved_us or cause.is_fixable else None
+    if cause.saved_us:
+        amount = f"an estimated {format_duration(cause.saved_us)}{beyond}"
+        return f"{verb} {amount}, and {step}" if step else f"{verb} {amount}"
+    if step:
+        return f"{verb} an estimated {step}"
+    if cause.saved_us is None or not cause.is_fixable:
+        return None
+    return f"{verb} no compile time{beyond}"
 
 
 NOTHING_TO_FIX = "Nothing to fix: 1 graph per function, no recompiles"
@@ -213,6 +229,7 @@ def describe_savings(
     """Return "4 fixes save an estimated 3.09 s of 5.87 s compile time", or what was measured."""
     fixable = [cause for cause in causes if cause.is_fixable]
     saved_us = sum(cause.saved_us or 0 for cause in fixable or causes)
+    step = _describe_step(fixable or causes, format_duration)
     clock_us = causes[0].clock_us if causes else None
     whole_us = clock_us or compile_us
     whole = f"of {format_duration(whole_us)} compile time" if whole_us else "of compile time"
@@ -220,6 +237,8 @@ def describe_savings(
     if fixable:
         subject = "1 fix" if len(fixable) == 1 else f"{len(fixable)} fixes"
         verb = "saves" if len(fixable) == 1 else "save"
+        if not saved_us and step:
+            return f"{subject} {verb} an estimated {step}"
         if all(cause.saved_us is None for cause in fixable):
             return f"{subject} known, saved compile time not recorded"
         if not saved_us:
@@ -228,10 +247,12 @@ def describe_savings(
         if whole_us and all(cause.measured for cause in saving):
             together = {cause.together for cause in saving}
             if len(saving) == 1 or (len(together) == 1 and None not in together):
-                return f"{subject} {verb} {saved_us / whole_us:.0%} {whole}, verified"
+                verified = f"{subject} {verb} {saved_us / whole_us:.0%} {whole}, verified"
+                return f"{verified}, and an estimated {step}" if step else verified
             shares = [cause.measured.saved_share or 0.0 for cause in saving if cause.measured]
             return f"{subject}, verified each alone: the best saves {max(shares):.0%} {whole}"
-        return f"{subject} {verb} an estimated {format_duration(saved_us)} {whole}"
+        estimate = f"{subject} {verb} an estimated {format_duration(saved_us)} {whole}"
+        return f"{estimate}, and {step}" if step else estimate
     if all(cause.is_expected for cause in causes):
         return (
             "Nothing to fix: "
@@ -239,12 +260,23 @@ def describe_savings(
         )
     subject = "1 cause" if len(causes) == 1 else f"{len(causes)} causes"
     verb = "costs" if len(causes) == 1 else "cost"
+    costs = [f"{format_duration(saved_us)} {whole}"] if saved_us else []
+    costs += [step] if step else []
     cost = (
-        f"{verb} an estimated {format_duration(saved_us)} {whole}, "
-        if saved_us
-        else "of graph breaks or recompiles, "
+        f"{verb} an estimated {' and '.join(costs)}" if costs else "of graph breaks or recompiles"
     )
-    return f"{subject} {cost}no fix is known"
+    return f"{subject} {cost}, no fix is known"
+
+
+def _describe_step(
+    causes: Sequence[HasSavings], format_duration: Callable[[float | None], str]
+) -> str:
+    """Return "85 µs of each 506 µs step", nothing where no step was timed."""
+    step_us = sum(cause.step_us or 0 for cause in causes)
+    whole_us = max((cause.whole_step_us or 0 for cause in causes), default=0)
+    if not step_us:
+        return ""
+    return f"{format_duration(min(step_us, whole_us))} of each {format_duration(whole_us)} step"
 
 
 _LABELS = {

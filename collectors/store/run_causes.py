@@ -29,6 +29,7 @@ from compileboard.collectors.store.connection import read_value
 from compileboard.collectors.store.dashboard import OUTCOME_LABELS, TOGETHER
 from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.reading import read_body, read_event, read_json
+from compileboard.collectors.store.run_steps import load_run_steps
 
 MOST_EXCERPTS = 500  # a run's
 
@@ -305,6 +306,7 @@ def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRu
         occurrences=occurrences,
         code=list_source_lines(connection, run_id),
         trials=list_tried_fixes(connection, run_id),
+        steps=load_run_steps(connection, run_id),
         settings={
             name: value
             for name, value in next(iter(dynamo.values()), {}).items()

@@ -28,6 +28,7 @@ from compileboard.collectors.fixes.titles import (
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.repros import ReproLine, list_repros
 from compileboard.collectors.store.run_causes import load_causes
+from compileboard.collectors.store.run_costs import RecordedAgain, list_recorded_again, rank_costs
 from compileboard.collectors.store.runs import load_process_names
 from compileboard.collectors.terminal import values as command_hints
 
@@ -140,6 +141,7 @@ class RunSummary:
     is_needless: bool  # whether all causes are as expected
     can_try: bool  # whether `try` has a fix that takes no person
     causes: list[CountedItem]
+    costs: list[CountedItem]  # where steps were timed
     ranks: list[CountedItem]  # those that did the same, if not all did
     failures: list[CountedItem]
     unfinished: list[CountedItem]
@@ -235,6 +237,7 @@ class RunSummary:
             ("Results", self.outcomes),
             ("Geomean speedup, by the number of models", self.geomeans),
             (self.fixes_title, self.causes),
+            ("Time of the run, compile time and steps together, an estimate", self.costs),
             ("The ranks diverge", self.ranks),
             ("Failures", self.failures),
             ("Compiles that never finished", self.unfinished),
@@ -271,7 +274,9 @@ def printable(text: str) -> str:
 
 
 def duration_text(duration_us: int) -> str:
-    """Format a duration: 0.42 s, 12.3 s, 4 m 05 s, 2 h 10 m."""
+    """Format a duration: 85 µs, 3.40 ms, 0.42 s, 12.3 s, 4 m 05 s, 2 h 10 m."""
+    if 0 < duration_us < 10_000:
+        return f"{duration_us} µs" if duration_us < 1000 else f"{duration_us / 1000:.2f} ms"
     seconds = max(0, duration_us) / 1e6
     if seconds < 60:
         return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"
@@ -417,6 +422,7 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         is_needless=all(cause.is_expected for cause in causes),
         can_try=can_try and any(cause.can_try for cause in causes),
         causes=_list_fixes(causes, row["id"] if can_try else None, database),
+        costs=_list_costs(causes, list_recorded_again(connection, row["id"])),
         ranks=_list_diverging_ranks(connection, row["id"]),
         failures=_top_failures(connection, row["id"]),
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
@@ -468,6 +474,19 @@ def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> l
         )
     left_out = len(causes) - len(items)
     return [*items, CountedItem("more on the run's page", left_out)] if left_out else items
+
+
+def _list_costs(causes: Sequence[Cause], groups: Sequence[RecordedAgain]) -> list[CountedItem]:
+    items = []
+    for place, cost in enumerate(rank_costs(causes, groups)[:TOP], 1):
+        once = "compile time" if cost.number else "to record"
+        parts = [f"{format_us(cost.once_us)} {once}"] if cost.once_us else []
+        parts += [f"{duration_text(cost.step_us)} each step"] if cost.step_us else []
+        fix = f"fix {cost.number}" if cost.number else ""
+        note = ", ".join(filter(None, [" and ".join(parts), fix]))
+        text = f"{duration_text(cost.run_us)}: {strip_ticks(cost.title)}"
+        items.append(CountedItem(text, place, note, is_numbered=True))
+    return items
 
 
 def _list_diverging_ranks(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:

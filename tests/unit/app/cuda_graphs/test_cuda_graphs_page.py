@@ -30,7 +30,6 @@ from compileboard.app.cuda_graphs.run_queries import (
     CudaGraph,
     list_all,
     list_graphs,
-    list_recorded_again,
 )
 from compileboard.app.incidents.evidence import EvidenceCollector
 from compileboard.app.incidents.groups import list_cause_keys
@@ -38,6 +37,7 @@ from compileboard.app.incidents.model import describe_cause
 from compileboard.app.runs.advice import RunFacts, list_problems
 from compileboard.app.runs.failures import list_runtime_failures
 from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.run_costs import list_recorded_again
 from compileboard.collectors.store.search import index_run
 from tests.tools.make_db import DATA, record_events
 from tests.unit.app import recorded
@@ -202,7 +202,7 @@ def test_pages_have_each_graph_once(store: sqlite3.Connection) -> None:
 
 def test_the_summary_names_what_is_recorded_again_and_its_fix(store: sqlite3.Connection) -> None:
     run_id = read(store, "another_output") and store.execute("select id from runs").fetchone()[0]
-    (group,) = list_recorded_again(store, run_id, limit=9)
+    (group,) = list_recorded_again(store, run_id)
     (problem,) = list_problems(RunFacts(recorded_again=[group]))
     assert (problem.title, problem.number) == (
         "CUDA graph recorded again: Output of another CUDA graph moved",

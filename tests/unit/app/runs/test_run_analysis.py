@@ -225,9 +225,15 @@ def test_an_operator_that_refuses_its_inputs_is_not_left_to_an_except() -> None:
 
 
 def test_causes_name_the_order_that_they_are_in() -> None:
-    def cause(saved_us: int, is_eager: bool = False, verified: bool = False) -> Any:
+    def cause(
+        saved_us: int, is_eager: bool = False, verified: bool = False, run_us: int | None = None
+    ) -> Any:
         return SimpleNamespace(
-            saved_us=saved_us, is_eager=is_eager, is_expected=False, verified=verified
+            saved_us=saved_us,
+            is_eager=is_eager,
+            is_expected=False,
+            verified=verified,
+            run_us=run_us,
         )
 
     assert describe_order([cause(3), cause(2, True), cause(0)]) == "Most compile time first"
@@ -237,3 +243,5 @@ def test_causes_name_the_order_that_they_are_in() -> None:
     verified = "Verified fixes first, then most compile time"
     assert describe_order([cause(1, verified=True), cause(3), cause(2)]) == verified
     assert describe_order([cause(3), cause(1, verified=True)]) == ""
+    timed = [cause(1, run_us=9), cause(3, True, run_us=3)]
+    assert describe_order(timed) == "Most of the run's time first"

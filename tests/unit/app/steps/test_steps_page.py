@@ -15,7 +15,12 @@ from compileboard.app.steps.run_queries import (
     list_compiles,
     list_windows,
 )
+from compileboard.collectors.fixes.titles import describe_saving
 from compileboard.collectors.store.ingest.ingestor import Ingestor
+from compileboard.collectors.store.run_causes import load_causes
+from compileboard.collectors.store.run_costs import RecordedAgain, rank_costs
+from compileboard.collectors.store.run_steps import load_run_steps
+from compileboard.collectors.terminal.run_summary import duration_text
 from tests.tools.make_db import DATA, record_events
 from tests.unit.app import recorded
 from tests.unit.app.plan import assert_no_scan
@@ -135,3 +140,42 @@ def test_no_table_is_read_whole(store: sqlite3.Connection, training: str) -> Non
     values = {"run_id": training, "limit": 5, "after_us": 0, "after_id": 0}
     assert_no_scan(store, WINDOWS_SQL, values)
     assert_no_scan(store, COMPILES_SQL, values)
+
+
+def test_a_break_costs_the_run_its_compile_time_and_each_step(
+    store: sqlite3.Connection, training: str
+) -> None:
+    (cause,) = load_causes(store, training)
+    assert cause.step_us and cause.run_us and cause.whole_step_us
+    assert 0.1 < cause.step_us / cause.whole_step_us < 0.2
+    steps = load_run_steps(store, training)
+    assert steps is not None and steps.count > 10
+    of_steps_us = cause.run_us - (cause.saved_us or 0)
+    assert of_steps_us == pytest.approx(cause.step_us * steps.count, rel=0.01)
+    assert f"{cause.step_us} µs of each step" in (describe_saving(cause, duration_text) or "")
+
+
+def test_what_costs_the_run_most_comes_first(store: sqlite3.Connection, training: str) -> None:
+    (cause,) = load_causes(store, training)
+    again = [
+        RecordedAgain("f", "m.py", 3, "StaticInputIdxMismatch", 5, us) for us in (9, 10**9, None)
+    ]
+    costs = rank_costs([cause, replace(cause, run_us=0)], again)
+    assert [cost.run_us for cost in costs] == [10**9, cause.run_us, 9]
+    assert rank_costs([replace(cause, run_us=None)], again) == []  # no step was timed
+
+
+def test_a_window_that_was_changed_leaves_causes_as_without(
+    store: sqlite3.Connection, training: str
+) -> None:
+    store.execute("""update step_windows set steps = '[{"graphs": [7]}]'""")
+    (cause,) = load_causes(store, training)
+    assert (cause.step_us, cause.run_us) == (None, None)
+    assert cause.saved_us
+
+
+def test_costs_are_in_the_api_and_on_the_summary(client: FlaskClient, training: str) -> None:
+    (row,) = client.get(f"/api/v1/runs/{training}/costs").get_json()["data"]
+    assert row["kind"] == "graph_break" and row["run_us"] > row["step_us"] > 0
+    page = client.get(f"/runs/{training}").text
+    assert "each step" in page and "at their pace" in page

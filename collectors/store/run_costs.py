@@ -1,0 +1,93 @@
+"""Graph breaks, recompiles and CUDA graphs recorded again, by the time that they cost a run."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from compileboard.collectors.fixes.causes import Cause
+
+
+@dataclass(frozen=True)
+class RecordedAgain:
+    """Recordings of one function because no graph fitted, by torch's word."""
+
+    function: str | None
+    file: str | None
+    line: int | None
+    status: str
+    count: int
+    duration_us: int | None
+
+
+RECORDED_AGAIN_SQL = """
+select
+  f.name as function, f.file, min(c.line) as line, x.status, count(*) as count,
+  sum(x.duration_us) as duration_us
+from cudagraphs as x
+left join compiles as c on c.id = x.compile_key
+left join functions as f on f.id = c.function_id
+where x.run_id = :run_id
+  and x.status is not null
+group by c.function_id, x.status
+order by count desc, c.function_id, x.status
+limit :limit
+"""
+MOST_RECORDED_AGAIN = 200
+
+
+def list_recorded_again(connection: sqlite3.Connection, run_id: str) -> list[RecordedAgain]:
+    values = {"run_id": run_id, "limit": MOST_RECORDED_AGAIN}
+    return [RecordedAgain(**dict(row)) for row in connection.execute(RECORDED_AGAIN_SQL, values)]
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What the causes of a run's lost time cost it, compile time and steps together."""
+
+    kind: Annotated[Literal["graph_break", "recompile", "recorded_again"], "What it is."]
+    title: Annotated[str, "What happens."]
+    number: Annotated[int | None, "`number` of the cause; null of CUDA graphs."]
+    function: Annotated[str | None, "Qualified name of the function."]
+    file: Annotated[str | None, "Its file: path in the repository, or module path."]
+    line: Annotated[int | None, "Line."]
+    once_us: Annotated[
+        int | None, "Compile time, an estimate; of CUDA graphs, to record them again. Microseconds."
+    ]
+    step_us: Annotated[int | None, "Estimate of what it costs each step. Microseconds."]
+    run_us: Annotated[int, "Both, for all steps of the run. Microseconds."]
+
+
+def rank_costs(
+    causes: Sequence[Cause],
+    recorded_again: Iterable[RecordedAgain],
+    name_status: Callable[[str], str] = str,
+) -> list[RunCost]:
+    """Return the largest cost first; nothing where no step was timed."""
+    if all(cause.run_us is None for cause in causes):
+        return []
+    costs = [
+        RunCost(
+            cause.kind,
+            cause.title,
+            cause.number,
+            *(cause.function, cause.file, cause.line),
+            *(cause.saved_us, cause.step_us, cause.run_us),
+        )
+        for cause in causes
+        if cause.run_us
+    ]
+    costs += [
+        RunCost(
+            "recorded_again",
+            f"CUDA graph recorded again: {name_status(group.status)}",
+            None,
+            *(group.function, group.file, group.line),
+            *(group.duration_us, None, group.duration_us),
+        )
+        for group in recorded_again
+        if group.duration_us
+    ]
+    return sorted(costs, key=lambda cost: -cost.run_us)

@@ -1,0 +1,85 @@
+"""What a run's steps and their graph breaks take, from the windows in which they were timed."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from compileboard.collectors.contract import shapes
+from compileboard.collectors.fixes.step_costs import (
+    BreakCost,
+    RunSteps,
+    estimate_costs,
+    find_usual_step,
+)
+from compileboard.collectors.store.reading import read_json
+
+MOST_WINDOWS = 64
+
+WINDOWS_SQL = """
+select
+  w.process_id, w.earlier_count, w.device, w.peak_bytes_per_s, w.graphs, w.steps, w.traced,
+  w.time_us,
+  max(p.last_seen_us, case when p.snapshot_final then 0 else coalesce(r.ended_us, r.heartbeat_us, 0)
+    end) as until_us
+from step_windows as w
+join processes as p on p.id = w.process_id
+join runs as r on r.id = w.run_id
+where w.run_id = :run_id
+order by w.time_us, w.id
+limit :most
+"""
+# Compile IDs restart at each reset(): the newest before the window's end counts.
+OUTCOMES_SQL = """
+select c.compile_id, b.outcome, b.distinct_id
+from compiles as c
+left join graph_breaks as b on b.compile_key = c.id
+where c.process_id = :process_id
+  and c.started_us <= :time_us
+order by c.id, b.id
+"""
+
+
+def load_run_steps(connection: sqlite3.Connection, run_id: str) -> RunSteps | None:
+    """Return the steps of the window whose steps take the longest until its process ends, and each
+    graph break's cost where it is largest.
+    """
+    values = {"run_id": run_id, "most": MOST_WINDOWS}
+    windows = []
+    for row in connection.execute(WINDOWS_SQL, values).fetchall():
+        try:
+            steps = _read_window(connection, row)
+        except (ArithmeticError, LookupError, TypeError, ValueError):  # a row that was changed
+            continue
+        windows += [steps] if steps else []
+    if not windows:
+        return None
+    by_break: dict[int, BreakCost] = {}
+    for steps in windows:
+        for distinct_id, cost in steps.by_break.items():
+            known = by_break.setdefault(distinct_id, cost)
+            by_break[distinct_id] = max(known, cost, key=lambda one: one.run_us)
+    longest = max(windows, key=lambda steps: steps.us * steps.count)
+    sees_eager = all(steps.sees_eager for steps in windows)
+    return RunSteps(longest.us, longest.count, sees_eager, by_break)
+
+
+def _read_window(connection: sqlite3.Connection, row: sqlite3.Row) -> RunSteps | None:
+    timed = read_json(list[shapes.Step], row["steps"]) or []
+    step = find_usual_step(read_json(list[shapes.StepGraph], row["graphs"]) or [], timed)
+    if step is None:
+        return None
+    traced = read_json(shapes.TracedSteps, row["traced"])
+    left_us = max(0, row["until_us"] - row["time_us"])
+    count = row["earlier_count"] + len(timed) + round(left_us / (step.whole_us or 1))
+    broken = {
+        each["compile_id"]: (each["outcome"], each["distinct_id"])
+        for each in connection.execute(OUTCOMES_SQL, dict(row))
+    }
+    outcomes = {compile_id: outcome for compile_id, (outcome, _id) in broken.items() if outcome}
+    costs: dict[int, float] = {}
+    for cost in estimate_costs(step, outcomes, traced, row["peak_bytes_per_s"]):
+        _outcome, distinct_id = broken[cost.compile_id]
+        costs[distinct_id] = costs.get(distinct_id, 0.0) + max(0.0, cost.us)
+    by_break = {distinct_id: BreakCost(us, count) for distinct_id, us in costs.items()}
+    sees_eager = traced is not None and row["device"] is not None
+    return RunSteps(step.whole_us, count, sees_eager, by_break)
