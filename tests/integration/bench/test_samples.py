@@ -75,7 +75,6 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     workplace = Workplace(folder, {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")})
     model = workplace.folder / "wide.py"
     model.write_text(WIDE)
-    bench(workplace, model, "--backend", "eager", "--quick", "--iterations-per-run", "2")
     bench(workplace, model, "--backend", "eager", "--quick", "--no-stack-room")
     return workplace
 
@@ -113,6 +112,8 @@ def test_what_is_timed_has_room_and_its_page_faults_are_recorded(workplace: Work
         depth.faults >= SLOW_FAULTS for depth in in_fresh_thread(lambda: measure_depths(200, 5))
     ):
         pytest.skip("this interpreter's frame stack has no cliff")
+    model = workplace.folder / "wide.py"
+    bench(workplace, model, "--backend", "eager", "--quick", "--iterations-per-run", "2")
     _row, with_room, _repeats = result(workplace, "eager_iterations_per_run=2_quick")
     _row, without, _repeats = result(workplace, "eager_quick_no_stack_room")
     for name in ("eager_page_faults", "compiled_page_faults"):
