@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -32,6 +36,52 @@ def test_an_error_of_ours_is_a_counted_loss(error: Exception) -> None:
 def test_what_is_the_programs_passes(error: type[BaseException]) -> None:
     with pytest.raises(error), HookGuard(Counter()):
         raise error
+
+
+class TooSlow(Exception):
+    """What a program raises to end what takes too long."""
+
+    @classmethod
+    def of_method(cls, number: int, frame: object) -> None:
+        raise cls
+
+    @classmethod
+    def of_any(cls, *arguments: object) -> None:
+        cls.of_method(0, None)
+
+
+@pytest.mark.parametrize("handler", [TooSlow.of_method, TooSlow.of_any, lambda n, f: 1 / 0])
+def test_what_a_handler_of_a_signal_raises_in_a_slow_hook_ends_the_program(
+    handler: Callable[[int, Any], Any],
+) -> None:
+    losses: Counter[str] = Counter()
+
+    def emit(*_: Any) -> None:
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            pass
+
+    trace = make_tap(lambda *_, **__: None, emit, HookGuard(losses))
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises((TooSlow, ZeroDivisionError)):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            trace("dynamo_start", lambda: {"stack": []})
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert losses == {}
+
+
+def test_an_error_below_a_call_with_a_frame_is_still_ours() -> None:
+    losses: Counter[str] = Counter()
+
+    def read(frame: object) -> None:
+        raise ValueError("x")
+
+    with HookGuard(losses):
+        read(sys._getframe())
+    assert losses == {"hook: ValueError: x": 1}
 
 
 def tapped(emitted: list[Any], losses: Counter[str]) -> tuple[Any, list[Any]]:
