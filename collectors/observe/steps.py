@@ -128,16 +128,19 @@ class StepWindow:
         """
 
         def _maybe_set_eval_frame(callback: Any) -> Any:
-            entry = self._entry
-            if entry is None:
-                if callback:
+            try:
+                entry = self._entry
+                if entry is None:
+                    if callback:
+                        self._enter(sys._getframe(1))
+                elif sys._getframe(1) is entry:
+                    self._leave()
+                # A frame that has ended has no caller: it was entered before the window.
+                elif callback and entry.f_back is None:
                     self._enter(sys._getframe(1))
-            elif sys._getframe(1) is entry:
-                self._leave()
-            # A frame that has ended has no caller: it was entered before the window.
-            elif callback and entry.f_back is None:
-                self._enter(sys._getframe(1))
-            return original(callback)
+            finally:  # also where a handler of a signal raises
+                prior = original(callback)
+            return prior
 
         return _maybe_set_eval_frame
 

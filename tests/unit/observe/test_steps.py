@@ -76,6 +76,22 @@ def test_each_step_has_its_graphs_and_the_gaps_between_them() -> None:
     assert (two["host"]["after_us"], one["device"], fields["earlier_count"]) == (None, None, 1)
 
 
+def test_dynamo_is_switched_where_a_handler_of_a_signal_raises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    window, _written = open_window(1)
+    switched: list[Any] = []
+    switch = window.wrap_entry(switched.append)
+
+    def interrupted(_entry: Any) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(window, "_enter", interrupted)
+    with pytest.raises(TimeoutError):
+        switch(print)
+    assert switched == [print]
+
+
 def test_times_are_those_of_the_parts() -> None:
     window, written = open_window(1)
     program = Program(window)
