@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Annotated
 
+from compileboard.app.core import fields
 from compileboard.app.core.fields import make_facts, title_break
 from compileboard.app.core.format import format_duration, format_percent, format_plural
 from compileboard.app.core.labels import Phase
+from compileboard.app.core.page import Page
+from compileboard.app.core.schema import PRIVATE, published
 from compileboard.app.runs.advice import RunVerdict
-from compileboard.app.steps.run_queries import StepCompile, StepWindow
+from compileboard.app.steps.run_queries import (
+    StepCompile,
+    StepWindow,
+    find_trials,
+    list_compiles,
+    list_windows,
+)
 from compileboard.app.timeline.model import StripLane, StripSpan
 from compileboard.collectors.contract.shapes import KernelTime, TracedSpan, TracedSteps
+from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.fixes.step_costs import (
     StepCost,
     UsualStep,
@@ -52,33 +65,76 @@ class PartRow:
 class CostRow:
     """What one graph break adds to a step, summed over the places where it occurs."""
 
-    example: StepCompile
-    costs: tuple[StepCost, ...]
-    share: float
+    example: StepCompile = field(metadata=PRIVATE)
+    costs: tuple[StepCost, ...] = field(metadata=PRIVATE)
+    step_us: Annotated[float, "The step. Microseconds."]
+    trial: Annotated[
+        TriedFix | None, "The trial that measured a step without it; null where none did."
+    ] = None
 
     @property
-    def us(self) -> float:
-        return sum(cost.us for cost in self.costs)
+    @published
+    def break_id(self) -> fields.BreakId | None:
+        """Return the id of its page over all runs."""
+        return self.example.break_id
 
     @property
-    def call_count(self) -> int:
+    @published
+    def title(self) -> Annotated[str, "What breaks the graph."]:
+        """Return its title."""
+        return title_break(make_facts(vars(self.example)))
+
+    @property
+    @published
+    def compile_ids(self) -> Annotated[list[str], "Compiles that end at it."]:
+        """Return the compiles that end at it."""
+        return [cost.compile_id for cost in self.costs]
+
+    @property
+    @published
+    def call_count(self) -> Annotated[int, "How often a step meets it."]:
+        """Return how often a step meets it."""
         return sum(cost.call_count for cost in self.costs)
 
     @property
-    def gap_us(self) -> float:
+    @published
+    def gap_us(self) -> Annotated[float, "Estimate: the gap behind it. Microseconds."]:
+        """Return the gap behind it, without what stays of it."""
         return sum(gap.gap_us for cost in self.costs for gap in cost.gaps)
 
     @property
-    def entry_us(self) -> float:
+    @published
+    def entry_us(self) -> Annotated[float, "Estimate: to enter the next graph. Microseconds."]:
+        """Return what it takes to enter the graph behind it."""
         return sum(gap.entry_us for cost in self.costs for gap in cost.gaps)
 
     @property
-    def fusion_us(self) -> float:
+    @published
+    def fusion_us(self) -> Annotated[float, "Estimate: memory written and read. Microseconds."]:
+        """Return what is written to memory and read back."""
         return sum(gap.fusion_us for cost in self.costs for gap in cost.gaps)
 
     @property
-    def title(self) -> str:
-        return title_break(make_facts(vars(self.example)))
+    @published
+    def estimated_us(self) -> Annotated[float, "Estimate of all three. Microseconds."]:
+        """Return the estimate."""
+        return sum(cost.us for cost in self.costs)
+
+    @property
+    @published
+    def saved_us(
+        self,
+    ) -> Annotated[float | None, "What a trial saved of its step; null without. Microseconds."]:
+        """Return what a trial measured."""
+        return self.trial.step.saved_us if self.trial and self.trial.step else None
+
+    @property
+    @published
+    def share(self) -> Annotated[float, "Share of the step: of a trial's own where there is one."]:
+        """Return the share of the step."""
+        if self.trial and self.trial.step:
+            return self.trial.step.saved_us / (self.trial.step.base_us or 1)
+        return self.estimated_us / (self.step_us or 1)
 
 
 @dataclass(frozen=True)
@@ -101,12 +157,58 @@ class WindowView:
     is_damaged: bool = False
 
     @property
+    def cost_us(self) -> float:
+        """Return what all breaks cost; a trial of several counts once."""
+        tried = {row.trial.new_run_id: row.share for row in self.costs if row.trial}
+        estimated_us = sum(row.estimated_us for row in self.costs if not row.trial)
+        return estimated_us + sum(tried.values()) * (self.step.whole_us if self.step else 0.0)
+
+    @property
+    def is_measured(self) -> bool:
+        steps = [row.trial.step if row.trial else None for row in self.costs]
+        return all(step is not None and step.lowest_us is not None for step in steps)
+
+    @property
+    def has_trial(self) -> bool:
+        return any(row.trial for row in self.costs)
+
+    def count_tried(self, trial: TriedFix) -> int:
+        """Return how many of the breaks were gone in a trial."""
+        return sum(
+            row.trial.new_run_id == trial.new_run_id for row in self.costs if row.trial is not None
+        )
+
+    @property
     def slowed(self) -> float | None:
         """Return by how much tracing slowed the call."""
         traced = self.window.traced
         if traced is None or self.step is None:
             return None
         return float(traced["step_us"]) / (sum(part.host_us for part in self.step.call) or 1)
+
+
+@dataclass(frozen=True)
+class StepWindowRow(StepWindow):
+    """The steps of one process that were timed."""
+
+    breaks: Annotated[tuple[CostRow, ...], "What graph breaks cost a step, the dearest first."]
+
+
+def list_window_rows(
+    reader: sqlite3.Connection, run_id: str, cursor: str | None, limit: int
+) -> Page[StepWindowRow]:
+    page = list_windows(reader, run_id, cursor, limit)
+    views = load_steps(reader, run_id, page.rows).views
+    rows = (StepWindowRow(**vars(view.window), breaks=view.costs) for view in views)
+    return Page(tuple(rows), page.next)
+
+
+def load_steps(
+    reader: sqlite3.Connection, run_id: str, windows: Sequence[StepWindow]
+) -> StepsScreen:
+    if not windows:
+        return build_steps((), ())
+    return build_steps(windows, list_compiles(reader, run_id), find_trials(reader, run_id))
 
 
 @dataclass(frozen=True)
@@ -117,7 +219,12 @@ class StepsScreen:
     most_parts: int = MOST_PARTS
 
 
-def build_steps(windows: Sequence[StepWindow], compiles: Iterable[StepCompile]) -> StepsScreen:
+def build_steps(
+    windows: Sequence[StepWindow],
+    compiles: Iterable[StepCompile],
+    trials: Mapping[str, TriedFix] = MappingProxyType({}),
+) -> StepsScreen:
+    """`trials` are those that measured a step without a break, by its fingerprint."""
     known: dict[str, list[StepCompile]] = defaultdict(list)
     for row in compiles:
         known[row.process_id].append(row)
@@ -130,6 +237,7 @@ def build_steps(windows: Sequence[StepWindow], compiles: Iterable[StepCompile]) 
                 for row in known[window.process_id]
                 if row.started_us <= window.time_us
             },
+            trials,
         )
         for window in windows
     )
@@ -142,39 +250,44 @@ def _judge(views: Sequence[WindowView]) -> RunVerdict:
         return RunVerdict(
             "quiet", "No step was timed.", "Each one compiled something, or none ran.", None
         )
-    view = max(timed, key=lambda view: sum(cost.us for cost in view.costs))
+    view = max(timed, key=lambda view: view.cost_us)
     step = view.step
     assert step is not None
     sentence = f"A step takes {format_duration(step.whole_us)}"
-    cost_us = sum(cost.us for cost in view.costs)
-    if round(cost_us):
+    cost_us = view.cost_us
+    if round(cost_us) > 0:
         sentence += (
-            f"; its graph breaks cost an estimated {format_duration(cost_us)} of it "
+            f"; its graph breaks cost {'a measured' if view.is_measured else 'an estimated'} "
+            f"{format_duration(cost_us)} of it "
             f"({format_percent(cost_us / step.whole_us)})"
         )
     note = f"The median of {format_plural(step.step_count, 'step')}"
     if step.other_count:
         note += f"; {format_plural(step.other_count, 'other step')} called other graphs or compiled"
     clock = "on the GPU's own timeline" if view.window.device else "by the host's clock"
-    tone = "warn" if round(cost_us) else "good"
+    tone = "warn" if round(cost_us) > 0 else "good"
     return RunVerdict(tone, f"{sentence}.", f"{note}. Timed {clock}.", None)
 
 
-def _view(window: StepWindow, compiles: Mapping[str, StepCompile]) -> WindowView:
+def _view(
+    window: StepWindow, compiles: Mapping[str, StepCompile], trials: Mapping[str, TriedFix]
+) -> WindowView:
     try:
-        return _build_view(window, compiles)
+        return _build_view(window, compiles, trials)
     except (ArithmeticError, LookupError, TypeError, ValueError):  # a row that was changed
         return WindowView(window, None, (), (), (), (), (), is_damaged=True)
 
 
-def _build_view(window: StepWindow, compiles: Mapping[str, StepCompile]) -> WindowView:
+def _build_view(
+    window: StepWindow, compiles: Mapping[str, StepCompile], trials: Mapping[str, TriedFix]
+) -> WindowView:
     step = find_usual_step(window.graphs, window.steps)
     traced = window.traced
     return WindowView(
         window=window,
         step=step,
         parts=tuple(_list_parts(window, step, compiles)) if step else (),
-        costs=tuple(_list_costs(window, step, compiles)) if step else (),
+        costs=tuple(_list_costs(window, step, compiles, trials)) if step else (),
         host=tuple(
             HostRow(
                 HOST_KINDS[row["kind"]],
@@ -219,21 +332,21 @@ def _list_parts(
 
 
 def _list_costs(
-    window: StepWindow, step: UsualStep, compiles: Mapping[str, StepCompile]
+    window: StepWindow,
+    step: UsualStep,
+    compiles: Mapping[str, StepCompile],
+    trials: Mapping[str, TriedFix],
 ) -> Iterable[CostRow]:
     outcomes = {name: row.outcome for name, row in compiles.items() if row.outcome}
     found: dict[str, list[StepCost]] = defaultdict(list)
     for cost in estimate_costs(step, outcomes, window.traced, window.peak_bytes_per_s):
         found[str(compiles[cost.compile_id].break_id)].append(cost)
-    rows = [
-        CostRow(
-            compiles[costs[0].compile_id],
-            tuple(costs),
-            sum(cost.us for cost in costs) / (step.whole_us or 1),
-        )
-        for costs in found.values()
-    ]
-    return sorted(rows, key=lambda row: -row.us)
+    rows = []
+    for costs in found.values():
+        example = compiles[costs[0].compile_id]
+        trial = trials.get(example.fingerprint or "")
+        rows.append(CostRow(example, tuple(costs), step.whole_us, trial))
+    return sorted(rows, key=lambda row: -row.share)
 
 
 def _rank_kernels(traced: TracedSteps, step: UsualStep) -> Iterable[KernelTime]:

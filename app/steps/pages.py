@@ -10,13 +10,8 @@ from compileboard.app.core.db import get_run_reader, get_store
 from compileboard.app.core.page import Page
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.shell import find_run, render_run
-from compileboard.app.steps.model import build_steps
-from compileboard.app.steps.run_queries import (
-    MOST_WINDOWS,
-    StepWindow,
-    list_compiles,
-    list_windows,
-)
+from compileboard.app.steps.model import StepWindowRow, list_window_rows, load_steps
+from compileboard.app.steps.run_queries import MOST_WINDOWS, list_windows
 from compileboard.collectors.contract.record_names import STEPS_TRACE
 
 blueprint = Blueprint("steps", __name__)
@@ -27,7 +22,7 @@ def show(run_id: str) -> str:
     detail = find_run(run_id)
     reader = get_run_reader(run_id)
     windows = list_windows(reader, run_id, None, MOST_WINDOWS).rows
-    screen = build_steps(windows, list_compiles(reader, run_id) if windows else ())
+    screen = load_steps(reader, run_id, windows)
     return render_run(detail, "steps/index.html", tab="steps", screen=screen)
 
 
@@ -45,8 +40,9 @@ def trace(run_id: str, trace_id: int) -> Response:
 
 
 @operation("/runs/<run_id>/steps")
-def list_step_windows(detail: RunDetail, page: PageQuery) -> Page[StepWindow]:
+def list_step_windows(detail: RunDetail, page: PageQuery) -> Page[StepWindowRow]:
     """List the windows of a run's steps, with the time of each graph and gap, as `run --steps`
-    timed them.
+    timed them, and what each graph break costs.
     """
-    return list_windows(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
+    reader = get_run_reader(detail.run.id)
+    return list_window_rows(reader, detail.run.id, page.cursor, page.limit)

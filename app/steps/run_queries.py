@@ -9,9 +9,12 @@ from typing import Annotated, Any
 
 from compileboard.app.core import fields
 from compileboard.app.core.rows import list_page, list_rows
+from compileboard.app.core.run_cache import cached_for_run
 from compileboard.collectors.contract import shapes
 from compileboard.collectors.contract.record_names import STEPS_TRACE
+from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.store.reading import read_json
+from compileboard.collectors.store.run_causes import list_tried_fixes, load_causes
 
 MOST_WINDOWS = 100
 
@@ -67,6 +70,7 @@ class StepCompile:
     explanation: str | None
     source_line: str | None
     break_line: int | None
+    fingerprint: str | None
 
 
 WINDOWS_SQL = f"""
@@ -87,7 +91,7 @@ COMPILES_SQL = """
 select
   c.process_id, c.compile_id, c.id as key, f.name as function, f.file, c.line, c.started_us,
   c.resumed_at, b.outcome, b.distinct_id as break_id, d.gb_id, d.gb_type, d.reason, d.explanation,
-  d.source_line,
+  d.source_line, d.fingerprint,
   b.line as break_line
 from compiles as c
 left join functions as f on f.id = c.function_id
@@ -99,6 +103,28 @@ limit :limit
 """
 
 list_windows = partial(list_page, StepWindow, WINDOWS_SQL)
+
+
+def find_trials(connection: sqlite3.Connection, run_id: str) -> dict[str, TriedFix]:
+    """Return the trial that measured a step without a graph break, by the break's fingerprint:
+    that of most executions, of a fix that helped, the newest.
+    """
+    tried = [
+        trial
+        for trial in list_tried_fixes(connection, run_id)
+        if trial.cause_fingerprint and trial.step and trial.has_fewer_breaks
+    ]
+    found = {}
+    for cause in cached_for_run(connection, run_id, load_causes) if tried else ():
+        own = [trial for trial in tried if trial.cause_fingerprint in cause.fingerprints]
+        if own:
+            best = min(own, key=_rank_trial)
+            found.update(dict.fromkeys(cause.fingerprints, best))
+    return found
+
+
+def _rank_trial(trial: TriedFix) -> tuple[bool, bool]:
+    return trial.step is None or trial.step.lowest_us is None, not trial.is_verified
 
 
 def list_compiles(connection: sqlite3.Connection, run_id: str) -> list[StepCompile]:

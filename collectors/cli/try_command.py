@@ -532,7 +532,7 @@ def _to_text(trial: Trial, result: TrialResult) -> str:
         rows.append(
             (
                 "Step",
-                f"not measured: no function was called {FEWEST_CALLS} times without compiling",
+                f"not measured: no function was called {FEWEST_CALLS + 1} times without compiling",
                 "",
             )
         )

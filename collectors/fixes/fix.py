@@ -143,6 +143,27 @@ class SuggestedFix:
 
 
 @dataclass(frozen=True)
+class TriedStep:
+    """What a step of the program took without a fix and with it, from begin to begin."""
+
+    function: Annotated[str, "The compiled function whose calls begin the steps."]
+    base_us: Annotated[float, "Without the fix, median of the executions. Microseconds."]
+    new_us: Annotated[float, "With it. Microseconds."]
+    lowest_us: Annotated[
+        float | None,
+        "The least that it saved, of any two executions; null of fewer than three a side. "
+        "Microseconds.",
+    ]
+    highest_us: Annotated[float | None, "The most that it saved. Microseconds."]
+    basis: Annotated[str, "How many executions it rests on, and their spread."]
+    label: Annotated[str, "Whether it is more than noise."]
+
+    @property
+    def saved_us(self) -> float:
+        return self.base_us - self.new_us
+
+
+@dataclass(frozen=True)
 class TriedFix:
     """Result of a fix that was tried, on this run's program or one with the same cause."""
 
@@ -168,6 +189,11 @@ class TriedFix:
     causes: Annotated[
         tuple[str, ...], "Fingerprints of the causes whose fixes were tried together."
     ] = ()
+    step: Annotated[
+        TriedStep | None,
+        "A step of the function whose compiles it changed; null where none was measured.",
+    ] = None
+    has_fewer_breaks: Annotated[bool, "Whether graph breaks became fewer."] = False
 
     @property
     def is_verified(self) -> bool:

@@ -1,5 +1,5 @@
-"""Record how long each compiled call of a trial took and what it returned or raised, and the
-gradients that each backward pass left.
+"""Record how long each compiled call of a trial took and the program until its next one, what it
+returned or raised, and the gradients that each backward pass left.
 
 Only the outermost call counts: a compiled module inside a compiled function is part of it. torch
 must be imported.
@@ -188,18 +188,28 @@ class CallRecorder:
             return call(*args, **kwargs)
         depth.inside = True
         try:
+            self._synchronize()  # what the program started since the last call is its time
+            since = self._measure_since()
             before = self._observe()
             start_ns = time.perf_counter_ns()
             result = call(*args, **kwargs)
             self._synchronize()
             took_us = (time.perf_counter_ns() - start_ns) / 1000
         except Exception as error:
-            self._write(name, 0.0, before, self._observe(), error, has_raised=True)
+            self._write(name, 0.0, since, before, self._observe(), error, has_raised=True)
             raise
         finally:
             depth.inside = False
-        self._write(name, took_us, before, self._observe(), result)
+        self._write(name, took_us, since, before, self._observe(), result)
         return result
+
+    def _measure_since(self) -> tuple[int, float] | None:
+        """Return the thread's last call and how long the program ran since."""
+        last = getattr(self._depth, "last", None)
+        if last is None:
+            return None
+        number, resumed_ns = last
+        return number, round((time.perf_counter_ns() - resumed_ns) / 1000, 3)
 
     def _synchronize(self) -> None:
         try:
@@ -209,7 +219,7 @@ class CallRecorder:
         except Exception:
             return
 
-    def _observe(self) -> tuple[int, str]:
+    def _observe(self) -> tuple[int, int, str]:
         try:
             self._synchronize()
             torch = self._torch
@@ -219,14 +229,16 @@ class CallRecorder:
                 position += (
                     f" {torch.cuda.default_generators[torch.cuda.current_device()].get_offset()}"
                 )
-            return int(counters["frames"]["total"]), position
+            frames = counters["frames"]
+            return int(frames["total"]), int(frames["ok"]), position
         except Exception:
-            return 0, ""
+            return 0, 0, ""
 
     def _write(
         self,
         name: str,
         took_us: float,
+        since: tuple[int, float] | None,
         before: Any,
         after: Any,
         result: Any,
@@ -238,9 +250,14 @@ class CallRecorder:
         if number >= MOST_CALLS:
             return
         body: dict[str, Any] = {"call": number, "name": name, "us": round(took_us, 3)}
-        if after[0] != before[0] or has_raised:  # the time of a call that raised is no step's
+        if since is not None:
+            body["since"] = since
+        frames = after[0] - before[0], after[1] - before[1]
+        if any(frames):
+            body["frames"] = frames
+        if frames[0] or has_raised:  # the time of a call that raised is no step's
             body["compiled"] = True
-        if after[1] != before[1]:
+        if after[2] != before[2]:
             body["random"] = True
         try:
             if has_raised:
@@ -252,6 +269,7 @@ class CallRecorder:
         except Exception as error:
             self._note_loss(error)
         self._append(body)
+        self._depth.last = number, time.perf_counter_ns()
 
     def _is_recorded(self, number: int, first: int) -> bool:
         is_chosen = number < first or number & (number - 1) == 0

@@ -13,6 +13,7 @@ from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.events import Recompiled
 from compileboard.collectors.contract.fingerprints import content_id
 from compileboard.collectors.contract.library_names import is_library_name
+from compileboard.collectors.contract.verdicts import FEWEST_SAMPLES, LABELS
 from compileboard.collectors.fixes.cache_entries import to_recorded
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
@@ -24,6 +25,7 @@ from compileboard.collectors.fixes.fix import (
     SourceLines,
     StackFrame,
     TriedFix,
+    TriedStep,
 )
 from compileboard.collectors.store.connection import read_value
 from compileboard.collectors.store.dashboard import OUTCOME_LABELS, TOGETHER
@@ -257,10 +259,8 @@ def list_tried_fixes(connection: sqlite3.Connection, run_id: str) -> list[TriedF
     trials = []
     for row in connection.execute(TRIALS_SQL, {"run_id": run_id}):
         result = read_json(dict[str, Any], row["result"]) or {}
-        metrics = result.get("metrics") or ()
-        times: dict[str, Any] = next(
-            (metric for metric in metrics if metric.get("name") == "compile_s"), {}
-        )
+        metrics = {metric.get("name"): metric for metric in result.get("metrics") or ()}
+        times = metrics.get("compile_s", {})
         trials.append(
             TriedFix(
                 label=OUTCOME_LABELS[row["outcome"]],
@@ -269,10 +269,28 @@ def list_tried_fixes(connection: sqlite3.Connection, run_id: str) -> list[TriedF
                 new_us=_read_us(times.get("new")),
                 is_single=times.get("word") == "single",
                 causes=tuple(result.get(TOGETHER) or ()),
+                step=_read_step(result, metrics.get("abs_latency_ms")),
+                has_fewer_breaks=metrics.get("graph_break_count", {}).get("word") == "better",
                 **{name: row[name] for name in _OF_TRIAL},
             )
         )
     return trials
+
+
+def _read_step(result: Mapping[str, Any], metric: Mapping[str, Any] | None) -> TriedStep | None:
+    if metric is None or not result.get("is_step_changed"):
+        return None
+    base, new = result["step_ms"]
+    is_judged = min(len(base), len(new)) >= FEWEST_SAMPLES
+    return TriedStep(
+        function=result["step"],
+        base_us=1000 * metric["base"],
+        new_us=1000 * metric["new"],
+        lowest_us=1000 * (min(base) - max(new)) if is_judged else None,
+        highest_us=1000 * (max(base) - min(new)) if is_judged else None,
+        basis=metric["basis"],
+        label=LABELS[metric["word"]],
+    )
 
 
 def _read_us(seconds: float | None) -> int | None:

@@ -44,6 +44,8 @@ class TrialResult:
     failure_text: str
     is_interrupted: bool
     base_failure: str | None = None
+    is_step_changed: bool = False  # the fix changed what is compiled for the step's function
+    step_ms: tuple[list[float], list[float]] = ([], [])  # of each execution, base and new
 
     @property
     def outcome(self) -> Outcome:
@@ -130,6 +132,8 @@ class TrialResult:
             "missing": self.missing,
             "base_failure": self.base_failure,
             "step": self.step_name,
+            "is_step_changed": self.is_step_changed,
+            "step_ms": self.step_ms,
         }
 
     def label(self, verdict: Verdict[ComparedMetric]) -> str:
@@ -157,14 +161,16 @@ def compare_executions(
         failure = f"{bad.describe_failure()} ({bad.exit_text})"
     output = compare_outputs([Output.of(execution) for execution in base], Output.of(other))
     timed = pick_timed(base, new)
-    step_name = pick_step([execution.calls for side in timed for execution in side])
+    step_name, is_changed = pick_step(*([e.calls for e in side] for side in timed))
     verdicts = [_count(metric, base, new) for metric in COUNTS]
     verdicts = [v for v in verdicts if v.metric.name in _ALWAYS or v.base or v.new]
     compile_s = [[execution.counts.compile_us / 1e6 for execution in side] for side in timed]
     if all(side and side[0] for side in compile_s):
         verdicts.append(_compare_samples(COMPILE_TIME, *compile_s))
+    step_ms: tuple[list[float], list[float]] = ([], [])
     if step_name is not None:
-        verdicts.append(_compare_samples(STEP, *(_steps(side, step_name) for side in timed)))
+        step_ms = _steps(timed[0], step_name), _steps(timed[1], step_name)
+        verdicts.append(_compare_samples(STEP, *step_ms))
     return TrialResult(
         tuple(verdicts),
         output,
@@ -176,6 +182,8 @@ def compare_executions(
         base_failure=None
         if first.has_ended_well
         else f"{first.describe_failure()} ({first.exit_text})",
+        is_step_changed=is_changed,
+        step_ms=step_ms,
     )
 
 

@@ -46,6 +46,8 @@ class Call:
     is_random: bool
     values: list[list[Any]] | None
     is_backward: bool = False
+    after_us: float | None = None  # of the program, until the thread's next call
+    frames: tuple[int, int] = (0, 0)  # that Dynamo tried to compile, and that it did
 
     @property
     def key(self) -> tuple[bool, int]:
@@ -59,7 +61,9 @@ class ProcessCalls:
     calls: list[Call]
 
     def list_steps(self) -> dict[str, list[float]]:
-        """Return times of calls without a compile, by name, skipping warm-up if enough remain."""
+        """Return times from the begin of calls without a compile to that of the next one, by name,
+        skipping warm-up if enough remain.
+        """
         warm: dict[str, list[float]] = {}
         settled: dict[str, list[float]] = {}
         since_compile: dict[str, int] = {}
@@ -70,13 +74,24 @@ class ProcessCalls:
                 since_compile[call.name] = 0
                 continue
             since_compile[call.name] = since_compile.get(call.name, 0) + 1
-            warm.setdefault(call.name, []).append(call.took_us)
+            if call.after_us is None:
+                continue
+            step_us = call.took_us + call.after_us
+            warm.setdefault(call.name, []).append(step_us)
             if since_compile[call.name] > WARM_UP_CALLS:
-                settled.setdefault(call.name, []).append(call.took_us)
+                settled.setdefault(call.name, []).append(step_us)
         return {
             name: settled[name] if len(settled.get(name, ())) >= FEWEST_CALLS else times
             for name, times in warm.items()
         }
+
+    def count_frames(self) -> dict[str, tuple[int, int, int]]:
+        """Return how often each function was called, and the frames that it had compiled."""
+        counts: dict[str, tuple[int, int, int]] = {}
+        for call in self.calls:
+            called, tried, compiled = counts.get(call.name, (0, 0, 0))
+            counts[call.name] = called + 1, tried + call.frames[0], compiled + call.frames[1]
+        return counts
 
 
 def read_calls(folder: Path) -> list[ProcessCalls]:
@@ -85,6 +100,7 @@ def read_calls(folder: Path) -> list[ProcessCalls]:
         lines = list(_read_lines(path))
         if lines:
             head, *bodies = lines
+            after_us = dict(body["since"] for body in bodies if "since" in body)
             calls = [
                 Call(
                     body["backward" if "backward" in body else "call"],
@@ -94,6 +110,8 @@ def read_calls(folder: Path) -> list[ProcessCalls]:
                     body.get("random", False),
                     body.get("value"),
                     "backward" in body,
+                    after_us.get(body.get("call")),
+                    tuple(body.get("frames", (0, 0))),
                 )
                 for body in bodies
                 if "call" in body or "backward" in body
@@ -116,18 +134,28 @@ def _read_lines(path: Path) -> Iterator[Any]:
                 continue
 
 
-def pick_step(sides: Sequence[Sequence[ProcessCalls]]) -> str | None:
-    """Return the most time-consuming callable that all sides called without compiling, or None."""
+def pick_step(
+    base: Sequence[Sequence[ProcessCalls]], new: Sequence[Sequence[ProcessCalls]]
+) -> tuple[str | None, bool]:
+    """Return the compiled function that took longest of those that every execution called without
+    compiling, and whether the fix changed what is compiled for it; those that it changed first.
+    """
     totals: list[dict[str, float]] = []
-    for processes in sides:
+    for processes in (*base, *new):
         side: dict[str, float] = {}
         for process in processes[:1]:  # ranks wait for each other: the first one's times are theirs
             for name, times in process.list_steps().items():
                 if len(times) >= FEWEST_CALLS:
                     side[name] = sum(times)
         totals.append(side)
-    common = [name for name in totals[0] if all(name in side for side in totals)] if totals else []
-    return max(common, key=lambda name: totals[0][name], default=None)
+    if not totals:
+        return None, False
+    common = [name for name in totals[0] if all(name in side for side in totals)]
+    old, came = (side[0][0].count_frames() if side and side[0] else {} for side in (base, new))
+    # Called more or less often, it does another part of the program's work.
+    changed = [name for name in common if old[name] != came[name] and old[name][0] == came[name][0]]
+    step = max(changed or common, key=lambda name: totals[0][name], default=None)
+    return step, bool(changed)
 
 
 STDOUT, STDERR = "stdout", "stderr"

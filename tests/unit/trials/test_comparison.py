@@ -10,7 +10,7 @@ from compileboard.collectors.trials.execution import Call, Counts, Execution, Pr
 def execute(folder: Path, times_us: list[float]) -> Execution:
     for name in ("stdout", "stderr"):
         (folder / name).touch()
-    calls = [Call(n, "f", us, False, False, None) for n, us in enumerate(times_us)]
+    calls = [Call(n, "f", us, False, False, None, after_us=0) for n, us in enumerate(times_us)]
     counts = Counts(1, 0, 0, 0, 0, 1_000_000, None)
     return Execution(
         "RUN", folder, ProgramExit(0, None), counts, [ProcessCalls(None, 0, calls)], []

@@ -206,7 +206,7 @@ done""".splitlines()
 
 def test_the_step_is_what_took_longest_on_both_sides_after_its_compiles():
     def timed(name, *times):
-        return [Call(n, name, us, us > 50, False, None) for n, us in enumerate(times)]
+        return [Call(n, name, us, us > 50, False, None, after_us=1) for n, us in enumerate(times)]
 
     base = [
         ProcessCalls(
@@ -214,6 +214,18 @@ def test_the_step_is_what_took_longest_on_both_sides_after_its_compiles():
         )
     ]
     new = [ProcessCalls(None, 0, timed("f", 90, 9, 9, 4, 4, 4) + timed("g", 8, 8, 8))]
-    assert pick_step([base, new]) == "g"
-    assert base[0].list_steps()["f"] == [5, 5, 5]
-    assert pick_step([base, []]) is None
+    assert pick_step([base], [new]) == ("g", False)
+    assert base[0].list_steps()["f"] == [6, 6, 6]  # with what the program does after each call
+    assert pick_step([base], [[]]) == (None, False)
+
+
+def test_the_step_is_of_what_the_fix_changed_and_called_as_often():
+    def side(f_frames, call_count):
+        calls = [Call(0, "f", 9, True, False, None, after_us=1, frames=f_frames)]
+        calls += [Call(n, "f", 9, False, False, None, after_us=1) for n in range(call_count)]
+        longer = [Call(n, "g", 90, False, False, None, after_us=1) for n in range(8)]
+        return [ProcessCalls(None, 0, calls + longer)]
+
+    assert pick_step([side((3, 2), 8)], [side((1, 1), 8)]) == ("f", True)
+    assert pick_step([side((3, 2), 8)], [side((3, 2), 8)]) == ("g", False)
+    assert pick_step([side((3, 2), 8)], [side((1, 1), 16)]) == ("g", False)

@@ -12,10 +12,12 @@ from compileboard.app.steps.model import build_steps, find_kernel_times
 from compileboard.app.steps.run_queries import (
     COMPILES_SQL,
     WINDOWS_SQL,
+    StepCompile,
     list_compiles,
     list_windows,
 )
 from compileboard.collectors.fixes.titles import describe_saving
+from compileboard.collectors.store.dashboard import Trial, save_trial
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.run_causes import load_causes
 from compileboard.collectors.store.run_costs import RecordedAgain, rank_costs
@@ -54,6 +56,75 @@ def test_a_break_costs_its_gaps_forward_and_backward(
     assert (cost.call_count, len(of_compile.gaps)) == (1, 2)
     assert 0.1 < cost.share < 0.2  # 0.15 to 0.16 less was measured with the break gone
     assert cost.title and cost.example.outcome == "resumed"
+
+
+def try_fix(store: sqlite3.Connection, run_id: str, **result: object) -> None:
+    """Save a trial that measured a step without the run's break."""
+    (row,) = list_trial_rows(store, run_id)
+    metrics = [
+        {"name": "graph_break_count", "word": "better"},
+        {
+            "name": "abs_latency_ms",
+            "base": 0.9,
+            "new": 0.8,
+            "word": "better",
+            "basis": "3 samples a side, ±1.0%",
+        },
+    ]
+    measured = {
+        "metrics": metrics,
+        "step": "train",
+        "is_step_changed": True,
+        "step_ms": [[0.9, 0.91, 0.88], [0.8, 0.79, 0.81]],
+    }
+    save_trial(
+        store,
+        Trial(
+            id="X",
+            run_id=run_id,
+            base_run_id=None,
+            new_run_id=run_id,
+            fix_id="item_captured",
+            cause_fingerprint=row.fingerprint,
+            title="Capture it",
+            patch=None,
+            settings=(),
+            outcome="improved",
+            summary="1 break → 0",
+            started_us=0,
+            ended_us=1_795_000_000_000_000,
+            result=measured | result,
+        ),
+    )
+
+
+def list_trial_rows(store: sqlite3.Connection, run_id: str) -> list[StepCompile]:
+    return [row for row in list_compiles(store, run_id) if row.fingerprint]
+
+
+def test_a_measured_step_stands_instead_of_the_estimate(
+    client: FlaskClient, store: sqlite3.Connection, training: str
+) -> None:
+    (before,) = client.get(f"/api/v1/runs/{training}/steps").get_json()["data"][0]["breaks"]
+    try_fix(store, training)
+    (cost,) = client.get(f"/api/v1/runs/{training}/steps").get_json()["data"][0]["breaks"]
+    assert (before["saved_us"], cost["saved_us"]) == (None, pytest.approx(100))
+    assert cost["estimated_us"] == before["estimated_us"]
+    assert cost["share"] == pytest.approx(100 / 900)
+    step = cost["trial"]["step"]
+    assert (step["lowest_us"], step["highest_us"]) == (pytest.approx(70), pytest.approx(120))
+    page = " ".join(client.get(f"/runs/{training}/steps").text.split())
+    assert "its graph breaks cost a measured" in page and "70 µs to 120 µs" in page
+    assert f'<a href="/runs/{training}">Trial</a>' in page
+    assert "estimate " in page and "measured by trials, the dearest first" in page
+
+
+def test_a_step_of_another_function_says_nothing_of_the_break(
+    client: FlaskClient, store: sqlite3.Connection, training: str
+) -> None:
+    try_fix(store, training, is_step_changed=False)
+    (cost,) = client.get(f"/api/v1/runs/{training}/steps").get_json()["data"][0]["breaks"]
+    assert (cost["saved_us"], cost["trial"]) == (None, None)
 
 
 def test_the_page_names_breaks_parts_and_kernels(client: FlaskClient, training: str) -> None:
