@@ -162,6 +162,11 @@ class TriedStep:
     def saved_us(self) -> float:
         return self.base_us - self.new_us
 
+    @property
+    def judgement(self) -> str:
+        is_single = self.basis.endswith("not judged")
+        return self.basis if is_single else f"{self.label} ({self.basis})"
+
 
 @dataclass(frozen=True)
 class TriedFix:

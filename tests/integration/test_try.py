@@ -121,6 +121,40 @@ def test_a_fix_that_loses_printed_lines_is_no_fix(workplace):
     assert (again.returncode, "takes a person" in again.stderr) == (2, True), again.stderr
 
 
+TWO_FUNCTIONS = """
+    import torch
+
+    @torch.compile(backend="eager")
+    def looped(x):
+        for _ in range(3):
+            x = torch.sin(x)
+            torch._dynamo.graph_break()
+        return x
+
+    @torch.compile(backend="eager")
+    def longer(x):
+        for _ in range(300):
+            x = torch.sin(x)
+        return x
+
+    for _ in range(20):
+        looped(torch.ones(8))
+        longer(torch.ones(8))
+"""
+
+
+def test_the_step_is_that_of_the_function_whose_break_is_gone(workplace):
+    program = workplace.write(TWO_FUNCTIONS)
+    assert workplace.run(program, options=("--steps", "8")).returncode == 0
+    finished = workplace.collect(
+        "try", "--db", workplace.database, "latest", "--fix", "1", "--json"
+    )
+    result = json.loads(finished.stdout)
+    assert (result["outcome"], result["step"]) == ("improved", "looped"), finished.stderr
+    assert result["is_step_changed"] and [len(side) for side in result["step_ms"]] == [1, 1]
+    assert metrics(result)["graph_break_count"] == (1, 0)
+
+
 HOSTILE = """
     import os, sys, time, uuid, warnings
     import torch

@@ -116,6 +116,7 @@ def test_a_measured_step_stands_instead_of_the_estimate(
     page = " ".join(client.get(f"/runs/{training}/steps").text.split())
     assert "its graph breaks cost a measured" in page and "70 µs to 120 µs" in page
     assert f'<a href="/runs/{training}">Trial</a>' in page
+    assert "better (3 samples a side, ±1.0%)" in page
     assert "estimate " in page and "measured by trials, the dearest first" in page
 
 
