@@ -124,16 +124,21 @@ class CostRow:
     @published
     def saved_us(
         self,
-    ) -> Annotated[float | None, "What a trial saved of its step; null without. Microseconds."]:
+    ) -> Annotated[
+        float | None,
+        "What a trial saved of its step; null without, or without a clear difference. "
+        "Microseconds.",
+    ]:
         """Return what a trial measured."""
-        return self.trial.step.saved_us if self.trial and self.trial.step else None
+        step = self.trial.step if self.trial else None
+        return None if step is None or step.is_noise else step.saved_us
 
     @property
     @published
     def share(self) -> Annotated[float, "Share of the step: of a trial's own where there is one."]:
         """Return the share of the step."""
-        if self.trial and self.trial.step:
-            return self.trial.step.saved_us / (self.trial.step.base_us or 1)
+        if self.saved_us is not None and self.trial and self.trial.step:
+            return self.saved_us / (self.trial.step.base_us or 1)
         return self.estimated_us / (self.step_us or 1)
 
 
@@ -159,14 +164,15 @@ class WindowView:
     @property
     def cost_us(self) -> float:
         """Return what all breaks cost; a trial of several counts once."""
-        tried = {row.trial.new_run_id: row.share for row in self.costs if row.trial}
-        estimated_us = sum(row.estimated_us for row in self.costs if not row.trial)
+        measured = [row for row in self.costs if row.saved_us is not None]
+        tried = {row.trial.new_run_id: row.share for row in measured if row.trial}
+        estimated_us = sum(row.estimated_us for row in self.costs if row.saved_us is None)
         return estimated_us + sum(tried.values()) * (self.step.whole_us if self.step else 0.0)
 
     @property
     def is_measured(self) -> bool:
         steps = [row.trial.step if row.trial else None for row in self.costs]
-        return all(step is not None and step.lowest_us is not None for step in steps)
+        return all(step is not None and step.is_judged for step in steps)
 
     @property
     def has_trial(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.fixes.step_costs import RunSteps
+from compileboard.collectors.contract.verdicts import LABELS
 
 Kind = Literal["recompile", "graph_break", "cudagraph"]
 
@@ -163,8 +164,16 @@ class TriedStep:
         return self.base_us - self.new_us
 
     @property
+    def is_judged(self) -> bool:
+        return self.label in (LABELS["better"], LABELS["worse"])
+
+    @property
+    def is_noise(self) -> bool:
+        return not self.is_judged and self.label != LABELS["single"]
+
+    @property
     def judgement(self) -> str:
-        is_single = self.basis.endswith("not judged")
+        is_single = self.label == LABELS["single"]
         return self.basis if is_single else f"{self.label} ({self.basis})"
 
 

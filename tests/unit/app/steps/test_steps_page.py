@@ -120,6 +120,21 @@ def test_a_measured_step_stands_instead_of_the_estimate(
     assert "estimate " in page and "measured by trials, the dearest first" in page
 
 
+def test_without_a_clear_difference_the_estimate_stays(
+    client: FlaskClient, store: sqlite3.Connection, training: str
+) -> None:
+    metrics = [
+        {"name": "graph_break_count", "word": "better"},
+        {"name": "abs_latency_ms", "base": 0.9, "new": 0.8, "word": "noise", "basis": "±20%"},
+    ]
+    try_fix(store, training, metrics=metrics)
+    (cost,) = client.get(f"/api/v1/runs/{training}/steps").get_json()["data"][0]["breaks"]
+    assert cost["saved_us"] is None and cost["trial"]["step"]["label"] == "no clear difference"
+    assert cost["share"] == pytest.approx(cost["estimated_us"] / cost["step_us"])
+    page = client.get(f"/runs/{training}/steps").text
+    assert "no clear difference (±20%)" in page and "an estimated" in page
+
+
 def test_a_step_of_another_function_says_nothing_of_the_break(
     client: FlaskClient, store: sqlite3.Connection, training: str
 ) -> None:
