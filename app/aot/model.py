@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
+from statistics import median
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from compileboard.app.aot import run_queries as aot
@@ -22,6 +24,13 @@ from compileboard.app.core.page import Page
 from compileboard.app.runs import failures
 from compileboard.app.runs.failures import FailureRow
 from compileboard.app.shapes import run_queries as shapes
+from compileboard.app.steps.model import WrapperTime, find_wrapper_times
+from compileboard.app.steps.run_queries import (
+    MOST_WINDOWS,
+    StepWindow,
+    list_compiles,
+    list_windows,
+)
 from compileboard.collectors.store.payloads import DDP_SPLIT, add_wrappers
 
 _FRAME = re.compile(r'^ *File "([^"]+)", line \d+', re.MULTILINE)
@@ -160,6 +169,11 @@ class AotGraphRow(AotGraph):
         SavedTensors | None,
         "Tensors saved for the backward; null without a recorded backward graph.",
     ]
+    time: Annotated[
+        WrapperTime | None,
+        "What its wrappers take at a call; null where no window of steps traced it, or where its "
+        "compile has several graphs.",
+    ]
 
 
 @dataclass(frozen=True)
@@ -178,6 +192,11 @@ class RunWrapperCost:
     example: Annotated[WrapperCost, "One of them."]
     graph_count: Annotated[Count, "Graphs that have it."]
     graphs: Annotated[tuple[GraphName, ...], "The first five of them."]
+    call_us: Annotated[
+        float | None,
+        "What all wrappers of such a graph take at a call, forward and backward: median of those "
+        "that a window of steps traced, null where none was. Microseconds.",
+    ]
 
 
 @dataclass(frozen=True)
@@ -193,9 +212,13 @@ def explain_graphs(
     wrappers: Mapping[int, frozenset[str]],
     rng_settings: Mapping[int, bool],
     saved: Mapping[int, SavedTensors | None],
+    times: Mapping[int, WrapperTime] = MappingProxyType({}),
 ) -> list[AotGraphRow]:
-    """`wrappers` and `rng_settings` are by compile, `saved` by graph."""
-    return [_explain_graph(graph, wrappers, rng_settings, saved.get(graph.id)) for graph in graphs]
+    """`wrappers`, `rng_settings` and `times` are by compile, `saved` by graph."""
+    return [
+        _explain_graph(graph, wrappers, rng_settings, saved.get(graph.id), times)
+        for graph in graphs
+    ]
 
 
 def _explain_graph(
@@ -203,6 +226,7 @@ def _explain_graph(
     wrappers: Mapping[int, frozenset[str]],
     rng_settings: Mapping[int, bool],
     saved: SavedTensors | None,
+    times: Mapping[int, WrapperTime],
 ) -> AotGraphRow:
     key = graph.compile_key
     names = wrappers.get(key, frozenset()) if key is not None else frozenset()
@@ -216,6 +240,7 @@ def _explain_graph(
         findings=findings,
         unknown=tuple(list_unknown(summary)),
         saved=saved,
+        time=times.get(key) if key is not None and graph.graph_count == 1 else None,
     )
 
 
@@ -234,6 +259,7 @@ def sum_up_graphs(
     rows: Sequence[tuple[int, int | None, str | None, str]],
     wrappers: Mapping[int, frozenset[str]],
     rng_settings: Mapping[int, bool],
+    times: Mapping[int, WrapperTime] = MappingProxyType({}),
 ) -> RunReport:
     """List what the wrappers of a run's graphs do, each thing once, the most frequent first.
 
@@ -244,6 +270,11 @@ def sum_up_graphs(
         tuple[str, frozenset[str], bool | None], tuple[dict[str, Any], list[WrapperCost]]
     ] = {}
     costs: dict[str, list[tuple[int, str | None, WrapperCost]]] = {}
+    calls_us = {
+        number: times[key].whole_us
+        for number, key, _compile_id, _text in rows
+        if key is not None and key in times and counts[key] == 1
+    }
     trained_count = plain_count = 0
     for number, key, compile_id, text in rows:
         names = wrappers.get(key, frozenset()) if key is not None else frozenset()
@@ -264,7 +295,10 @@ def sum_up_graphs(
         costs.items(), key=lambda item: (item[1][0][2] == PLAIN, -_count(item[1]), item[0])
     )
     return RunReport(
-        len(rows), trained_count, plain_count, tuple(_sum_up(title, them) for title, them in listed)
+        len(rows),
+        trained_count,
+        plain_count,
+        tuple(_sum_up(title, them, calls_us) for title, them in listed),
     )
 
 
@@ -272,10 +306,17 @@ def _count(them: Sequence[tuple[int, str | None, WrapperCost]]) -> int:
     return len({number for number, _compile_id, _finding in them})
 
 
-def _sum_up(title: str, them: Sequence[tuple[int, str | None, WrapperCost]]) -> RunWrapperCost:
+def _sum_up(
+    title: str, them: Sequence[tuple[int, str | None, WrapperCost]], calls_us: Mapping[int, float]
+) -> RunWrapperCost:
     graphs = {number: compile_id for number, compile_id, _finding in them}
+    timed = [calls_us[number] for number in graphs if number in calls_us]
     return RunWrapperCost(
-        title, them[0][2], len(graphs), tuple(starmap(GraphName, graphs.items()))[:_EXAMPLES]
+        title,
+        them[0][2],
+        len(graphs),
+        tuple(starmap(GraphName, graphs.items()))[:_EXAMPLES],
+        median(timed) if timed else None,
     )
 
 
@@ -288,6 +329,8 @@ class AotScreen:
     graphs: Sequence[AotGraphRow]
     next: str | None
     errors: Sequence[WrapperError]
+    has_window: bool = False
+    is_timed: bool = False
 
 
 def build_aot(
@@ -296,9 +339,18 @@ def build_aot(
     wrappers = aot.list_wrappers(reader, run_id)
     rng_settings = aot.list_rng_settings(reader, run_id)
     page = aot.list_aot_graphs(reader, run_id, cursor, limit)
-    report = sum_up_graphs(aot.list_summaries(reader, run_id), wrappers, rng_settings)
+    windows = list_windows(reader, run_id, None, MOST_WINDOWS).rows
+    times = _read_times(reader, run_id, windows)
+    report = sum_up_graphs(aot.list_summaries(reader, run_id), wrappers, rng_settings, times)
     errors = explain_errors(failures.list_runtime_failures(reader, run_id, limit=_MOST_FAILURES))
-    return AotScreen(report, _explain(reader, page.rows, wrappers, rng_settings), page.next, errors)
+    graphs = _explain(reader, page.rows, wrappers, rng_settings, times)
+    return AotScreen(report, graphs, page.next, errors, bool(windows), bool(times))
+
+
+def _read_times(
+    reader: sqlite3.Connection, run_id: str, windows: Sequence[StepWindow]
+) -> dict[int, WrapperTime]:
+    return find_wrapper_times(windows, list_compiles(reader, run_id)) if windows else {}
 
 
 def list_graph_reports(
@@ -309,7 +361,8 @@ def list_graph_reports(
         aot.list_wrappers(reader, run_id),
         aot.list_rng_settings(reader, run_id),
     )
-    return Page(tuple(_explain(reader, page.rows, wrappers, rng_settings)), page.next)
+    times = _read_times(reader, run_id, list_windows(reader, run_id, None, MOST_WINDOWS).rows)
+    return Page(tuple(_explain(reader, page.rows, wrappers, rng_settings, times)), page.next)
 
 
 def _explain(
@@ -317,9 +370,10 @@ def _explain(
     graphs: Sequence[AotGraph],
     wrappers: Mapping[int, frozenset[str]],
     rng_settings: Mapping[int, bool],
+    times: Mapping[int, WrapperTime],
 ) -> list[AotGraphRow]:
     saved = {graph.id: _measure(reader, graph) for graph in graphs if graph.summary.get("trained")}
-    return explain_graphs(graphs, wrappers, rng_settings, saved)
+    return explain_graphs(graphs, wrappers, rng_settings, saved, times)
 
 
 def _measure(reader: sqlite3.Connection, graph: AotGraph) -> SavedTensors | None:

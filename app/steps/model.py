@@ -231,23 +231,26 @@ def build_steps(
     trials: Mapping[str, TriedFix] = MappingProxyType({}),
 ) -> StepsScreen:
     """`trials` are those that measured a step without a break, by its fingerprint."""
+    known = _group_compiles(compiles)
+    views = tuple(_view(window, _list_before(window, known), trials) for window in windows)
+    return StepsScreen(_judge(views), views)
+
+
+def _group_compiles(compiles: Iterable[StepCompile]) -> Mapping[str, list[StepCompile]]:
     known: dict[str, list[StepCompile]] = defaultdict(list)
     for row in compiles:
         known[row.process_id].append(row)
-    views = tuple(
-        _view(
-            window,
-            # Compile IDs restart at each reset(): the newest before the window's end counts.
-            {
-                row.compile_id: row
-                for row in known[window.process_id]
-                if row.started_us <= window.time_us
-            },
-            trials,
-        )
-        for window in windows
-    )
-    return StepsScreen(_judge(views), views)
+    return known
+
+
+def _list_before(
+    window: StepWindow, known: Mapping[str, list[StepCompile]]
+) -> dict[str, StepCompile]:
+    """Return a window's compiles by ID, which restart at each reset(): the newest before its end
+    counts.
+    """
+    rows = known.get(window.process_id, ())
+    return {row.compile_id: row for row in rows if row.started_us <= window.time_us}
 
 
 def _judge(views: Sequence[WindowView]) -> RunVerdict:
@@ -371,6 +374,37 @@ def _rank_kernels(traced: TracedSteps, step: UsualStep) -> Iterable[KernelTime]:
     return [
         KernelTime(name=name, count=count, us=us) for name, (count, us) in ranked[:MOST_KERNELS]
     ]
+
+
+@dataclass(frozen=True)
+class WrapperTime:
+    """What the wrappers of a compile's graph take at a call, in traced steps."""
+
+    forward_us: Annotated[float | None, "Around the forward, or an inference graph. Microseconds."]
+    backward_us: Annotated[float | None, "Around the backward. Microseconds."]
+
+    @property
+    def whole_us(self) -> float:
+        return (self.forward_us or 0.0) + (self.backward_us or 0.0)
+
+
+def find_wrapper_times(
+    windows: Sequence[StepWindow], compiles: Iterable[StepCompile]
+) -> dict[int, WrapperTime]:
+    """Return the time of the wrappers by compile, of the newest window that traced it."""
+    times: dict[int, dict[str, float]] = defaultdict(dict)
+    known = _group_compiles(compiles)
+    for window in windows:
+        before = _list_before(window, known)
+        traced = {row["number"]: row for row in window.traced["graphs"]} if window.traced else {}
+        for graph in window.graphs:
+            row, seen = before.get(graph["compile_id"] or ""), traced.get(graph["number"])
+            if row is not None and seen is not None and seen["wrapper_us"] is not None:
+                times[row.key][graph["phase"]] = seen["wrapper_us"]
+    return {
+        key: WrapperTime(phases.get("forward"), phases.get("backward"))
+        for key, phases in times.items()
+    }
 
 
 def find_kernel_times(

@@ -15,7 +15,8 @@ from compileboard.app.aot.model import build_aot
 from compileboard.app.aot.run_queries import list_aot_graphs
 from compileboard.app.aot.wrappers import explain_graph
 from tests.unit.app.hostile import MARKUP
-from tests.unit.app.traced import RUN, aot_text, record_traced_run
+from tests.unit.app.seed import insert
+from tests.unit.app.traced import PROCESS, RUN, START_US, aot_text, record_traced_run
 
 
 def _run(reader: sqlite3.Connection, name: str) -> str:
@@ -111,6 +112,60 @@ def test_a_graph_that_writes_to_its_input_is_found(
         for finding in data["findings"]
         if finding["title"] == "Written by the graph itself"
     ] == [2]
+
+
+def add_window(store: sqlite3.Connection, wrappers_us: list[float]) -> None:
+    """Save a window whose traced steps called both compiles, the first one's backward too."""
+    called = [("0/0", "forward"), ("0/1", "forward"), ("0/0", "backward")]
+    graphs = [
+        {
+            "number": n,
+            "phase": phase,
+            "compile_id": compile_id,
+            "input_bytes": 0,
+            "shared_bytes": 0,
+        }
+        for n, (compile_id, phase) in enumerate(called)
+    ]
+    empty = {"call_us": 9.0, "entry_us": None, "guard_us": None, "kernels": []}
+    kernels = {"first_kernel": None, "last_kernel": None}
+    lists = ("host", "gaps", "frames", "eager_kernels", "spans")
+    traced = {"step_count": 3, "step_us": 9.0} | {name: [] for name in lists}
+    traced["graphs"] = [
+        {"number": n, "wrapper_us": us} | empty | kernels for n, us in enumerate(wrappers_us)
+    ]
+    texts = {"graphs": json.dumps(graphs), "steps": "[]", "traced": json.dumps(traced)}
+    keys = {"run_id": RUN, "process_id": PROCESS, "sequence": 900, "time_us": START_US + 10**9}
+    insert(store, "step_windows", wanted_count=3, earlier_count=0, **keys, **texts)
+    store.commit()
+
+
+def test_wrappers_have_the_time_of_traced_steps(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    record_traced_run(store)
+    page = client.get(f"/runs/{RUN}/aot").text
+    assert "--steps 40" in page and '<td class="number" data-label="Time a call">–</td>' in page
+    add_window(store, [20.0, 14.0, 10.0])
+    data = client.get(f"/api/v1/runs/{RUN}/aot").json["data"]
+    assert [graph["time"] for graph in data["graphs"]] == [
+        {"forward_us": 20.0, "backward_us": 10.0},
+        {"forward_us": 14.0, "backward_us": None},
+    ]
+    assert {finding["call_us"] for finding in data["findings"]} == {(30.0 + 14.0) / 2}
+    page = client.get(f"/runs/{RUN}/aot").text
+    assert "--steps 40" not in page and f'href="/runs/{RUN}/steps"' in page
+    assert "2 graphs, 22 µs a call" in page and "backward 10 µs" in page
+
+
+def test_a_graph_that_is_one_of_several_has_no_time(store: sqlite3.Connection) -> None:
+    record_traced_run(store)
+    add_window(store, [20.0, 14.0, 10.0])
+    with store:
+        store.execute("update aot_graphs set compile_key = (select min(id) from compiles)")
+    screen = build_aot(store, RUN)
+    assert [graph.time for graph in screen.graphs] == [None, None]
+    assert {finding.call_us for finding in screen.report.findings} == {None}
 
 
 def test_words_of_torch_that_nobody_knows_are_shown_as_text(
