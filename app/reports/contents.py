@@ -36,6 +36,8 @@ from compileboard.app.runs.run_queries import RunDetail, RunFeatures
 from compileboard.app.runs.trace_files import RejectSum, sum_rejects
 from compileboard.app.shapes.model import RunShapesScreen, build_run_shapes
 from compileboard.app.stacks.model import StacksScreen, build_stacks
+from compileboard.app.steps.model import StepsScreen, WindowView, load_steps
+from compileboard.app.steps.run_queries import list_windows
 from compileboard.app.timeline.model import StripLane, TimelineScreen, build_timeline, read_strips
 
 # How much of a page's list a report has; JSON and CSV have all of it.
@@ -49,6 +51,7 @@ MOST_BLOCKS = 60
 MOST_SETS = 40
 MOST_SHAPES = 8
 MOST_GRAPHS = 40
+MOST_WINDOWS = 4
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Contents:
     failures: Page[FailureRow]
     caches: CachesScreen
     cuda_graphs: CudaGraphsScreen | None
+    steps: StepsScreen | None
     environment: EnvironmentScreen
     results: ReportedResults | None
     ranks: RanksScreen | None
@@ -120,6 +124,9 @@ def read_contents(
         failures=list_failures(reader, run.id, limit=MOST_FAILURES),
         caches=build_caches(reader, run.id, limit=MOST_LOOKUPS, explain_count=explained),
         cuda_graphs=build_cuda_graphs(reader, run) if has.has_cuda_graphs else None,
+        steps=load_steps(reader, run.id, list_windows(reader, run.id, limit=MOST_WINDOWS).rows)
+        if has.has_steps
+        else None,
         environment=build_environment(reader, run.id),
         results=build_reported_results(reader, run.id),
         ranks=build_ranks(reader, run.id) if has.has_ranks else None,
@@ -136,20 +143,37 @@ def read_contents(
 
 def _leave_out_source(contents: Contents) -> Contents:
     ranks, stacks = contents.ranks, contents.stacks
+    steps = contents.steps
     reduced = replace(
-        contents, ranks=None, timeline=None, strips=(), stacks=None, guards=None, aot=None
+        contents,
+        ranks=None,
+        timeline=None,
+        strips=(),
+        stacks=None,
+        guards=None,
+        aot=None,
+        steps=None,
     )
     return replace(
         without_source(reduced),
         ranks=None
         if ranks is None
         else replace(ranks, reasons=_clean(ranks.reasons), partial=_clean(ranks.partial)),
+        steps=None if steps is None else replace(steps, views=tuple(map(_clean_view, steps.views))),
         timeline=contents.timeline,
         strips=contents.strips,
         stacks=None if stacks is None else replace(stacks, codes={}),
         guards=contents.guards,
         aot=contents.aot,
     )
+
+
+def _clean_view(view: WindowView) -> WindowView:
+    costs = tuple(without_source(row) for row in view.costs)
+    parts = tuple(
+        replace(row, compile=row.compile and without_source(row.compile)) for row in view.parts
+    )
+    return replace(view, costs=costs, parts=parts)
 
 
 def _clean(rows: Sequence[RecompileRow]) -> list[RecompileRow]:

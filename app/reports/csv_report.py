@@ -51,6 +51,7 @@ from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.trace_files import RejectSum
 from compileboard.app.shapes.model import list_shapes
 from compileboard.app.stacks.model import list_stack_frames
+from compileboard.app.steps.model import list_window_rows
 from compileboard.app.timeline import run_queries as timeline
 from compileboard.app.timeline.run_queries import NameTotal
 from compileboard.collectors.contract.metric_fields import FIELDS
@@ -117,6 +118,7 @@ TABLES: tuple[ReportTable, ...] = (
     ReportTable("caches", failures.count_cache_results),
     ReportTable("cudagraphs", _paged(list_graphs)),
     ReportTable("cudagraph_skips", _paged(failures.list_cudagraph_skips)),
+    ReportTable("steps", _paged(list_window_rows)),
     # A row per model and set of metrics, then what each experiment reported.
     ReportTable("results", list_results),
     ReportTable("measurements", _list_measurements, dict),

@@ -98,6 +98,7 @@ def make_policy(charted: bool, linked: bool = False) -> str:
     return "; ".join((*parts, "base-uri 'none'", "form-action 'none'"))
 
 
+MOST_PARTS = 40  # of a step
 MOST_ENTRIES = 100  # compiles of a report without texts: what it says of one is ≈ 2 KB
 MOST_ENTRIES_WITH_TEXTS = 5_000
 MOST_TEXT_BYTES = 64 * 1024 * 1024
@@ -206,6 +207,7 @@ def _list_values(contents: Contents) -> dict[str, Any]:
         "live": contents.header.is_live,
         "scripts": list_scripts(charted=False),
         "policy": POLICY,
+        "most_parts": MOST_PARTS,
         "version": __version__,
     }
 
@@ -219,6 +221,7 @@ def _list_directory(
     listed = contents.features.has_artifacts
     explored = (
         contents.timeline,
+        contents.steps,
         contents.stacks,
         contents.guards,
         contents.shapes,

@@ -175,8 +175,10 @@ class WindowView:
         return all(step is not None and step.is_judged for step in steps)
 
     @property
-    def has_trial(self) -> bool:
-        return any(row.trial for row in self.costs)
+    def cost_note(self) -> str:
+        has_trial = any(row.trial for row in self.costs)
+        word = "estimates and trials" if has_trial else "estimates"
+        return f"{'measured by trials' if self.is_measured else word}, the dearest first"
 
     def count_tried(self, trial: TriedFix) -> int:
         """Return how many of the breaks were gone in a trial."""
@@ -201,7 +203,7 @@ class StepWindowRow(StepWindow):
 
 
 def list_window_rows(
-    reader: sqlite3.Connection, run_id: str, cursor: str | None, limit: int
+    reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 100
 ) -> Page[StepWindowRow]:
     page = list_windows(reader, run_id, cursor, limit)
     views = load_steps(reader, run_id, page.rows).views

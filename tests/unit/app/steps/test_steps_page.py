@@ -266,3 +266,33 @@ def test_costs_are_in_the_api_and_on_the_summary(client: FlaskClient, training: 
     assert row["kind"] == "graph_break" and row["run_us"] > row["step_us"] > 0
     page = client.get(f"/runs/{training}").text
     assert "each step" in page and "at their pace" in page
+def test_a_report_has_the_steps_without_scripts(client: FlaskClient, training: str) -> None:
+    address = f"/runs/{training}/report.html"
+    page = client.get(address).text
+    section = page[page.index('id="steps"') : page.index('id="environment"')]
+    for text in ("What breaks cost a step", "Until the next step", "GPU stream", "<rect class="):
+        assert text in section
+    assert 'href="#steps"' in page and "style=" not in section and "<a " not in section
+    (window,) = client.get(f"/runs/{training}/report.json").get_json()["steps"]
+    assert window["breaks"][0]["call_count"] == 1
+
+
+def test_a_report_without_source_has_no_line_of_a_break(
+    client: FlaskClient, store: sqlite3.Connection, training: str
+) -> None:
+    row = list_trial_rows(store, training)[0]
+    line = (row.source_line or "").partition(">")[0]
+    with_source, without = (
+        client.get(f"/runs/{training}/report.html?source={source}").text for source in (1, 0)
+    )
+    assert line and line in with_source[with_source.index('id="steps"') :]
+    assert line not in without and "What breaks cost a step" in without
+
+
+def test_a_report_without_a_window_has_no_steps(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    recorded.record_run(store)
+    with store:
+        store.execute("delete from step_windows")
+    assert 'id="steps"' not in client.get(f"/runs/{recorded.RUN}/report.html").text
