@@ -12,6 +12,8 @@ from typing import Any
 from flask import Flask
 from werkzeug.exceptions import NotFound
 
+from compileboard.app.aot.model import AotGraphRow
+from compileboard.app.aot.pages import get_aot
 from compileboard.app.artifacts.pages import list_artifacts
 from compileboard.app.benchmarks import recorded_charts
 from compileboard.app.benchmarks.api import list_newest, list_results
@@ -284,6 +286,7 @@ class BoardRun:
     cudagraphs = FrameMethod(list_cudagraphs)
     steps = FrameMethod(list_step_windows)
     costs = FrameMethod(list_costs)
+    aot = FrameMethod(get_aot, part="graphs", row=AotGraphRow)
     cudagraph_skips = FrameMethod(of_run.list_cudagraph_skips)
     processes = FrameMethod(of_run.list_processes)
     notes = FrameMethod(of_run.list_notes)

@@ -426,18 +426,15 @@ class FrameMethod:
 
     def _list_pages(self, run_id: str | None, given: dict[str, Any], most: int) -> Iterator[Any]:
         detail = {"detail": find_run(run_id)} if run_id is not None else {}
-        if not self.operation.is_list:
-            yield from getattr(self.operation.view(**detail, **given), self.part)
-            return
-        paging = next(
-            name for name, model in self.operation.filters.items() if issubclass(model, Limit)
-        )
+        filters = self.operation.filters.items()
+        paging = next((name for name, model in filters if issubclass(model, Limit)), None)
         cursor = None
         while True:
             query = PageQuery(limit=min(self.page_count, most), cursor=cursor)
-            page = self.operation.view(**detail, **given, **{paging: query})
-            yield from page.rows
-            cursor = page.next
+            paged = {} if paging is None else {paging: query}
+            answer = self.operation.view(**detail, **given, **paged)
+            yield from answer.rows if self.operation.is_list else getattr(answer, self.part)
+            cursor = None if paging is None else answer.next
             if cursor is None:
                 return
 

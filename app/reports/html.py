@@ -221,7 +221,6 @@ def _list_directory(
     listed = contents.features.has_artifacts
     explored = (
         contents.timeline,
-        contents.steps,
         contents.stacks,
         contents.guards,
         contents.shapes,

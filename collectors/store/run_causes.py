@@ -280,17 +280,20 @@ def list_tried_fixes(connection: sqlite3.Connection, run_id: str) -> list[TriedF
 def _read_step(result: Mapping[str, Any], metric: Mapping[str, Any] | None) -> TriedStep | None:
     if metric is None or not result.get("is_step_changed"):
         return None
-    base, new = result["step_ms"]
-    is_judged = min(len(base), len(new)) >= FEWEST_SAMPLES
-    return TriedStep(
-        function=result["step"],
-        base_us=1000 * metric["base"],
-        new_us=1000 * metric["new"],
-        lowest_us=1000 * (min(base) - max(new)) if is_judged else None,
-        highest_us=1000 * (max(base) - min(new)) if is_judged else None,
-        basis=metric["basis"],
-        label=LABELS[metric["word"]],
-    )
+    try:
+        base, new = result["step_ms"]
+        is_repeated = min(len(base), len(new)) >= FEWEST_SAMPLES
+        return TriedStep(
+            function=result["step"],
+            base_us=1000 * metric["base"],
+            new_us=1000 * metric["new"],
+            lowest_us=1000 * (min(base) - max(new)) if is_repeated else None,
+            highest_us=1000 * (max(base) - min(new)) if is_repeated else None,
+            basis=metric["basis"],
+            label=LABELS[metric["word"]],
+        )
+    except (LookupError, TypeError, ValueError):  # a row that was changed
+        return None
 
 
 def _read_us(seconds: float | None) -> int | None:

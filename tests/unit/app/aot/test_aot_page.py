@@ -155,7 +155,7 @@ def test_wrappers_have_the_time_of_traced_steps(
     assert {finding["call_us"] for finding in data["findings"]} == {(30.0 + 14.0) / 2}
     page = client.get(f"/runs/{RUN}/aot").text
     assert "--steps 40" not in page and f'href="/runs/{RUN}/steps"' in page
-    assert "2 graphs, 22 µs a call" in page and "backward 10 µs" in page
+    assert "22 µs, all wrappers of such a graph together" in page and "backward 10 µs" in page
 
 
 def test_a_graph_that_is_one_of_several_has_no_time(store: sqlite3.Connection) -> None:
