@@ -67,79 +67,28 @@ class CostRow:
 
     example: StepCompile = field(metadata=PRIVATE)
     costs: tuple[StepCost, ...] = field(metadata=PRIVATE)
-    step_us: Annotated[float, "The step. Microseconds."]
+    break_id: fields.BreakId | None
+    compile_ids: Annotated[tuple[str, ...], "Compiles that end at it."]
+    call_count: Annotated[int, "How often a step meets it."]
+    gap_us: Annotated[float, "Estimate: the gap behind it. Microseconds."]
+    entry_us: Annotated[float, "Estimate: to enter the next graph. Microseconds."]
+    fusion_us: Annotated[float, "Estimate: memory written and read. Microseconds."]
+    estimated_us: Annotated[float, "Estimate of all three. Microseconds."]
     trial: Annotated[
         TriedFix | None, "The trial that measured a step without it; null where none did."
-    ] = None
-
-    @property
-    @published
-    def break_id(self) -> fields.BreakId | None:
-        """Return the id of its page over all runs."""
-        return self.example.break_id
+    ]
+    saved_us: Annotated[
+        float | None,
+        "What a trial saved of its step; null without, or without a clear difference. "
+        "Microseconds.",
+    ]
+    share: Annotated[float, "Share of the step: of the trial's own where `saved_us` is known."]
 
     @property
     @published
     def title(self) -> Annotated[str, "What breaks the graph."]:
         """Return its title."""
         return title_break(make_facts(vars(self.example)))
-
-    @property
-    @published
-    def compile_ids(self) -> Annotated[list[str], "Compiles that end at it."]:
-        """Return the compiles that end at it."""
-        return [cost.compile_id for cost in self.costs]
-
-    @property
-    @published
-    def call_count(self) -> Annotated[int, "How often a step meets it."]:
-        """Return how often a step meets it."""
-        return sum(cost.call_count for cost in self.costs)
-
-    @property
-    @published
-    def gap_us(self) -> Annotated[float, "Estimate: the gap behind it. Microseconds."]:
-        """Return the gap behind it, without what stays of it."""
-        return sum(gap.gap_us for cost in self.costs for gap in cost.gaps)
-
-    @property
-    @published
-    def entry_us(self) -> Annotated[float, "Estimate: to enter the next graph. Microseconds."]:
-        """Return what it takes to enter the graph behind it."""
-        return sum(gap.entry_us for cost in self.costs for gap in cost.gaps)
-
-    @property
-    @published
-    def fusion_us(self) -> Annotated[float, "Estimate: memory written and read. Microseconds."]:
-        """Return what is written to memory and read back."""
-        return sum(gap.fusion_us for cost in self.costs for gap in cost.gaps)
-
-    @property
-    @published
-    def estimated_us(self) -> Annotated[float, "Estimate of all three. Microseconds."]:
-        """Return the estimate."""
-        return sum(cost.us for cost in self.costs)
-
-    @property
-    @published
-    def saved_us(
-        self,
-    ) -> Annotated[
-        float | None,
-        "What a trial saved of its step; null without, or without a clear difference. "
-        "Microseconds.",
-    ]:
-        """Return what a trial measured."""
-        step = self.trial.step if self.trial else None
-        return None if step is None or step.is_noise else step.saved_us
-
-    @property
-    @published
-    def share(self) -> Annotated[float, "Share of the step: of a trial's own where there is one."]:
-        """Return the share of the step."""
-        if self.saved_us is not None and self.trial and self.trial.step:
-            return self.saved_us / (self.trial.step.base_us or 1)
-        return self.estimated_us / (self.step_us or 1)
 
 
 @dataclass(frozen=True)
@@ -352,12 +301,37 @@ def _list_costs(
     found: dict[str, list[StepCost]] = defaultdict(list)
     for cost in estimate_costs(step, outcomes, window.traced, window.peak_bytes_per_s):
         found[str(compiles[cost.compile_id].break_id)].append(cost)
-    rows = []
-    for costs in found.values():
-        example = compiles[costs[0].compile_id]
-        trial = trials.get(example.fingerprint or "")
-        rows.append(CostRow(example, tuple(costs), step.whole_us, trial))
+    rows = [
+        _make_cost(tuple(costs), compiles[costs[0].compile_id], trials, step.whole_us)
+        for costs in found.values()
+    ]
     return sorted(rows, key=lambda row: -row.share)
+
+
+def _make_cost(
+    costs: tuple[StepCost, ...],
+    example: StepCompile,
+    trials: Mapping[str, TriedFix],
+    whole_us: float,
+) -> CostRow:
+    gaps = [gap for cost in costs for gap in cost.gaps]
+    estimated_us = sum(gap.us for gap in gaps)
+    trial = trials.get(example.fingerprint or "")
+    tried = trial.step if trial and trial.step and not trial.step.is_noise else None
+    return CostRow(
+        example=example,
+        costs=costs,
+        break_id=example.break_id,
+        compile_ids=tuple(cost.compile_id for cost in costs),
+        call_count=sum(cost.call_count for cost in costs),
+        gap_us=sum(gap.gap_us for gap in gaps),
+        entry_us=sum(gap.entry_us for gap in gaps),
+        fusion_us=sum(gap.fusion_us for gap in gaps),
+        estimated_us=estimated_us,
+        trial=trial,
+        saved_us=tried and tried.saved_us,
+        share=tried.saved_us / (tried.base_us or 1) if tried else estimated_us / (whole_us or 1),
+    )
 
 
 def _rank_kernels(traced: TracedSteps, step: UsualStep) -> Iterable[KernelTime]:

@@ -130,7 +130,7 @@ def test_without_a_clear_difference_the_estimate_stays(
     try_fix(store, training, metrics=metrics)
     (cost,) = client.get(f"/api/v1/runs/{training}/steps").get_json()["data"][0]["breaks"]
     assert cost["saved_us"] is None and cost["trial"]["step"]["label"] == "no clear difference"
-    assert cost["share"] == pytest.approx(cost["estimated_us"] / cost["step_us"])
+    assert 0.1 < cost["share"] < 0.2
     page = client.get(f"/runs/{training}/steps").text
     assert "no clear difference (±20%)" in page and "an estimated" in page
 
