@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from compileboard.collectors.contract.compile_labels import label_line
-from compileboard.collectors.fixes.step_costs import RunSteps
 from compileboard.collectors.contract.verdicts import LABELS
+from compileboard.collectors.fixes.step_costs import RunSteps
 
 Kind = Literal["recompile", "graph_break", "cudagraph"]
 

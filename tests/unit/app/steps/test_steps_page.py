@@ -266,6 +266,8 @@ def test_costs_are_in_the_api_and_on_the_summary(client: FlaskClient, training: 
     assert row["kind"] == "graph_break" and row["run_us"] > row["step_us"] > 0
     page = client.get(f"/runs/{training}").text
     assert "each step" in page and "at their pace" in page
+
+
 def test_a_report_has_the_steps_without_scripts(client: FlaskClient, training: str) -> None:
     address = f"/runs/{training}/report.html"
     page = client.get(address).text
