@@ -329,7 +329,7 @@ def _make_cost(
         fusion_us=sum(gap.fusion_us for gap in gaps),
         estimated_us=estimated_us,
         trial=trial,
-        saved_us=tried and tried.saved_us,
+        saved_us=tried.saved_us if tried else None,
         share=tried.saved_us / (tried.base_us or 1) if tried else estimated_us / (whole_us or 1),
     )
 
