@@ -47,6 +47,7 @@ from compileboard.collectors.fixes.fix import (
     StackFrame,
     SuggestedFix,
     TriedFix,
+    TriedStep,
 )
 from compileboard.collectors.fixes.preconditions import find_function
 from compileboard.collectors.fixes.recompile_fixes import parse_dynamic_source, suggest_together
@@ -61,7 +62,7 @@ from compileboard.collectors.fixes.savings import (
     share_clock,
 )
 from compileboard.collectors.fixes.statement import find_block
-from compileboard.collectors.fixes.step_costs import RunSteps
+from compileboard.collectors.fixes.step_costs import BreakCost, RunSteps
 from compileboard.collectors.fixes.titles import (
     describe_eager,
     is_of_ddp,
@@ -366,8 +367,8 @@ class Cause:
     ] = None
     step_us: Annotated[
         int | None,
-        "Estimate of what its graph breaks cost a step; null where no step was timed, and of a "
-        "recompile. Microseconds.",
+        "What its graph breaks cost a step, measured by a trial or else an estimate; null where no "
+        "step was timed, and of a recompile. Microseconds.",
     ] = None
     run_us: Annotated[
         int | None,
@@ -395,6 +396,12 @@ class Cause:
         """Return it if its compile times were measured: `saved_us` is as large a share."""
         trial = self.verified
         return trial if trial is not None and trial.saved_share is not None else None
+
+    @property
+    def measured_step(self) -> TriedStep | None:
+        """Return what the step took without and with the fix, if that is more than noise."""
+        step = self.verified.step if self.verified else None
+        return step if step is not None and step.is_judged else None
 
     @property
     def is_fixable(self) -> bool:
@@ -561,7 +568,10 @@ def _add_steps(cause: Cause, steps: RunSteps) -> Cause:
     if cause.kind == "recompile":
         return replace(cause, run_us=cause.saved_us or 0, whole_step_us=whole_us)
     costs = [steps.by_break[place] for place in cause.content_ids if place in steps.by_break]
-    if cause.is_eager and not any(cost.us for cost in costs) and not steps.sees_eager:
+    if cause.measured_step is not None:
+        count = costs[0].step_count if costs else steps.count
+        costs = [BreakCost(max(0.0, cause.measured_step.saved_us), count)]
+    elif cause.is_eager and not any(cost.us for cost in costs) and not steps.sees_eager:
         return cause
     return replace(
         cause,

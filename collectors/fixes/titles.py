@@ -16,6 +16,7 @@ from compileboard.collectors.fixes.fix import (
     EagerFunction,
     RecompileFacts,
     TriedFix,
+    TriedStep,
 )
 from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
@@ -169,6 +170,9 @@ class HasSavings(Protocol):
     def measured(self) -> TriedFix | None: ...
 
     @property
+    def measured_step(self) -> TriedStep | None: ...
+
+    @property
     def together(self) -> TriedFix | None: ...
 
     @property
@@ -205,6 +209,9 @@ def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) ->
         day = datetime.fromtimestamp(cause.measured.ended_us / 1e6, timezone.utc).date()
         once = " in one execution" if cause.measured.is_single else ""
         estimate = f"; an estimated {step}" if step else ""
+        if cause.measured_step is not None:
+            steps = (cause.measured_step.base_us, cause.measured_step.new_us)
+            estimate = "; step {} → {}".format(*(format_duration(round(us)) for us in steps))
         return f"compile time {base} → {new}{once}, verified {day}{estimate}"
     verb = "saves" if cause.is_fixable else "takes"
     beyond = f" beyond fix {cause.beyond}" if cause.beyond else ""
@@ -248,7 +255,9 @@ def describe_savings(
             together = {cause.together for cause in saving}
             if len(saving) == 1 or (len(together) == 1 and None not in together):
                 verified = f"{subject} {verb} {saved_us / whole_us:.0%} {whole}, verified"
-                return f"{verified}, and an estimated {step}" if step else verified
+                is_measured = all(cause.measured_step for cause in fixable if cause.step_us)
+                estimate = "" if is_measured else "an estimated "
+                return f"{verified}, and {estimate}{step}" if step else verified
             shares = [cause.measured.saved_share or 0.0 for cause in saving if cause.measured]
             return f"{subject}, verified each alone: the best saves {max(shares):.0%} {whole}"
         estimate = f"{subject} {verb} an estimated {format_duration(saved_us)} {whole}"

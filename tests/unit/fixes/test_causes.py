@@ -21,7 +21,9 @@ from compileboard.collectors.fixes.fix import (
     SourceLines,
     StackFrame,
     TriedFix,
+    TriedStep,
 )
+from compileboard.collectors.fixes.step_costs import BreakCost, RunSteps
 from compileboard.collectors.fixes.titles import describe_saving, describe_savings
 
 
@@ -598,6 +600,35 @@ def test_what_a_trial_measured_stands_in_place_of_the_estimate() -> None:
     (measured,) = build_causes(replace(run, trials=[_try(cause, "improved")]))
     assert measured.saved_us == 280  # a fifth, as in the trial
     assert describe_saving(measured, str) == "compile time 5000 → 4000, verified 2026-11-30"
+
+
+def _timed_run() -> RecordedRun:
+    """Return a run of a break and a recompile that costs more compile time."""
+    compiles = [_compile(1, 100), _compile(2, 60, 5), _compile(3), _again(4, of=3, total_us=900)]
+    recompiles = [RecordedRecompile(4, (_size(),))]
+    return RecordedRun(compiles, recompiles, [_break(1, 5)], [BreakOccurrence(1, 1, "resumed", 5)])
+
+
+def test_where_steps_were_timed_what_costs_the_run_most_comes_first() -> None:
+    run = _timed_run()
+    assert [cause.kind for cause in build_causes(run)] == ["recompile", "graph_break"]
+    steps = RunSteps(500.0, 1000, True, {1: BreakCost(20.0, 1000)})
+    first, second = build_causes(replace(run, steps=steps))
+    assert (first.kind, first.step_us, first.whole_step_us) == ("graph_break", 20, 500)
+    assert first.run_us == (first.saved_us or 0) + 20 * 1000
+    assert second.run_us == second.saved_us
+    assert "20 of each step: 20060 of the run" in (describe_saving(first, str) or "")
+
+
+def test_a_step_that_a_trial_measured_stands_in_place_of_the_estimate() -> None:
+    steps = RunSteps(500.0, 1000, True, {1: BreakCost(20.0, 1000)})
+    run = replace(_timed_run(), steps=steps)
+    cause = next(cause for cause in build_causes(run) if cause.kind == "graph_break")
+    step = TriedStep("f", 500.0, 470.0, 25.0, 35.0, "3 executions a side", "better")
+    trial = replace(_try(cause, "improved"), step=step)
+    first, *_others = build_causes(replace(run, trials=[trial]))
+    assert (first.kind, first.step_us, first.measured_step) == ("graph_break", 30, step)
+    assert "step 500 → 470" in (describe_saving(first, str) or "")
 
 
 def test_fixes_tried_together_save_what_they_saved_together() -> None:
