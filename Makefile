@@ -2,6 +2,7 @@
 #                                                            measure a history of versions meanwhile (HISTORY=no: none)
 # make test    every check, one test of each kind      PYTHON=…    the interpreter to build on (its torch is used if it has one)
 # make nightly the tests beyond: .ci/nightly installs what they need
+# make versions TORCH="2.4.1 2.13.0"   the tests that need torch, with other versions of it (default: one of each release)
 # make mutants MODULE=app/incidents/change_points.py [TESTS=…]       change a module in every small way; which changes do tests see?
 # make demo PORT=9000 DB=team.db                 make lint | types | contracts | unit   one part of the checks
 PYTHON ?= python3
@@ -21,7 +22,9 @@ $(shell rm -f $(READY))
 endif
 endif
 
-.PHONY: setup demo test tests nightly lint types contracts unit mutants fuzz
+TORCH := 2.4.1 2.5.1 2.6.0 2.7.1 2.8.0 2.9.1 2.10.0 2.11.0 2.12.1 2.13.0
+
+.PHONY: setup demo test tests nightly versions lint types contracts unit mutants fuzz
 
 setup: $(READY)
 
@@ -76,3 +79,6 @@ tests: setup
 # What `make test` has one of each, the others; and what needs libraries and programs that .ci/nightly installs.
 nightly: setup
 	COMPILEBOARD_REQUIRE_ALL=1 $(PY) -m pytest -m nightly $(SPREAD)
+
+versions:
+	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" .ci/versions

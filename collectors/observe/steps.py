@@ -134,6 +134,7 @@ class StepWindow:
                     if callback:
                         self._enter(sys._getframe(1))
                 elif sys._getframe(1) is entry:
+                    original(None)  # in 2.4 and 2.5, Dynamo is on, and would see us
                     self._leave()
                 # A frame that has ended has no caller: it was entered before the window.
                 elif callback and entry.f_back is None:
@@ -142,6 +143,7 @@ class StepWindow:
                 prior = original(callback)
             return prior
 
+        torch_compat.exclude_from_dynamo(_maybe_set_eval_frame.__code__)
         return _maybe_set_eval_frame
 
     def end(self) -> None:

@@ -120,19 +120,19 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
     "step_calls": (
         "torch._dynamo.eval_frame",
         "_maybe_set_eval_frame",
-        "2.11-2.13",
+        "2.4-2.13",
         "no --steps",
     ),
     "profiler_starts": (
         "torch.autograd.profiler",
         "_prepare_profiler",
-        "2.11-2.13",
+        "2.4-2.13",
         "no program that uses torch's profiler may have --steps",
     ),
     "profiler_older_starts": (
         "torch.autograd.profiler",
         "_enable_profiler",
-        "2.11-2.13",
+        "2.4-2.13",
         "no program that uses torch's profiler may have --steps",
     ),
     "skip_code": (
@@ -179,10 +179,14 @@ MOST_DYNAMIC_SOURCES = 100  # of one function; more are no list that a person re
 PROVENANCE_LEVEL = "2"
 # Between a hook and log_dynamo_start: logging's, where torch's own trace is on.
 MOST_FRAMES_TO_START = 16
+LOGS_START = "log_dynamo_start"
 
 
 # Names of before.
-_OLDER = {"get_and_maybe_log_recompilation_reasons": "get_and_maybe_log_recompilation_reason"}
+_OLDER = {
+    "get_and_maybe_log_recompilation_reasons": "get_and_maybe_log_recompilation_reason",
+    "_maybe_set_eval_frame": "set_eval_frame",
+}
 
 
 def _named(capability: str) -> tuple[str, str, str, str]:
@@ -192,8 +196,7 @@ def _named(capability: str) -> tuple[str, str, str, str]:
 def attribute(capability: str) -> str:
     """Return the name in this torch, without what it is an attribute of."""
     name = _named(capability)[1].rpartition(".")[2]
-    older = _OLDER.get(name)
-    return older if older and hasattr(owner(capability), older) else name
+    return name if hasattr(owner(capability), name) else _OLDER.get(name, name)
 
 
 def lookup(capability: str) -> Any:
@@ -228,11 +231,17 @@ def probe() -> dict[str, str]:
     for capability, (module_name, *_) in NAMES.items():
         if lookup(capability) is not MISSING:
             answers[capability] = "ok"
-        elif module_name not in sys.modules:
+        elif not _is_loaded(module_name):
             answers[capability] = "later"
         else:
             answers[capability] = describe_missing(capability)
     return answers
+
+
+def _is_loaded(module_name: str) -> bool:
+    """Return whether a module was imported to its end: it may be what imports Dynamo."""
+    module = sys.modules.get(module_name)
+    return module is not None and not getattr(module.__spec__, "_initializing", False)
 
 
 def describe_missing(capability: str) -> str:
@@ -349,14 +358,15 @@ def exclude_from_dynamo(code: CodeType) -> bool:
 
 
 def starting_frame() -> FrameType | None:
-    """Return the frame of torch's log_dynamo_start, from inside its dynamo_start event.
+    """Return the frame of torch's log_dynamo_start, in 2.4 and 2.5 of _compile, from inside its
+    dynamo_start event.
 
-    Its argument `code` is what Dynamo compiles: the event has only the bare name, and wrapping that
+    Its variable `code` is what Dynamo compiles: the event has only the bare name, and wrapping that
     function would add a frame to the stack it captures.
     """
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MOST_FRAMES_TO_START):
-        if frame is None or frame.f_code.co_name == "log_dynamo_start":
+        if frame is None or frame.f_code.co_name in (LOGS_START, "_compile"):
             return frame
         frame = frame.f_back
     return None
@@ -368,6 +378,8 @@ def list_lost_callers(start: FrameType, last: Any | None) -> list[dict[str, Any]
 
     Source: log_dynamo_start skips a fixed number of frames, in 2.13 up to two of the program's.
     """
+    if start.f_code.co_name != LOGS_START:
+        return []
     own, frame = start.f_code.co_filename, start.f_back
     lost: list[dict[str, Any]] = []
     for _ in range(MOST_FRAMES_TO_START):

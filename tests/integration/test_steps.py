@@ -26,14 +26,15 @@ def skipped(x):
         torch._dynamo.graph_break()
     return x
 
-switch = eval_frame._maybe_set_eval_frame.__module__
+name = "_maybe_set_eval_frame" if hasattr(eval_frame, "_maybe_set_eval_frame") else "set_eval_frame"
+switch = getattr(eval_frame, name).__module__
 compiled = torch.compile({"f": f, "skipped": skipped}[sys.argv[1]], backend=sys.argv[2])
 x = torch.randn(8, requires_grad=sys.argv[3] == "train")
 for _ in range(20):
     y = compiled(x)
     if sys.argv[3] == "train":
         y.sum().backward()
-print(y.shape, switch, eval_frame._maybe_set_eval_frame.__module__)
+print(y.shape, switch, getattr(eval_frame, name).__module__)
 """
 CODE = """
 import sys

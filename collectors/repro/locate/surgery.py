@@ -221,7 +221,7 @@ def _value_meta(node: Any) -> dict[str, Any]:
 
 
 def _find_output(module: Any) -> Any:
-    return next(reversed(module.graph.nodes))  # Graph.output_node() is newer than torch 2.4
+    return next(iter(reversed(module.graph.nodes)))  # Graph.output_node() is newer than torch 2.4
 
 
 def _return_values(module: Any, values: Sequence[Any]) -> None:

@@ -192,10 +192,12 @@ def serve(path):
 
 
 def import_torch():
+    os.environ["TORCH_WARM_POOL"] = "0"  # older torch starts workers, which the forks would share
     import torch
     import torch._dynamo.testing
     import torch._inductor.compile_fx
 
+    del os.environ["TORCH_WARM_POOL"]
     for name in list_imports_of_compiling(torch):
         with contextlib.suppress(ImportError):  # the code that was generated
             __import__(name)
