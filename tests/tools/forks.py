@@ -18,6 +18,7 @@ import pytest
 QUICK = Path(__file__).parent / "quick"
 FORKED = QUICK / "forked.py"
 FORKS = "QUICK_FORKS"
+TEMPORARY = Path(tempfile.gettempdir())  # whatever a test makes of it
 _held: list[int] = []  # open as long as this process lives
 _real: list[pytest.Item] = []  # the test that runs, if its programs start themselves
 
@@ -54,7 +55,7 @@ def _serve(searched: str) -> str:
     """
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}"
     digest = blake2b(searched.encode(), digest_size=4).hexdigest()
-    folder = Path(tempfile.gettempdir()) / f"forks-{run[-12:]}-{digest}"
+    folder = TEMPORARY / f"forks-{run[-12:]}-{digest}"
     path, held = folder / "socket", folder / "held"
     with FORKED.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -20,7 +20,7 @@ from compileboard.collectors.repro.preloads import (
 )
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import TrialLimits
-from tests.tools.observed import PLAIN_CODE, wait_for
+from tests.tools.observed import PLAIN_CODE, SEARCHED, forking_environ, wait_for
 
 pytestmark = pytest.mark.torch
 REPRO = Repro(ReproManifest(kind="compile", level="aot"), "mod = None\n")
@@ -40,7 +40,11 @@ def _run(
     task: str, seconds: float = 30, repro: Repro = OTHER, **options: object
 ) -> dict[str, object]:
     return run_task(
-        f"{TASKS}:{task}", repro, limits=TrialLimits(seconds), environment=os.environ, **options
+        f"{TASKS}:{task}",
+        repro,
+        limits=TrialLimits(seconds),
+        environment={**forking_environ(), "PYTHONPATH": SEARCHED},
+        **options,
     )  # type: ignore[arg-type]
 
 
@@ -153,6 +157,7 @@ def test_preloaded_script_compiles_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.real_start
 def test_processor_is_asked_once_for_all_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,5 +238,6 @@ def test_no_process_of_a_repro_may_take_all_memory() -> None:
     assert int(str(answer["driver"])) < most and int(str(answer["trial"])) < most
 
 
+@pytest.mark.real_start
 def test_inductor_is_not_loaded_for_another_backend() -> None:
     assert _run("read_inductor")["is_loaded"] is False
