@@ -177,7 +177,7 @@ class Decoder:
 
     def _recompile(self, captured: Captured) -> list[events.Event]:
         guards = recompile_reasons.parse_reasons(captured.payload, self._namer)
-        if not guards and captured.payload not in ("[\n\n]", "[]", [], ""):
+        if not guards and captured.payload not in ("[\n\n]", "[]", [], [""], ""):
             return [self._noted(captured)]
         # A log has the list as JSON, a live hook has it as a list: one text for both.
         text = "\n".join(recompile_reasons.reason_texts(captured.payload))

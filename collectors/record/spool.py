@@ -145,10 +145,9 @@ class SpoolReader:
         for path in list_files(self.folder, LOSSES_SUFFIX):
             losses.setdefault(process_of(path.name), Counter()).update(_reported_losses(path))
         for file_name, rejects in self.rejects.items():
-            if file_name.endswith(RECORDS_SUFFIX):
-                losses.setdefault(process_of(file_name), Counter())[UNREADABLE] += (
-                    rejects.total - rejects.count(KEPT)
-                )
+            lost = rejects.total - rejects.count(KEPT)
+            if lost and file_name.endswith(RECORDS_SUFFIX):
+                losses.setdefault(process_of(file_name), Counter())[UNREADABLE] += lost
         for path in list_files(self.folder, RECORDS_SUFFIX):
             size, counts = path.stat().st_size, losses.setdefault(process_of(path.name), Counter())
             position = self.positions.get(path.name, FilePosition())

@@ -175,6 +175,14 @@ def test_a_torn_line_costs_itself_alone(spool: Spool, folder: Path) -> None:
     assert reader.losses() == {spool.process_id: {UNREADABLE: 1}}
 
 
+def test_a_record_that_loses_one_value_is_not_lost(spool: Spool, folder: Path) -> None:
+    spool.write("one", None)
+    reader = SpoolReader(folder)
+    assert list(reader.read())
+    reader.reject(f"{spool.process_id}.jsonl", "bad_field", 1)
+    assert reader.losses() == {}
+
+
 def test_the_reader_waits_for_the_rest_of_a_line(folder: Path) -> None:
     path, reader = folder / "p.jsonl", SpoolReader(folder)
     line = json.dumps({"s": 0, "t": 1, "n": "one", "m": None}).encode() + b"\n"
