@@ -93,6 +93,7 @@ def _start(searched: str, path: Path, held: int) -> None:
         stdin=held,
         stdout=subprocess.PIPE,
         cwd="/",
+        start_new_session=True,  # a test may end its own group
     )
     assert server.stdout and server.stdout.readline() == b"ready\n"
     server.stdout.close()

@@ -45,6 +45,7 @@ open_until_the_end = []
 BEYOND_ALL = 200  # no file that is passed has such a number
 OWN_START = ("COMPILEBOARD_TRIAL", "COMPILEBOARD_STACK_ROOM")
 LONGEST = 1 << 20
+LONGEST_WAIT_S = 10
 
 
 def read_at_import(environment):
@@ -87,8 +88,8 @@ def ask(path, request):
         try:
             server.connect(path)
             break
-        except FileNotFoundError:  # it is importing torch
-            if os.getppid() == 1:
+        except FileNotFoundError:  # it is importing torch, unless it has ended
+            if os.getppid() == 1 or not os.path.isdir(os.path.dirname(path)):
                 raise
             time.sleep(0.05)
     body = json.dumps(request).encode()
@@ -167,11 +168,16 @@ def serve(path):
         end_finished(running, ready)
         if listener in ready:
             asker, _ = listener.accept()
-            request, streams = receive(asker)
+            asker.settimeout(LONGEST_WAIT_S)
+            try:
+                request, streams = receive(asker)
+            except (OSError, ValueError):  # killed as it asked
+                asker.close()
+                continue
             wanted = read_at_import(request["environment"])
             if wanted != imported:
                 other = is_worker(request["words"]) and serve_beside(path, wanted)
-                asker.sendall(f"{other or 0}\n".encode())
+                answer(asker, other or 0)
                 asker.close()
             elif (pid := os.fork()) == 0:
                 signal.set_wakeup_fd(-1)
@@ -186,7 +192,7 @@ def serve(path):
                 return request
             else:
                 running[pid] = asker
-                asker.sendall(b"%d\n" % pid)
+                answer(asker, pid)
             for stream in streams:
                 os.close(stream)
 
@@ -237,8 +243,7 @@ def end_finished(running, ready):
     for pid, asker in list(running.items()):
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
-            with contextlib.suppress(OSError):
-                asker.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+            answer(asker, os.waitstatus_to_exitcode(status))
             running.pop(pid).close()
         elif asker in ready:  # it was killed
             with contextlib.suppress(ProcessLookupError):
@@ -281,8 +286,16 @@ def receive(asker):
     head, streams, _, _ = socket.recv_fds(asker, 8, MOST_FILES)
     body = b""
     while len(body) < int.from_bytes(head, "big"):
-        body += asker.recv(LONGEST)
+        more = asker.recv(LONGEST)
+        if not more:
+            break
+        body += more
     return json.loads(body), streams
+
+
+def answer(asker, what):
+    with contextlib.suppress(OSError):  # killed as it waited
+        asker.sendall(f"{what}\n".encode())
 
 
 def prepare(request):
