@@ -124,7 +124,7 @@ def list_causes(detail: RunDetail, page: PageQuery) -> Page[CauseRow]:
 
 @operation("/runs/<run_id>/costs")
 def list_costs(detail: RunDetail, page: PageQuery) -> Page[RunCost]:
-    """List what graph breaks, recompiles and CUDA graphs recorded again cost a run, compile time
+    """List what graph breaks and recompiles and CUDA graphs recorded again cost a run, compile time
     and steps together; nothing where no step was timed.
     """
     costs = list_run_costs(get_run_reader(detail.run.id), detail.run)
