@@ -463,10 +463,11 @@ class Groups:
 
 def build_causes(run: RecordedRun) -> list[Cause]:
     """List causes with a verified fix first, by what it saved, then by time. A cause has the number
-    of its place without trials: what a trial measures does not change it.
+    of its place by compile time alone: what a trial measures, or a step, does not change it.
     """
     causes = _list_ordered(run)
-    untried = _list_ordered(replace(run, trials=())) if run.trials else causes
+    plain = replace(run, trials=(), steps=None)
+    untried = _list_ordered(plain) if run.trials or run.steps else causes
     numbers: dict[str, int] = {}
     for cause in (*untried, *causes):
         numbers.setdefault(cause.fingerprint, len(numbers) + 1)
