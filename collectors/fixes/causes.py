@@ -557,9 +557,11 @@ def _is_part(part: Cause, cause: Cause) -> bool:
     return is_same and bool(part.sources) and {*part.sources} < {*cause.sources}
 
 
-def _rank_verified(cause: Cause) -> tuple[bool, float]:
+def _rank_verified(cause: Cause) -> tuple[bool, int, float]:
+    if cause.verified is None:
+        return True, 0, 0.0
     saved = cause.measured.saved_share if cause.measured else None
-    return cause.verified is None, -(saved or 0.0)
+    return False, -(cause.run_us or 0), -(saved or 0.0)
 
 
 def _add_steps(cause: Cause, steps: RunSteps) -> Cause:
@@ -571,9 +573,9 @@ def _add_steps(cause: Cause, steps: RunSteps) -> Cause:
     costs = [steps.by_break[place] for place in cause.content_ids if place in steps.by_break]
     if cause.measured_step is not None:
         count = costs[0].step_count if costs else steps.count
-        costs = [BreakCost(max(0.0, cause.measured_step.saved_us), count)]
-    elif cause.is_eager and not any(cost.us for cost in costs) and not steps.sees_eager:
-        return cause
+        costs = [BreakCost(cause.measured_step.saved_us, count)]
+    elif cause.is_eager and not (costs and (steps.sees_eager or any(cost.us for cost in costs))):
+        return cause  # it did not run in the steps, or its cost is not seen
     return replace(
         cause,
         step_us=round(sum(cost.us for cost in costs)),

@@ -173,6 +173,9 @@ class HasSavings(Protocol):
     def measured_step(self) -> TriedStep | None: ...
 
     @property
+    def verified(self) -> TriedFix | None: ...
+
+    @property
     def together(self) -> TriedFix | None: ...
 
     @property
@@ -200,26 +203,31 @@ class HasSavings(Protocol):
 def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) -> str | None:
     """Return "saves an estimated 1.20 s", or what a trial measured; None if nothing was timed."""
     step = ""
-    if cause.step_us:
+    if cause.measured_step is None and cause.step_us:
         of_run = format_duration(cause.run_us or 0)
         step = f"{format_duration(cause.step_us)} of each step: {of_run} of the run"
+    measured = []
     if cause.measured is not None:
-        times = (cause.measured.base_us or 0, cause.measured.new_us or 0)
-        base, new = map(format_duration, times)
-        day = datetime.fromtimestamp(cause.measured.ended_us / 1e6, timezone.utc).date()
+        base, new = (
+            format_duration(us or 0) for us in (cause.measured.base_us, cause.measured.new_us)
+        )
         once = " in one execution" if cause.measured.is_single else ""
+        measured.append(f"compile time {base} → {new}{once}")
+    if cause.measured_step is not None:
+        tried = cause.measured_step
+        base, new = (format_duration(round(us)) for us in (tried.base_us, tried.new_us))
+        measured.append(f"step {base} → {new}")
+    if measured and cause.verified is not None:
+        day = datetime.fromtimestamp(cause.verified.ended_us / 1e6, timezone.utc).date()
         estimate = f"; an estimated {step}" if step else ""
-        if cause.measured_step is not None:
-            steps = (cause.measured_step.base_us, cause.measured_step.new_us)
-            estimate = "; step {} → {}".format(*(format_duration(round(us)) for us in steps))
-        return f"compile time {base} → {new}{once}, verified {day}{estimate}"
+        return f"{', '.join(measured)}, verified {day}{estimate}"
     verb = "saves" if cause.is_fixable else "takes"
     beyond = f" beyond fix {cause.beyond}" if cause.beyond else ""
     if cause.saved_us:
         amount = f"an estimated {format_duration(cause.saved_us)}{beyond}"
         return f"{verb} {amount}, and {step}" if step else f"{verb} {amount}"
     if step:
-        return f"{verb} an estimated {step}"
+        return f"{verb} an estimated {step}{beyond}"
     if cause.saved_us is None or not cause.is_fixable:
         return None
     return f"{verb} no compile time{beyond}"
@@ -283,7 +291,7 @@ def _describe_step(
     """Return "85 µs of each 506 µs step", nothing where no step was timed."""
     step_us = sum(cause.step_us or 0 for cause in causes)
     whole_us = max((cause.whole_step_us or 0 for cause in causes), default=0)
-    if not step_us:
+    if step_us <= 0:
         return ""
     return f"{format_duration(min(step_us, whole_us))} of each {format_duration(whole_us)} step"
 

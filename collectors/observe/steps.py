@@ -200,9 +200,11 @@ class StepWindow:
         if self._phase == WAITING:
             self._entry = None
             self._count_call()
-            return
-        with self._guard:
-            self._end()
+        elif self._thread == threading.get_ident():
+            with self._guard:
+                self._end()
+        else:  # it was entered while the window of another thread opened
+            self._entry = None
 
     def _count_call(self) -> None:
         self._call_count += 1

@@ -77,7 +77,7 @@ def rank_costs(
             *(cause.saved_us, cause.step_us, cause.run_us),
         )
         for cause in causes
-        if cause.run_us
+        if cause.run_us is not None and cause.run_us > 0
     ]
     costs += [
         RunCost(

@@ -80,6 +80,8 @@ def _read_window(connection: sqlite3.Connection, row: sqlite3.Row) -> RunSteps |
     for cost in estimate_costs(step, outcomes, traced, row["peak_bytes_per_s"]):
         _outcome, distinct_id = broken[cost.compile_id]
         costs[distinct_id] = costs.get(distinct_id, 0.0) + max(0.0, cost.us)
-    by_break = {distinct_id: BreakCost(us, count) for distinct_id, us in costs.items()}
+    # Steps that called other graphs, or compiled, may not have met these breaks.
+    usual_count = round(count * step.step_count / (step.step_count + step.other_count))
+    by_break = {distinct_id: BreakCost(us, usual_count) for distinct_id, us in costs.items()}
     sees_eager = traced is not None and row["device"] is not None
     return RunSteps(step.whole_us, count, sees_eager, by_break)

@@ -628,7 +628,7 @@ def test_a_step_that_a_trial_measured_stands_in_place_of_the_estimate() -> None:
     trial = replace(_try(cause, "improved"), step=step)
     first, *_others = build_causes(replace(run, trials=[trial]))
     assert (first.kind, first.step_us, first.measured_step) == ("graph_break", 30, step)
-    assert "step 500 → 470" in (describe_saving(first, str) or "")
+    assert "step 500 → 470, verified" in (describe_saving(first, str) or "")
 
 
 def test_fixes_tried_together_save_what_they_saved_together() -> None:
