@@ -31,7 +31,7 @@ from compileboard.app.runs.model import (
     describe_facts,
     list_described_runs,
     list_run_causes,
-    list_run_costs,
+    rank_run_costs,
 )
 from compileboard.app.runs.queries import RunFilter
 from compileboard.app.runs.run_queries import ConfigText, ConfigUse, RunDetail
@@ -127,7 +127,8 @@ def list_costs(detail: RunDetail, page: PageQuery) -> Page[RunCost]:
     """List what graph breaks and recompiles and CUDA graphs recorded again cost a run, compile time
     and steps together; nothing where no step was timed.
     """
-    costs = list_run_costs(get_run_reader(detail.run.id), detail.run)
+    reader = get_run_reader(detail.run.id)
+    costs = rank_run_costs(reader, detail.run.id, list_run_causes(reader, detail.run))
     places = {id(cost): place for place, cost in enumerate(costs, 1)}
     after = int((decode_cursor(page.cursor, int) or (0,))[0])
     return make_page(costs[after:], page.limit, lambda cost: (places[id(cost)],))

@@ -53,7 +53,6 @@ from compileboard.app.runs.run_queries import (
     is_pruned,
 )
 from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
-from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.store.results import fill
 from compileboard.collectors.store.run_causes import (
@@ -62,10 +61,9 @@ from compileboard.collectors.store.run_causes import (
     load_causes,
 )
 from compileboard.collectors.store.run_costs import (
-    RecordedAgain,
     RunCost,
     list_recorded_again,
-    rank_costs,
+    list_run_costs,
 )
 
 
@@ -229,7 +227,7 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
     selected = IncidentFilter(run=run.id, direction="worse", status=NOT_IGNORED)
     causes = list_run_causes(reader, run)
     explained = {key for cause in causes if cause.is_eager for key in cause.compile_keys}
-    facts = read_facts(reader, run, phases, explained)
+    problems = list_problems(read_facts(reader, run, phases, explained))
     return RunSummaryScreen(
         run=run,
         problems=[
@@ -237,7 +235,7 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
                 problem,
                 called_at=find_first_call(reader, run.id, problem.file, problem.function),
             )
-            for problem in list_problems(facts)
+            for problem in problems
         ],
         causes=causes,
         unfinished_count=failures.count_unfinished(reader, run),
@@ -252,17 +250,15 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
         trials=[
             trial for trial in list_tried_fixes(reader, run.id) if trial.cause_fingerprint is None
         ],
-        costs=_rank_costs(causes, facts.recorded_again),
+        costs=rank_run_costs(reader, run.id, causes),
         is_pruned=is_pruned(reader, run.id),
     )
 
 
-def list_run_costs(reader: sqlite3.Connection, run: RunRow) -> list[RunCost]:
-    return _rank_costs(list_run_causes(reader, run), list_recorded_again(reader, run.id))
-
-
-def _rank_costs(causes: Sequence[Cause], groups: Iterable[RecordedAgain]) -> list[RunCost]:
-    return rank_costs(causes, groups, lambda status: describe_mismatch(status).word)
+def rank_run_costs(
+    reader: sqlite3.Connection, run_id: str, causes: Sequence[CauseRow]
+) -> list[RunCost]:
+    return list_run_costs(reader, run_id, causes, lambda status: describe_mismatch(status).word)
 
 
 def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.store.connection import read_value
 
 
 @dataclass(frozen=True)
@@ -20,21 +21,30 @@ class RecordedAgain:
     status: str
     count: int
     duration_us: int | None
+    process_us: int | None  # of the process in which it takes longest: ranks record together
 
 
 RECORDED_AGAIN_SQL = """
+with by_process as (
+  select
+    c.function_id, min(c.line) as line, x.status, count(*) as count,
+    sum(x.duration_us) as duration_us
+  from cudagraphs as x
+  left join compiles as c on c.id = x.compile_key
+  where x.run_id = :run_id
+    and x.status is not null
+  group by c.function_id, x.status, x.process_id
+)
 select
-  f.name as function, f.file, min(c.line) as line, x.status, count(*) as count,
-  sum(x.duration_us) as duration_us
-from cudagraphs as x
-left join compiles as c on c.id = x.compile_key
-left join functions as f on f.id = c.function_id
-where x.run_id = :run_id
-  and x.status is not null
-group by c.function_id, x.status
-order by count desc, c.function_id, x.status
+  f.name as function, f.file, min(p.line) as line, p.status, sum(p.count) as count,
+  sum(p.duration_us) as duration_us, max(p.duration_us) as process_us
+from by_process as p
+left join functions as f on f.id = p.function_id
+group by p.function_id, p.status
+order by sum(p.count) desc, p.function_id, p.status
 limit :limit
 """
+STEPS_SQL = "select exists (select 1 from step_windows where run_id = :run_id)"
 MOST_RECORDED_AGAIN = 200
 
 
@@ -60,14 +70,23 @@ class RunCost:
     run_us: Annotated[int, "Both, for all steps of the run. Microseconds."]
 
 
-def rank_costs(
-    causes: Sequence[Cause],
-    recorded_again: Iterable[RecordedAgain],
+def list_run_costs(
+    connection: sqlite3.Connection,
+    run_id: str,
+    causes: Iterable[Cause],
     name_status: Callable[[str], str] = str,
 ) -> list[RunCost]:
     """Return the largest cost first; nothing where no step was timed."""
-    if all(cause.run_us is None for cause in causes):
+    if not read_value(connection, STEPS_SQL, {"run_id": run_id}):
         return []
+    return rank_costs(causes, list_recorded_again(connection, run_id), name_status)
+
+
+def rank_costs(
+    causes: Iterable[Cause],
+    recorded_again: Iterable[RecordedAgain],
+    name_status: Callable[[str], str] = str,
+) -> list[RunCost]:
     costs = [
         RunCost(
             cause.kind,
@@ -85,9 +104,9 @@ def rank_costs(
             f"CUDA graph recorded again: {name_status(group.status)}",
             None,
             *(group.function, group.file, group.line),
-            *(group.duration_us, None, group.duration_us),
+            *(group.process_us, None, group.process_us),
         )
         for group in recorded_again
-        if group.duration_us
+        if group.process_us
     ]
     return sorted(costs, key=lambda cost: -cost.run_us)

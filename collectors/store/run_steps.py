@@ -13,14 +13,18 @@ from compileboard.collectors.fixes.step_costs import (
 )
 from compileboard.collectors.store.reading import read_json
 
-MOST_WINDOWS = 64
+MOST_WINDOWS = 16
 
 WINDOWS_SQL = """
 select
   w.process_id, w.earlier_count, w.device, w.peak_bytes_per_s, w.graphs, w.steps, w.traced,
   w.time_us,
-  max(p.last_seen_us, case when p.snapshot_final then 0 else coalesce(r.ended_us, r.heartbeat_us, 0)
-    end) as until_us
+  max(p.last_seen_us, case
+    -- A process that was killed ends with a run of one, and of several nobody knows when.
+    when p.snapshot_final or (r.state <> 'running'
+      and (select count(*) from processes as o where o.run_id = r.id) > 1) then 0
+    else coalesce(r.ended_us, r.heartbeat_us, 0)
+  end) as until_us
 from step_windows as w
 join processes as p on p.id = w.process_id
 join runs as r on r.id = w.run_id

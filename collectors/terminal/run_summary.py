@@ -28,7 +28,7 @@ from compileboard.collectors.fixes.titles import (
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.repros import ReproLine, list_repros
 from compileboard.collectors.store.run_causes import load_causes
-from compileboard.collectors.store.run_costs import RecordedAgain, list_recorded_again, rank_costs
+from compileboard.collectors.store.run_costs import RunCost, list_run_costs
 from compileboard.collectors.store.runs import load_process_names
 from compileboard.collectors.terminal import values as command_hints
 
@@ -237,7 +237,10 @@ class RunSummary:
             ("Results", self.outcomes),
             ("Geomean speedup, by the number of models", self.geomeans),
             (self.fixes_title, self.causes),
-            ("Time of the run, compile time and steps together, an estimate", self.costs),
+            (
+                "Time of the run, steps included, an estimate where not verified",
+                self.costs,
+            ),
             ("The ranks diverge", self.ranks),
             ("Failures", self.failures),
             ("Compiles that never finished", self.unfinished),
@@ -422,7 +425,7 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
         is_needless=all(cause.is_expected for cause in causes),
         can_try=can_try and any(cause.can_try for cause in causes),
         causes=_list_fixes(causes, row["id"] if can_try else None, database),
-        costs=_list_costs(causes, list_recorded_again(connection, row["id"])),
+        costs=_describe_costs(list_run_costs(connection, row["id"], causes)),
         ranks=_list_diverging_ranks(connection, row["id"]),
         failures=_top_failures(connection, row["id"]),
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
@@ -476,9 +479,9 @@ def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> l
     return [*items, CountedItem("more on the run's page", left_out)] if left_out else items
 
 
-def _list_costs(causes: Sequence[Cause], groups: Sequence[RecordedAgain]) -> list[CountedItem]:
+def _describe_costs(costs: Sequence[RunCost]) -> list[CountedItem]:
     items = []
-    for place, cost in enumerate(rank_costs(causes, groups)[:TOP], 1):
+    for place, cost in enumerate(costs[:TOP], 1):
         once = "compile time" if cost.number else "to record"
         parts = [f"{format_us(cost.once_us)} {once}"] if cost.once_us else []
         parts += [f"{duration_text(cost.step_us)} each step"] if cost.step_us else []
