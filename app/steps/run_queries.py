@@ -106,25 +106,16 @@ list_windows = partial(list_page, StepWindow, WINDOWS_SQL)
 
 
 def find_trials(connection: sqlite3.Connection, run_id: str) -> dict[str, TriedFix]:
-    """Return the trial that measured a step without a graph break, by the break's fingerprint:
-    that of most executions, of a fix that helped, the newest.
-    """
-    tried = [
-        trial
-        for trial in list_tried_fixes(connection, run_id)
-        if trial.cause_fingerprint and trial.step and trial.has_fewer_breaks
-    ]
-    found = {}
-    for cause in cached_for_run(connection, run_id, load_causes) if tried else ():
-        own = [trial for trial in tried if trial.cause_fingerprint in cause.fingerprints]
-        if own:
-            best = min(own, key=_rank_trial)
-            found.update(dict.fromkeys(cause.fingerprints, best))
-    return found
-
-
-def _rank_trial(trial: TriedFix) -> tuple[bool, bool]:
-    return trial.step is None or trial.step.lowest_us is None, not trial.is_verified
+    """Return the trial that measured a step without a graph break, by the break's fingerprint."""
+    if not any(trial.step for trial in list_tried_fixes(connection, run_id)):
+        return {}  # causes of a large run take a while
+    causes = cached_for_run(connection, run_id, load_causes)
+    return {
+        fingerprint: cause.step_trial
+        for cause in causes
+        if cause.step_trial is not None
+        for fingerprint in cause.fingerprints
+    }
 
 
 def list_compiles(connection: sqlite3.Connection, run_id: str) -> list[StepCompile]:

@@ -385,6 +385,9 @@ class Cause:
     together: TriedFix | None = field(
         default=None, metadata=_PRIVATE
     )  # the newest that helped, of its fix and those of other causes
+    step_trial: TriedFix | None = field(
+        default=None, metadata=_PRIVATE
+    )  # that measured a step without its graph breaks
 
     @property
     def verified(self) -> TriedFix | None:
@@ -399,9 +402,9 @@ class Cause:
 
     @property
     def measured_step(self) -> TriedStep | None:
-        """Return what the step took without and with the fix, if that is more than noise."""
-        step = self.verified.step if self.verified else None
-        return step if step is not None and step.is_judged else None
+        """Return what a step took without the fix and with it, if the difference is clear."""
+        step = self.step_trial.step if self.step_trial else None
+        return step if step is not None and not step.is_noise else None
 
     @property
     def is_fixable(self) -> bool:
@@ -633,7 +636,23 @@ def _apply_trials(cause: Cause, run: RecordedRun) -> Cause:
     ordered = sorted(trials.values(), key=lambda trial: not trial.is_verified)
     together = (trial for trial in run.trials if cause.fingerprint in trial.causes)
     helped = next((trial for trial in together if trial.is_verified), None)
-    return replace(cause, fixes=tuple(fixes), trials=tuple(ordered), together=helped)
+    timed = (
+        trial
+        for trial in run.trials
+        if trial.cause_fingerprint in cause.fingerprints and trial.step and trial.has_fewer_breaks
+    )
+    return replace(
+        cause,
+        fixes=tuple(fixes),
+        trials=tuple(ordered),
+        together=helped,
+        step_trial=min(timed, key=_rank_step, default=None),
+    )
+
+
+def _rank_step(trial: TriedFix) -> tuple[bool, bool]:
+    """That of most executions first, of a fix that helped; the newest of several."""
+    return trial.step is None or trial.step.lowest_us is None, not trial.is_verified
 
 
 def _is_set(statement: str, settings: Mapping[str, object]) -> bool:

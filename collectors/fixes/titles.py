@@ -173,6 +173,9 @@ class HasSavings(Protocol):
     def measured_step(self) -> TriedStep | None: ...
 
     @property
+    def step_trial(self) -> TriedFix | None: ...
+
+    @property
     def verified(self) -> TriedFix | None: ...
 
     @property
@@ -217,10 +220,12 @@ def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) ->
         tried = cause.measured_step
         base, new = (format_duration(round(us)) for us in (tried.base_us, tried.new_us))
         measured.append(f"step {base} → {new}")
-    if measured and cause.verified is not None:
-        day = datetime.fromtimestamp(cause.verified.ended_us / 1e6, timezone.utc).date()
+    trial = cause.verified or cause.step_trial
+    if measured and trial is not None:
+        day = datetime.fromtimestamp(trial.ended_us / 1e6, timezone.utc).date()
         estimate = f"; an estimated {step}" if step else ""
-        return f"{', '.join(measured)}, verified {day}{estimate}"
+        word = "verified" if trial.is_verified else "measured"
+        return f"{', '.join(measured)}, {word} {day}{estimate}"
     verb = "saves" if cause.is_fixable else "takes"
     beyond = f" beyond fix {cause.beyond}" if cause.beyond else ""
     if cause.saved_us:

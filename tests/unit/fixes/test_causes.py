@@ -625,7 +625,7 @@ def test_a_step_that_a_trial_measured_stands_in_place_of_the_estimate() -> None:
     run = replace(_timed_run(), steps=steps)
     cause = next(cause for cause in build_causes(run) if cause.kind == "graph_break")
     step = TriedStep("f", 500.0, 470.0, 25.0, 35.0, "3 executions a side", "better")
-    trial = replace(_try(cause, "improved"), step=step)
+    trial = replace(_try(cause, "improved"), step=step, has_fewer_breaks=True)
     first, *_others = build_causes(replace(run, trials=[trial]))
     assert (first.kind, first.step_us, first.measured_step) == ("graph_break", 30, step)
     assert "step 500 → 470, verified" in (describe_saving(first, str) or "")
