@@ -18,6 +18,7 @@ from typing import Literal
 from compileboard.collectors.contract.shapes import (
     Step,
     StepGraph,
+    StepSpans,
     TracedFrame,
     TracedGap,
     TracedGraph,
@@ -111,6 +112,9 @@ def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> Usual
     calm = [step for step in steps if not step["compiled"]]
     if not calm:
         return None
+    for step in calm:
+        for side in filter(None, (step["host"], step["device"])):
+            _check(step, side)
     orders = Counter((tuple(step["graphs"]), len(step["host"]["call_us"])) for step in calm)
     (order, size), _count = orders.most_common(1)[0]
     usual = [
@@ -132,6 +136,15 @@ def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> Usual
         call=_list_parts([(a["call_us"], b["call_us"]) for a, b in spans], called[: size // 2]),
         after=_list_parts(after, called[size // 2 :]) if after else (),
     )
+
+
+def _check(step: Step, side: StepSpans) -> None:
+    """Raise ValueError where a time is missing: each later one would count for its neighbour."""
+    call, after = len(side["call_us"]), len(side["after_us"] or ())
+    most = 2 * len(step["graphs"]) + 1  # a gap, and a graph and a gap for each
+    is_whole = call % 2 and (call + after == most + 1 if after else call <= most)
+    if not is_whole:
+        raise ValueError(f"{call} and {after} times of a step of {len(step['graphs'])} graphs")
 
 
 def _list_parts(

@@ -277,9 +277,11 @@ def printable(text: str) -> str:
 
 
 def duration_text(duration_us: int) -> str:
-    """Format a duration: 85 µs, 3.40 ms, 0.42 s, 12.3 s, 4 m 05 s, 2 h 10 m."""
-    if 0 < duration_us < 10_000:
-        return f"{duration_us} µs" if duration_us < 1000 else f"{duration_us / 1000:.2f} ms"
+    """Format a duration: 85 µs, 3.40 ms, 34.1 ms, 0.42 s, 12.3 s, 4 m 05 s, 2 h 10 m."""
+    if 0 < duration_us < 1000:
+        return f"{duration_us} µs"
+    if 0 < duration_us < 100_000:
+        return f"{duration_us / 1000:.{2 if duration_us < 10_000 else 1}f} ms"
     seconds = max(0, duration_us) / 1e6
     if seconds < 60:
         return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.1f} s"

@@ -48,6 +48,14 @@ def test_there_is_no_usual_step_where_each_one_compiled() -> None:
     assert find_usual_step([], []) is None
 
 
+@pytest.mark.parametrize(
+    ("call", "after"), [(CALL[1:], None), (CALL[:3], [10.0]), ([*CALL, 1.0, 1.0], None)]
+)
+def test_a_step_that_lacks_a_time_is_refused(call: list[float], after: list[float] | None) -> None:
+    with pytest.raises(ValueError, match="times of a step of 2 graphs"):
+        find_usual_step(TWO, [step([0, 1], call, after)])
+
+
 def cost(steps: list[Step], outcomes: dict[str, str], traced: TracedSteps | None = None, **of: Any):
     usual = find_usual_step(of.pop("graphs", TWO), steps)
     assert usual is not None
