@@ -266,7 +266,7 @@ def list_task_distinct(
 def drop_unrecorded(
     found: Mapping[str, tuple[DistinctItem, ...]], is_observed: bool, has_cuda_graphs: bool
 ) -> dict[str, Any]:
-    """Replace what was never recorded by None, so that it does not count as gone."""
+    """Replace what was not recorded with None, so that it does not count as removed."""
     return {
         name: items
         if (has_cuda_graphs if name == "rerecordings" else items or is_observed)

@@ -252,7 +252,7 @@ def list_steps(
 
 
 def get_stretch(reader: sqlite3.Connection, key: int) -> tuple[int, int] | None:
-    """Return the begin of the first and the end of the last timed phase of a compile, in
+    """Return the start of the first and the end of the last timed phase of a compile, in
     microseconds since 1970; None if none was timed.
     """
     row = reader.execute(STRETCH_SQL, {"key": key}).fetchone()

@@ -29,7 +29,7 @@ from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.fixes.step_costs import (
     StepCost,
     UsualStep,
-    estimate_costs,
+    cost_breaks,
     find_usual_step,
 )
 
@@ -297,10 +297,8 @@ def _list_costs(
     compiles: Mapping[str, StepCompile],
     trials: Mapping[str, TriedFix],
 ) -> Iterable[CostRow]:
-    outcomes = {name: row.outcome for name, row in compiles.items() if row.outcome}
-    found: dict[str, list[StepCost]] = defaultdict(list)
-    for cost in estimate_costs(step, outcomes, window.traced, window.peak_bytes_per_s):
-        found[str(compiles[cost.compile_id].break_id)].append(cost)
+    broken = {name: (row.outcome, row.break_id) for name, row in compiles.items() if row.outcome}
+    found = cost_breaks(step, broken, window.traced, window.peak_bytes_per_s)
     rows = [
         _make_cost(tuple(costs), compiles[costs[0].compile_id], trials, step.whole_us)
         for costs in found.values()
@@ -354,7 +352,7 @@ def _rank_kernels(traced: TracedSteps, step: UsualStep) -> Iterable[KernelTime]:
 
 @dataclass(frozen=True)
 class WrapperTime:
-    """What the wrappers of a compile's graph take at a call, in traced steps."""
+    """Time that AOTAutograd's wrappers of a graph take in one call, from traced steps."""
 
     forward_us: Annotated[float | None, "Around the forward, or an inference graph. Microseconds."]
     backward_us: Annotated[float | None, "Around the backward. Microseconds."]

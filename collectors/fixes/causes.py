@@ -588,7 +588,7 @@ def _add_steps(cause: Cause, steps: RunSteps) -> Cause:
 
 
 def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
-    """What runs eagerly comes first where it is not known what that costs the run's steps."""
+    """Code that runs eagerly comes first, unless its cost in the run's steps is known."""
     return (
         cause.is_expected,
         not cause.is_eager or cause.run_us is not None,

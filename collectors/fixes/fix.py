@@ -145,7 +145,7 @@ class SuggestedFix:
 
 @dataclass(frozen=True)
 class TriedStep:
-    """What a step of the program took without a fix and with it, from begin to begin."""
+    """Time of a step without a fix and with it, from its start to the start of the next one."""
 
     function: Annotated[str, "The compiled function whose calls begin the steps."]
     base_us: Annotated[float, "Without the fix, median of the executions. Microseconds."]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Literal
+from typing import Literal, TypeVar
 
 from compileboard.collectors.contract.shapes import (
     Step,
@@ -24,6 +24,8 @@ from compileboard.collectors.contract.shapes import (
     TracedGraph,
     TracedSteps,
 )
+
+BreakId = TypeVar("BreakId")
 
 # Of the memory's peak bandwidth, what a copy reaches on an H200.
 REACHED_BANDWIDTH = 0.88
@@ -50,7 +52,7 @@ class UsualStep:
     step_count: int  # that took this order
     other_count: int  # that took another, or compiled something
     call_us: float
-    period_us: float | None  # from begin to begin; None of a single step
+    period_us: float | None  # from start to start; None of a single step
     call: tuple[Part, ...]  # gap, graph, gap, … gap
     after: tuple[Part, ...]  # until the next step begins, alike
 
@@ -87,7 +89,7 @@ class StepCost:
 
 @dataclass(frozen=True)
 class BreakCost:
-    """What a graph break costs each of a process's steps, as an estimate."""
+    """Estimated cost of a graph break in each step of a process."""
 
     us: float
     step_count: int
@@ -200,6 +202,20 @@ def estimate_costs(
         costs.append(_cost_frame(trace, step.call, frame, gaps, taken))
         taken |= {int(place) for place, _us in frame["gaps_us"]}
     return sorted(costs, key=lambda cost: -cost.us)
+
+
+def cost_breaks(
+    step: UsualStep,
+    broken: Mapping[str, tuple[str, BreakId]],
+    traced: TracedSteps | None,
+    peak_bytes_per_s: int | None,
+) -> dict[BreakId, list[StepCost]]:
+    """Return the costs of each graph break; `broken` has the outcome and the break of compiles."""
+    outcomes = {compile_id: outcome for compile_id, (outcome, _id) in broken.items()}
+    found: dict[BreakId, list[StepCost]] = defaultdict(list)
+    for cost in estimate_costs(step, outcomes, traced, peak_bytes_per_s):
+        found[broken[cost.compile_id][1]].append(cost)
+    return found
 
 
 class _Trace:

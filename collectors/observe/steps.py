@@ -211,7 +211,7 @@ class StepWindow:
         self._calm_count = 0 if self._has_compiled else self._calm_count + 1
 
     def _begin(self, entry: FrameType) -> None:
-        # The end of a function that disables Dynamo looks like a begin.
+        # The end of a function that disables Dynamo looks like a start.
         if self._is_cut or "DisableContext" in getattr(entry.f_code, "co_qualname", ""):
             return
         if self._is_capturing():

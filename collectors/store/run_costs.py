@@ -55,7 +55,7 @@ def list_recorded_again(connection: sqlite3.Connection, run_id: str) -> list[Rec
 
 @dataclass(frozen=True)
 class RunCost:
-    """What the causes of a run's lost time cost it, compile time and steps together."""
+    """What a graph break, a recompile or a CUDA graph recorded again costs a run in all."""
 
     kind: Annotated[Literal["graph_break", "recompile", "recorded_again"], "What it is."]
     title: Annotated[str, "What happens."]

@@ -1,4 +1,4 @@
-"""What a run's steps and their graph breaks take, from the windows in which they were timed."""
+"""Read the usual step of a run, and what graph breaks cost in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from compileboard.collectors.contract import shapes
 from compileboard.collectors.fixes.step_costs import (
     BreakCost,
     RunSteps,
-    estimate_costs,
+    cost_breaks,
     find_usual_step,
 )
 from compileboard.collectors.store.reading import read_json
@@ -75,17 +75,16 @@ def _read_window(connection: sqlite3.Connection, row: sqlite3.Row) -> RunSteps |
     traced = read_json(shapes.TracedSteps, row["traced"])
     left_us = max(0, row["until_us"] - row["time_us"])
     count = row["earlier_count"] + len(timed) + round(left_us / (step.whole_us or 1))
-    broken = {
+    newest = {
         each["compile_id"]: (each["outcome"], each["distinct_id"])
         for each in connection.execute(OUTCOMES_SQL, dict(row))
     }
-    outcomes = {compile_id: outcome for compile_id, (outcome, _id) in broken.items() if outcome}
-    costs: dict[int, float] = {}
-    for cost in estimate_costs(step, outcomes, traced, row["peak_bytes_per_s"]):
-        _outcome, distinct_id = broken[cost.compile_id]
-        costs[distinct_id] = costs.get(distinct_id, 0.0) + max(0.0, cost.us)
+    broken = {compile_id: ended for compile_id, ended in newest.items() if ended[0]}
     # Steps that called other graphs, or compiled, may not have met these breaks.
     usual_count = round(count * step.step_count / (step.step_count + step.other_count))
-    by_break = {distinct_id: BreakCost(us, usual_count) for distinct_id, us in costs.items()}
+    by_break = {
+        distinct_id: BreakCost(sum(cost.us for cost in costs), usual_count)
+        for distinct_id, costs in cost_breaks(step, broken, traced, row["peak_bytes_per_s"]).items()
+    }
     sees_eager = traced is not None and row["device"] is not None
     return RunSteps(step.whole_us, count, sees_eager, by_break)

@@ -61,7 +61,7 @@ class ProcessCalls:
     calls: list[Call]
 
     def list_steps(self) -> dict[str, list[float]]:
-        """Return times from the begin of calls without a compile to that of the next one, by name,
+        """Return times from the start of calls without a compile to that of the next one, by name,
         skipping warm-up if enough remain.
         """
         warm: dict[str, list[float]] = {}
