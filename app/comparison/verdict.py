@@ -192,5 +192,9 @@ def _describe_context(facts: VerdictFacts, state: str, confirmed: Sequence[Incid
     return ". ".join(parts) + ("." if parts else "")
 
 
+def is_stale(newest_us: int, now_us: int) -> bool:
+    return bool(newest_us) and now_us - newest_us > STALE_DAYS * _DAY_US
+
+
 def _is_stale(facts: VerdictFacts) -> bool:
-    return bool(facts.newest_us) and facts.now_us - facts.newest_us > STALE_DAYS * _DAY_US
+    return is_stale(facts.newest_us, facts.now_us)

@@ -29,6 +29,7 @@ from compileboard.app.comparison.verdict import (
     VerdictCount,
     VerdictFacts,
     decide_verdict,
+    is_stale,
 )
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.fields import Count, DurationUs, RunId
@@ -585,7 +586,7 @@ def _describe_suite(engine: Engine, summed: SummarizedRuns, clock: RecorderClock
         run.id: run for run in list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
     }
     run, before = runs[newest.run_id], runs[previous.run_id] if previous else None
-    failures = list_failed_models(engine, run_ids[:2])
+    failures = list_failed_models(engine, run_ids[:2], newest.set.suite)
     failed = failures.get(run.id, [])
     failing = {model.model for model in failed}
     failed_before = [model.model for model in failures.get(before.id, [])] if before else []
@@ -598,7 +599,7 @@ def _describe_suite(engine: Engine, summed: SummarizedRuns, clock: RecorderClock
         failed_run_count=sum(summary.failed_count > 0 for summary in ended),
         failing_since=(run.git_commit or "")[:7] if previous and not previous.failed_count else "",
         failed=failed,
-        wrong=list_wrong_models(engine, run.id),
+        wrong=list_wrong_models(engine, run.id, newest.set.suite),
         passing_again=[model for model in failed_before if model not in failing],
         environment=_list_differences(before, run) if before else (),
     )
@@ -624,6 +625,8 @@ def _collect_facts(
     totals: DatabaseTotals,
     clock: RecorderClock,
 ) -> VerdictFacts:
+    if suite and programs and is_stale(suite.run.started_us, clock.now_us):
+        suite = None  # the programs are what people work on
     newest = next((recent.run for recent in runs if recent.run.standing.word != "running"), None)
     failing = [model.model for model in suite.failed] if suite else []
     if suite is None and newest and newest.standing.kind == "bad":

@@ -177,7 +177,7 @@ def _name_value(value: object) -> str:
 
 @dataclass(frozen=True)
 class OverviewScope:
-    suite: Annotated[str | None, "A run's suite, whole."] = None
+    suite: Annotated[str | None, "A run's suite, whole; else the suite of its results."] = None
     name: Annotated[str | None, "A run's name, whole."] = None
 
 

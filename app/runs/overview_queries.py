@@ -5,8 +5,9 @@ All of it comes from roll-ups of the `newest` runs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from compileboard.app.core import fields
 from compileboard.app.core.engine import Engine, Row
@@ -14,6 +15,7 @@ from compileboard.app.core.newest import SHOWN_STATE
 from compileboard.app.core.page import recorded_us
 from compileboard.app.core.rows import make_row
 from compileboard.app.core.schema import PRIVATE
+from compileboard.app.runs.queries import CONDITIONS, bind_suite
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.rollups import HUD_PASSING
 
@@ -134,11 +136,12 @@ class RunSeries:
     run_count: Annotated[fields.Count, "Runs."]
 
 
-def write_scope(suite: str | None, name: str | None) -> str:
-    given = {"r.suite = :suite": suite, "r.name = :name": name}
-    return " and ".join(
-        ["r.source <> 'trial'", *(text for text, value in given.items() if value is not None)]
-    )
+_SCOPE = ("suite", "result_suite", "name")
+
+
+def write_scope(values: Mapping[str, Any]) -> str:
+    given = [CONDITIONS[name] for name in _SCOPE if values[name] is not None]
+    return " and ".join(["r.source <> 'trial'", *given])
 
 
 def _newest(scope: str) -> str:
@@ -350,12 +353,11 @@ limit 500
 def get_totals(
     engine: Engine, suite: str | None = None, name: str | None = None, *, alive_since_us: int = 0
 ) -> DatabaseTotals:
-    scope = write_scope(suite, name)
-    values = {"suite": suite, "name": name, "alive_since_us": alive_since_us}
+    values = {**bind_suite(engine, suite), "name": name, "alive_since_us": alive_since_us}
     sql = (
         _ALL_TOTALS
         if engine.dialect == "sqlite" and suite is None and name is None
-        else totals_sql(scope)
+        else totals_sql(write_scope(values))
     )
     sums = dict(engine.rows(sql, values)[0])
     if (
@@ -376,9 +378,10 @@ def has_observed_runs(engine: Engine, suite: str | None = None, name: str | None
     """Return whether torch was observed in a run of a suite and name; result files have only their
     own columns.
     """
-    scope = write_scope(suite, name)
+    values = {**bind_suite(engine, suite), "name": name}
+    scope = write_scope(values)
     sql = f"select 1 from runs as r where {scope} and r.torch_version is not null limit 1"  # noqa: S608  own text
-    return bool(engine.rows(sql, {"suite": suite, "name": name}))
+    return bool(engine.rows(sql, values))
 
 
 def list_trend(
@@ -389,9 +392,9 @@ def list_trend(
     newest: int = 1000,
     alive_since_us: int = 0,
 ) -> list[RunPoint]:
-    scope = write_scope(suite, name)
-    values = {"suite": suite, "name": name, "newest": newest, "alive_since_us": alive_since_us}
-    rows = engine.rows(trend_sql(scope), values)
+    values = {**bind_suite(engine, suite), "name": name, "newest": newest}
+    values["alive_since_us"] = alive_since_us
+    rows = engine.rows(trend_sql(write_scope(values)), values)
     return [_to_point(row) for row in reversed(rows)]
 
 
@@ -415,8 +418,8 @@ def list_top(
     limit: int = 8,
 ) -> list[Top]:
     """List the graph breaks or causes that cost most, or the functions that recompile most."""
-    values = {"suite": suite, "name": name, "newest": newest, "limit": limit}
-    rows = engine.rows(_TOP_SQL[kind](write_scope(suite, name)), values)
+    values = {**bind_suite(engine, suite), "name": name, "newest": newest, "limit": limit}
+    rows = engine.rows(_TOP_SQL[kind](write_scope(values)), values)
     return [make_row(kind, row) for row in rows]
 
 
@@ -424,9 +427,10 @@ def list_program_runs(
     engine: Engine, suite: str | None, name: str | None, *, newest: int, most_compiles: int
 ) -> list[str]:
     """List the newest run of each program that is no benchmark, by id."""
-    values = {"suite": suite, "name": name, "newest": newest, "most_compiles": most_compiles}
+    values = {**bind_suite(engine, suite), "name": name, "newest": newest}
+    values["most_compiles"] = most_compiles
     run_ids: dict[tuple[str | None, str], str] = {}
-    for row in engine.rows(programs_sql(write_scope(suite, name)), values):
+    for row in engine.rows(programs_sql(write_scope(values)), values):
         run_ids.setdefault((row["suite"], row["name"]), row["id"])
     return list(run_ids.values())
 
@@ -441,6 +445,7 @@ from $each(:run_ids) as wanted
 join $rows(results, :run_ids) as x on x.run_id = wanted.value
 join series as s on s.id = x.series_id
 where x.status = 'failed'
+  and (:suite is null or s.suite = :suite)
 order by x.run_id, s.model, x.id
 limit 1000
 """
@@ -452,6 +457,7 @@ join series as s on s.id = x.series_id
 where x.status = 'measured'
   and x.accuracy is not null
   and not x.accuracy $in(:passing)
+  and s.suite = :suite
 order by s.model
 limit 100000
 """
@@ -505,19 +511,21 @@ class RunSpeedup:
     failed_count: Annotated[fields.Count, "Models that failed."]
 
 
-def list_failed_models(engine: Engine, run_ids: list[str]) -> dict[str, list[FailedModel]]:
+def list_failed_models(
+    engine: Engine, run_ids: list[str], suite: str | None = None
+) -> dict[str, list[FailedModel]]:
     failed: dict[str, dict[str, FailedModel]] = {}
-    for row in engine.rows(FAILED_RESULTS_SQL, {"run_ids": run_ids}):
+    for row in engine.rows(FAILED_RESULTS_SQL, {"run_ids": run_ids, "suite": suite}):
         model = FailedModel(row["model"], row["reason"], row["message"])
         failed.setdefault(row["run_id"], {}).setdefault(model.model, model)
     return {run_id: list(models.values()) for run_id, models in failed.items()}
 
 
-def list_wrong_models(engine: Engine, run_id: str) -> list[str]:
-    """List the models of a run that ran, but whose accuracy does not pass as PyTorch's HUD counts
+def list_wrong_models(engine: Engine, run_id: str, suite: str) -> list[str]:
+    """List a suite's models that ran, but whose accuracy does not pass as PyTorch's HUD counts
     it.
     """
-    values = {"run_ids": [run_id], "passing": sorted(HUD_PASSING)}
+    values = {"run_ids": [run_id], "passing": sorted(HUD_PASSING), "suite": suite}
     return [row["model"] for row in engine.rows(WRONG_RESULTS_SQL, values)]
 
 

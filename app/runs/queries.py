@@ -67,7 +67,7 @@ class RunFilter:
 
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
     name: Annotated[str | None, "A run's name, whole."] = None
-    suite: Annotated[str | None, "A run's suite, whole."] = None
+    suite: Annotated[str | None, "A run's suite, whole; else the suite of its results."] = None
     tag_key: Annotated[
         str | None, Parameter("tag", read=_read_tag), "A run's tag: `key` or `key=value`."
     ] = None
@@ -105,9 +105,10 @@ def read_run_filter(query: Mapping[str, str]) -> RunFilter:
     return read_query(RunFilter, query, (*OTHER_KEYS, "done"))
 
 
-_CONDITIONS = {
+CONDITIONS = {
     "name": "r.name = :name",
     "suite": "r.suite = :suite",
+    "result_suite": "r.id in (select run_id from run_summaries where suite = :result_suite)",
     "host": "r.host = :host",
     "gpu": f"(r.gpu_name = :gpu or (:gpu = 'CPU' and {ON_CPU}))",
     "torch": "r.torch_version = :torch",
@@ -156,7 +157,7 @@ _ELSEWHERE = f"""
     $words
     where instr(r.name || r.command || coalesce(r.git_branch, '') || coalesce(r.git_subject, ''),
       char(0)) > 0
-      and {_CONDITIONS["text"]}
+      and {CONDITIONS["text"]}
 """  # noqa: S608  own texts only
 _TEXT_SQLITE = f"({_LIKE} or r.id in ({_ELSEWHERE}))"
 # In an index that has these texts and little else. Whoever has more than a few is found sooner from
@@ -174,7 +175,7 @@ limit :most
 _WHERE = "\n  and ".join(
     (
         "(:trials is not null or r.source <> 'trial')",
-        *(f"(:{name} is null or {condition})" for name, condition in _CONDITIONS.items()),
+        *(f"(:{name} is null or {condition})" for name, condition in CONDITIONS.items()),
     )
 )
 _NO_TRIAL: Mapping[Dialect, str] = {
@@ -191,7 +192,7 @@ _PINNED = {
 
 
 def write_where(given: Mapping[str, Any], dialect: Dialect) -> str:
-    conditions = _CONDITIONS | {"run_ids": "r.id $in(:run_ids)"}
+    conditions = CONDITIONS | {"run_ids": "r.id $in(:run_ids)"}
     if dialect == "sqlite":
         conditions["text"] = _TEXT_SQLITE
     texts = [text for name, text in conditions.items() if given[name] is not None]
@@ -199,12 +200,24 @@ def write_where(given: Mapping[str, Any], dialect: Dialect) -> str:
     return "\n  and ".join(texts) or "true"
 
 
+def bind_suite(engine: Engine, suite: str | None) -> dict[str, str | None]:
+    """Bind a suite that no run has itself, as of imported results, to the results."""
+    sql = "select 1 from runs where suite = :suite limit 1"
+    is_of_runs = not suite or engine.rows(sql, {"suite": suite})
+    return {
+        "suite": suite if is_of_runs else None,
+        "result_suite": None if is_of_runs else suite,
+    }
+
+
 def _bind(selection: RunFilter) -> dict[str, Any]:
-    return {name: value if value != "" else None for name, value in vars(selection).items()}
+    given = {name: value if value != "" else None for name, value in vars(selection).items()}
+    return given | {"result_suite": None}
 
 
 def _bind_list(engine: Engine, selection: RunFilter) -> dict[str, Any]:
     values = _bind(selection)
+    values |= bind_suite(engine, values["suite"])
     values |= {"pattern": _write_pattern(values["text"]), "run_ids": None}
     if values["text"] is None or engine.dialect == "clickhouse":
         return values

@@ -25,10 +25,11 @@ for line in sys.stdin:
     changes = {"backend": "eager", "quick": True, "repeat": 3, **changes}
     settings = settings_for(experiment, BenchSettings(**changes))
     ref = ModelRef("local", "it", BUILD, only, batch_size=4)
-    bench = Workbench(ref, settings, Stages(Path(tempfile.mkdtemp())))
-    try:
-        bench.load()
-        outcome = bench.describe(load_experiment(experiment)(bench))
-    except Exception as error:
-        outcome = failure(error)
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Workbench(ref, settings, Stages(Path(folder)))
+        try:
+            bench.load()
+            outcome = bench.describe(load_experiment(experiment)(bench))
+        except Exception as error:
+            outcome = failure(error)
     print("OUTCOME" + json.dumps(asdict(outcome)), flush=True)

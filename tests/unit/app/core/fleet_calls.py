@@ -55,7 +55,7 @@ RUN_FILTERS = (
     ),
     *(RunFilter(text=text) for text in ("\0", "l\0B", "BYTE")),
     *(RunFilter(name=name) for name in ("train", "", "😀", "nul\0byte")),
-    *(RunFilter(suite=suite) for suite in ("Nightly", "null")),
+    *(RunFilter(suite=suite) for suite in ("Nightly", "null", "builtin")),
     *(RunFilter(tag_key=key) for key in ("team", "a", "%_*?")),
     *(RunFilter(tag_key="team", tag_value=value) for value in ("ä", "a")),
     *(RunFilter(gpu=gpu) for gpu in ("CPU", "NVIDIA H200")),
@@ -334,7 +334,11 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     ),
     search.list_models: _each(text=("", "a", "%"), limit=(5,)),
     overview.list_failed_models: _of_runs(),
-    overview.list_wrong_models: lambda board: ({"run_id": it} for it in _some(board.run_ids)),
+    overview.list_wrong_models: lambda board: (
+        {"run_id": it, "suite": suite}
+        for it in _some(board.run_ids)
+        for suite in ("builtin", "odd")
+    ),
     overview.list_measured_models: lambda board: (
         {"run_ids": run_ids, "models": names}
         for run_ids in _pages_of_runs(board)
@@ -347,6 +351,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     reasons.get_reason: _of_a_reason(),
     reasons.list_affected_runs: _of_a_reason(limit=500, **_ALIVE),
     reasons.list_history: _of_a_reason(newest=30),
+    runs.bind_suite: _each(suite=(None, "", "nightly", "builtin", "none")),
     runs.list_runs: _list_runs,
     runs.count_runs: _each(selection=(None, *RUN_FILTERS[::3])),
     runs.get_run: lambda board: ({"run_id": run_id} for run_id in _some(board.run_ids)),

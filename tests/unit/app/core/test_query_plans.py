@@ -112,8 +112,8 @@ def test_the_runs_of_an_incident_are_read_by_their_name(
 def test_the_newest_runs_are_found_without_their_rows(
     recorded_reader: sqlite3.Connection, suite: str | None, name: str | None
 ) -> None:
-    values = {"suite": suite, "name": name, "newest": 5, "limit": 5}
-    sql = breaks_sql(write_scope(suite, name))
+    values = {"suite": suite, "result_suite": None, "name": name, "newest": 5, "limit": 5}
+    sql = breaks_sql(write_scope(values))
     used = {key: value for key, value in values.items() if f":{key}" in sql}
     plan = [
         step["detail"]

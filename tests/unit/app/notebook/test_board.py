@@ -223,7 +223,7 @@ def test_help_says_what_a_method_takes_and_gives(board: Board) -> None:
     assert list(inspect.signature(board.runs).parameters)[-2:] == ["sort", "limit"]
     assert "run" in inspect.signature(board.compiles).parameters
     text = inspect.getdoc(board.runs) or ""
-    assert "suite: A run's suite, whole." in text
+    assert "suite: A run's suite, whole; else" in text
     assert "duration_us (Int64): From start to end" in text
     assert "started (datetime64[us, UTC]): Start." in text
 

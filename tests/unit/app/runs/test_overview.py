@@ -384,7 +384,7 @@ def test_programs_are_shown_beside_benchmarks_and_found_by_their_suite(
     program = record_run(store)
     store.execute("update runs set suite = 'programs' where id = ?", (program,))
     for day in range(1, 60):
-        add_results(store, f"BENCH{day}", MLP, started_us=START_US + day * DAY_US)
+        add_results(store, f"BENCH{day}", MLP, started_us=START_US - day * DAY_US)
     checkpoint(store)
     page, of_suite = client.get("/").text, client.get("/?suite=programs").text
     for text in (page, of_suite):
@@ -393,8 +393,25 @@ def test_programs_are_shown_beside_benchmarks_and_found_by_their_suite(
     assert "Headline numbers" in page and "Headline numbers" not in of_suite
     assert "No runs match" not in of_suite and "No runs match" in client.get("/?suite=nope").text
     assert "No runs match" in client.get("/?backend=nope").text
-    answer = client.get("/api/v1/overview?suite=programs").get_json()["data"]
-    assert answer["programs"][0]["first_fix"] and answer["verdict"]["state"] == "fixes"
+    for scope in ("suite=programs", ""):  # the benchmarks are older than a week
+        answer = client.get(f"/api/v1/overview?{scope}").get_json()["data"]
+        assert answer["programs"][0]["first_fix"] and answer["verdict"]["state"] == "fixes"
+
+
+def test_a_suite_that_only_results_name_finds_their_run_and_its_own_failures(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    broken = {"suite": "broken", "model": "Bad", "status": "failed", "values": {}, "repeats": {}}
+    add_results(store, "R1", MLP, measure(**broken), started_us=START_US)
+    store.execute("update runs set suite = null")
+    checkpoint(store)
+    for suite, is_failing in ((MLP.suite, False), ("broken", True)):
+        page = client.get(f"/?suite={suite}").text
+        assert 'href="/runs/R1"' in page and "No runs match" not in page
+        assert client.get(f"/api/v1/runs?suite={suite}").get_json()["data"][0]["id"] == "R1"
+        answer = client.get(f"/api/v1/overview?suite={suite}").get_json()["data"]
+        assert ("Bad fails" in answer["verdict"]["sentence"]) is is_failing
+    assert client.get("/api/v1/runs?suite=none").get_json()["data"] == []
 
 
 def test_recorded_runs_of_two_programs_share_no_axis(
