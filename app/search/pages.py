@@ -141,6 +141,8 @@ def address_page(hit: SearchHit) -> str:
         return url_for("rerecordings.show", reason_id=hit.ref_id)
     if hit.kind == "repro":
         return url_for("repros.show", repro_id=hit.ref_id)
+    if hit.kind == "result":
+        return url_for("models.show_run", run_id=hit.run_id)
     if hit.kind == "function":
         return url_for("run.show", run_id=hit.run_id, tab="compiles", q=hit.title)
     page = {"frame": "stacks.show", "symbol": "shapes.show"}.get(hit.kind)

@@ -155,6 +155,7 @@ KIND_WORDS = {
     "recompile": ("Recompiles", "the failed guards with their sources and lines of code"),
     "rerecording": ("CUDA graphs recorded again", "what did not fit, the inputs that moved"),
     "failure": ("Failures and skipped frames", "exceptions and their messages"),
+    "result": ("Failed models", "the status and message of a model that failed"),
     "repro": ("Repros", "the failure, the operation and the graph of the program"),
     "function": ("Functions", "compiled functions and their files"),
     "frame": ("Stack frames", "files and lines in the callers of compiles"),

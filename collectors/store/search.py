@@ -186,6 +186,20 @@ READERS: dict[str, tuple[str, Callable[[sqlite3.Connection, Row], str | None]]] 
         """,
         _read_columns,
     ),
+    "result": (
+        """
+        select
+          min(results.id) as ref_id, null as compile_key,
+          model || ': ' || replace(coalesce(reason, status), '_', ' ') as title,
+          reason, message
+        from results
+        join series on series.id = results.series_id
+        where results.run_id = :run_id and status = 'failed'
+        group by model, reason, message
+        order by ref_id
+        """,
+        _read_columns,
+    ),
     "repro": (
         """
         select

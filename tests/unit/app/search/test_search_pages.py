@@ -18,7 +18,7 @@ from compileboard.collectors.store.connection import checkpoint
 from compileboard.collectors.store.search import KINDS, READERS, index_run
 from compileboard.collectors.store.trash import delete_run
 from tests.unit.app import recorded
-from tests.unit.app.benched import MLP, add_results
+from tests.unit.app.benched import MLP, add_results, measure
 from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.hostile import MARKUP, RUN, record_hostile_run
 from tests.unit.app.recorded import record_run
@@ -100,6 +100,20 @@ def test_every_kind_is_named_read_and_leads_somewhere(explored_client: FlaskClie
         for address in shown
         if explored_client.get(html.unescape(address)).status_code != 200
     ] == []
+
+
+def test_a_failed_model_is_found_by_its_status_and_by_its_message(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    failed = {"model": "Bad", "status": "failed", "values": {}, "repeats": {}}
+    message = "RuntimeError: mat1 and mat2 shapes cannot be multiplied"
+    add_results(store, "R1", measure(**failed, reason="fail_to_run", message=message))
+    index_run(store, "R1")
+    checkpoint(store)
+    for words in ("fail to run", "shapes multiplied"):
+        page = client.get("/search", query_string={"q": words}).text
+        (address,) = re.findall(r'class="found__title" href="([^"]+)"', page)
+        assert "Bad: fail to run" in page and client.get(address).status_code == 200
 
 
 def test_pages_of_a_kind_bring_each_text_once(explored_client: FlaskClient) -> None:
