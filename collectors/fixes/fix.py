@@ -205,7 +205,8 @@ class TriedFix:
     ] = ()
     step: Annotated[
         TriedStep | None,
-        "A step of the function whose compiles it changed; null where none was measured.",
+        "A step of the function whose compiles it changed; null where none was measured, or of "
+        "another program, source or GPU than the run's.",
     ] = None
     has_fewer_breaks: Annotated[bool, "Whether graph breaks became fewer."] = False
 

@@ -144,17 +144,29 @@ _OF_TRIAL = (
     "cause_fingerprint",
     "ended_us",
 )
+# A step is that of this run where the trial executed the same program on the same hardware.
 TRIALS_SQL = """
 select t.outcome, t.summary, t.title, t.new_run_id, t.base_run_id, t.fix_id, t.cause_fingerprint,
-  t.ended_us, t.settings, t.result
-from trials as t
+  t.ended_us, t.settings, t.result,
+  case
+    when e.id is null then t.run_id = own.id
+    else e.torch_version is own.torch_version
+      and e.gpu_name is own.gpu_name
+      and (e.gpu_name is not null or e.host is own.host)
+      and (own.source = 'bench' or e.command = own.command)
+      and (t.run_id = own.id or (
+        e.cwd = own.cwd
+        and e.git_commit = own.git_commit
+        and e.git_dirty = 0
+        and own.git_dirty = 0))
+  end as has_same_step
+from runs as own
+join trials as t
 join runs as r on r.id = t.run_id
-where t.run_id = :run_id
-  or (t.fix_id is not null and r.torch_version = (
-    select torch_version
-    from runs
-    where id = :run_id))
-order by t.run_id = :run_id desc, t.ended_us desc, t.id
+left join runs as e on e.id = coalesce(t.base_run_id, t.new_run_id)
+where own.id = :run_id
+  and (t.run_id = own.id or (t.fix_id is not null and r.torch_version = own.torch_version))
+order by t.run_id = own.id desc, t.ended_us desc, t.id
 limit 1000
 """
 # A body has what its own columns lack: the context, and the stack of a break in a function that
@@ -269,7 +281,9 @@ def list_tried_fixes(connection: sqlite3.Connection, run_id: str) -> list[TriedF
                 new_us=_read_us(times.get("new")),
                 is_single=times.get("word") == "single",
                 causes=tuple(result.get(TOGETHER) or ()),
-                step=_read_step(result, metrics.get("abs_latency_ms")),
+                step=_read_step(result, metrics.get("abs_latency_ms"))
+                if row["has_same_step"]
+                else None,
                 has_fewer_breaks=metrics.get("graph_break_count", {}).get("word") == "better",
                 **{name: row[name] for name in _OF_TRIAL},
             )

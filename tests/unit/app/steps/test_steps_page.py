@@ -13,6 +13,7 @@ from compileboard.app.steps.run_queries import (
     COMPILES_SQL,
     WINDOWS_SQL,
     StepCompile,
+    find_trials,
     list_compiles,
     list_windows,
 )
@@ -58,7 +59,9 @@ def test_a_break_costs_its_gaps_forward_and_backward(
     assert cost.title and cost.example.outcome == "resumed"
 
 
-def try_fix(store: sqlite3.Connection, run_id: str, **result: object) -> None:
+def try_fix(
+    store: sqlite3.Connection, run_id: str, of_run: str | None = None, **result: object
+) -> None:
     """Save a trial that measured a step without the run's break."""
     (row,) = list_trial_rows(store, run_id)
     metrics = [
@@ -81,9 +84,9 @@ def try_fix(store: sqlite3.Connection, run_id: str, **result: object) -> None:
         store,
         Trial(
             id="X",
-            run_id=run_id,
+            run_id=of_run or run_id,
             base_run_id=None,
-            new_run_id=run_id,
+            new_run_id=of_run or run_id,
             fix_id="item_captured",
             cause_fingerprint=row.fingerprint,
             title="Capture it",
@@ -118,6 +121,28 @@ def test_a_measured_step_stands_instead_of_the_estimate(
     assert f'<a href="/runs/{training}">Trial</a>' in page
     assert "better (3 samples a side, ±1.0%)" in page
     assert "estimate " in page and "measured by trials, the dearest first" in page
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("name", "of another name"),
+        ("command", "python other.py"),
+        ("cwd", "/elsewhere"),
+        ("git_commit", "b" * 40),
+        ("git_dirty", 1),
+        ("gpu_name", "NVIDIA A100"),
+    ],
+)
+def test_a_trial_of_another_run_counts_where_program_source_and_gpu_are_the_same(
+    store: sqlite3.Connection, training: str, column: str, value: object
+) -> None:
+    store.execute("update runs set git_commit = ?, git_dirty = 0, cwd = '/here'", ("a" * 40,))
+    (row,) = store.execute("select * from runs").fetchall()
+    other = {**dict(row), "id": "OTHER", column: value}
+    store.execute(f"insert into runs values ({', '.join('?' * len(other))})", [*other.values()])
+    try_fix(store, training, of_run="OTHER")
+    assert bool(find_trials(store, training)) == (column == "name")
 
 
 def test_without_a_clear_difference_the_estimate_stays(
