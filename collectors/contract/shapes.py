@@ -173,7 +173,7 @@ class Step(TypedDict):
     """A call of the outermost compiled function, until the next one."""
 
     compiled: bool  # it compiled or recorded something: no usual step
-    graphs: list[int]  # positions in the window's graphs, in the order of the calls
+    graph_numbers: list[int]  # of the window's graphs, in the order of the calls
     host: StepSpans
     device: StepSpans | None  # on the GPU's own timeline
 

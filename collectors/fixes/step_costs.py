@@ -117,19 +117,20 @@ def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> Usual
     for step in calm:
         for side in filter(None, (step["host"], step["device"])):
             _check(step, side)
-    orders = Counter((tuple(step["graphs"]), len(step["host"]["call_us"])) for step in calm)
+    orders = Counter((tuple(step["graph_numbers"]), len(step["host"]["call_us"])) for step in calm)
     (order, size), _count = orders.most_common(1)[0]
     usual = [
         step
         for step in calm
-        if tuple(step["graphs"]) == order and len(step["host"]["call_us"]) == size
+        if tuple(step["graph_numbers"]) == order and len(step["host"]["call_us"]) == size
     ]
     spans = [(step["device"] or step["host"], step["host"]) for step in usual]
     after = [(a["after_us"], b["after_us"]) for a, b in spans if a["after_us"] and b["after_us"]]
     periods = [
         sum(one["call_us"]) + sum(one["after_us"]) for one, _host in spans if one["after_us"]
     ]
-    called = [graphs[position] for position in order]
+    by_number = {graph["number"]: graph for graph in graphs}
+    called = [by_number[number] for number in order]
     return UsualStep(
         step_count=len(usual),
         other_count=len(steps) - len(usual),
@@ -143,10 +144,12 @@ def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> Usual
 def _check(step: Step, side: StepSpans) -> None:
     """Raise ValueError where a time is missing: each later one would count for its neighbour."""
     call, after = len(side["call_us"]), len(side["after_us"] or ())
-    most = 2 * len(step["graphs"]) + 1  # a gap, and a graph and a gap for each
+    most = 2 * len(step["graph_numbers"]) + 1  # a gap, and a graph and a gap for each
     is_whole = call % 2 and (call + after == most + 1 if after else call <= most)
     if not is_whole:
-        raise ValueError(f"{call} and {after} times of a step of {len(step['graphs'])} graphs")
+        raise ValueError(
+            f"{call} and {after} times of a step of {len(step['graph_numbers'])} graphs"
+        )
 
 
 def _list_parts(

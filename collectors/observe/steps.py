@@ -451,7 +451,6 @@ class StepWindow:
 
     def _describe(self) -> dict[str, Any]:
         used = sorted({part.index for step in self._steps for part in step.parts})
-        positions = {index: position for position, index in enumerate(used)}
         if self._cuda is not None:
             self._cuda.synchronize()
         timed = [step for step in self._steps if step.end_ns]
@@ -475,7 +474,7 @@ class StepWindow:
             "steps": [
                 {
                     "compiled": step.has_compiled,
-                    "graphs": [positions[part.index] for part in step.parts],
+                    "graph_numbers": [part.index for part in step.parts],
                     "host": _split(step, after, _host_marks, _host_span),
                     "device": None
                     if step.begin is None

@@ -99,7 +99,8 @@ def observe(workplace: Workplace, *arguments: str, steps: str = "8") -> dict[str
 def test_a_training_step_has_its_graphs_forward_and_backward(workplace: Workplace) -> None:
     window = observe(workplace, "f", "aot_eager", "train", steps="8@5")
     assert (window["wanted_count"], window["earlier_count"], len(window["steps"])) == (8, 6, 8)
-    called = [window["graphs"][place] for place in window["steps"][0]["graphs"]]
+    graphs = {graph["number"]: graph for graph in window["graphs"]}
+    called = [graphs[number] for number in window["steps"][0]["graph_numbers"]]
     assert [(graph["phase"], graph["compile_id"]) for graph in called] == [
         ("forward", "0/0"),
         ("forward", "1/0"),
@@ -113,7 +114,7 @@ def test_a_training_step_has_its_graphs_forward_and_backward(workplace: Workplac
 
 def test_a_skipped_frame_is_found(workplace: Workplace) -> None:
     window = observe(workplace, "skipped", "eager", "infer")
-    assert {tuple(step["graphs"]) for step in window["steps"]} == {()}
+    assert {tuple(step["graph_numbers"]) for step in window["steps"]} == {()}
     (frame,) = window["traced"]["frames"]
     assert (frame["compile_id"], frame["call_count"]) == ("0/0", 1)
 

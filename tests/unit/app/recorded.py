@@ -67,7 +67,7 @@ _STEPS = {
     "steps": [
         {
             "compiled": False,
-            "graphs": [0],
+            "graph_numbers": [0],
             "host": {"call_us": [2.0, 30.0, 1.0], "after_us": None},
             "device": None,
         }

@@ -21,7 +21,7 @@ def graph(number: int, compile_id: str, phase: str = "forward", moved: int = 0) 
 def step(graphs: list[int], call: list[float], after: list[float] | None, **more: Any) -> Step:
     spans: Any = {"call_us": call, "after_us": after}
     own: dict[str, Any] = {"compiled": False, "device": None, "host": spans}
-    return Step(graphs=graphs, **{**own, **more})
+    return Step(graph_numbers=graphs, **{**own, **more})
 
 
 def trace(**more: Any) -> TracedSteps:

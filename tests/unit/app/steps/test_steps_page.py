@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import replace
 
@@ -192,6 +193,20 @@ def test_a_row_that_was_changed_costs_itself(
     assert "does not fit together" in answer.text
 
 
+def test_a_graph_that_was_changed_leaves_the_others_their_names(
+    store: sqlite3.Connection, training: str
+) -> None:
+    (window,) = list_windows(store, training).rows
+    first = {**window.graphs[0], "number": 0, "compile_id": "7/0"}  # no step calls it
+    rows = list_compiles(store, training)
+    names = []
+    for graphs in ([first, *window.graphs], [{**first, "phase": 3}, *window.graphs]):
+        store.execute("update step_windows set graphs = ?", (json.dumps(graphs),))
+        (view,) = build_steps(list_windows(store, training).rows, rows).views
+        names.append([row.compile_id for row in view.parts if row.phase])
+    assert names == [["0/0", "1/0", "1/0", "0/0"]] * 2
+
+
 def test_the_loop_of_a_skipped_frame_is_named(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
@@ -282,7 +297,7 @@ def test_what_costs_the_run_most_comes_first(store: sqlite3.Connection, training
 def test_a_window_that_was_changed_leaves_causes_as_without(
     store: sqlite3.Connection, training: str
 ) -> None:
-    store.execute("""update step_windows set steps = '[{"graphs": [7]}]'""")
+    store.execute("""update step_windows set steps = '[{"graph_numbers": [7]}]'""")
     (cause,) = load_causes(store, training)
     assert (cause.step_us, cause.run_us) == (None, None)
     assert cause.saved_us
