@@ -30,6 +30,7 @@ from compileboard.collectors.fixes.step_costs import (
     StepCost,
     UsualStep,
     cost_breaks,
+    cost_window,
     find_usual_step,
 )
 
@@ -298,7 +299,7 @@ def _list_costs(
     trials: Mapping[str, TriedFix],
 ) -> Iterable[CostRow]:
     broken = {name: (row.outcome, row.break_id) for name, row in compiles.items() if row.outcome}
-    found = cost_breaks(step, broken, window.traced, window.peak_bytes_per_s)
+    found = cost_breaks(cost_window(step, window.traced, window.peak_bytes_per_s), broken)
     rows = [
         _make_cost(tuple(costs), compiles[costs[0].compile_id], trials, step.whole_us)
         for costs in found.values()

@@ -19,7 +19,7 @@ import torch
 
 from benchmarks.common import Row, observing, print_table, scratch_folder
 from benchmarks.steps import programs
-from compileboard.collectors.fixes.step_costs import estimate_costs, find_usual_step
+from compileboard.collectors.fixes.step_costs import cost_window, find_usual_step
 
 WARM_UP, STEPS, WINDOWS, ROUNDS = 8, 40, 3, 5
 
@@ -91,9 +91,8 @@ def predict(found: dict[str, Any]) -> dict[str, float]:
         step = find_usual_step(window["graphs"], window["steps"])
         if step is None:
             continue
-        costs = estimate_costs(
-            step, found["outcomes"], window["traced"], window["peak_bytes_per_s"]
-        )
+        gaps = cost_window(step, window["traced"], window["peak_bytes_per_s"])
+        costs = gaps.estimate(found["outcomes"])
         shares.append(sum(cost.us for cost in costs) / step.whole_us)
         sums.append(sum(part.us for part in (*step.call, *step.after)) / step.whole_us)
         inside.append(step.whole_us / around_us)

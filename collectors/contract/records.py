@@ -432,6 +432,7 @@ peak_bytes_per_s|int?||Bytes a second that the GPU's memory moves at most.
 graphs|json||Compiled graphs that the steps called.
 steps|json||The parts of each step.
 traced|json?||What torch's profiler saw in the steps after them.
+costs|json?||What the usual step would save without each gap; null where each one compiled.
 time_us|time_us||
 
 table symbols detail|Symbolic shapes: a symbol made, specialised, or guarded.

@@ -252,3 +252,16 @@ class TracedSteps(TypedDict):
     frames: list[TracedFrame]
     eager_kernels: list[KernelTime]
     spans: list[TracedSpan]
+
+
+class WindowCosts(TypedDict):
+    """What the usual step of a window would save without each of its gaps."""
+
+    step_us: float
+    usual_count: int  # steps that are like it
+    other_count: int  # that called other graphs, or compiled something
+    graph_count: int  # that its call calls
+    compile_ids: list[str | None]  # of these
+    gaps_us: list[float]  # before each of them, and behind the last
+    backward_us: list[list[float]]  # [gap, what is saved between the two backward graphs too]
+    frames: list[TracedFrame]  # skipped ones, with what is saved of each gap

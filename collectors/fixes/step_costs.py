@@ -9,12 +9,13 @@ measures it. `python -m benchmarks.steps.predictions` compares it with steps who
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Literal, TypeVar
 
+from compileboard.collectors.contract import shapes
 from compileboard.collectors.contract.shapes import (
     Step,
     StepGraph,
@@ -162,61 +163,135 @@ def _list_parts(
     )
 
 
-def estimate_costs(
-    step: UsualStep,
-    outcomes: Mapping[str, str],
-    traced: TracedSteps | None,
-    peak_bytes_per_s: int | None,
-) -> list[StepCost]:
-    """Return what breaks cost a step, the dearest first.
+@dataclass(frozen=True)
+class FrameCost:
+    """What a skipped frame costs a step, by the gaps that it is in."""
 
-    `outcomes` has "resumed" or "skipped" for each compile that ended at a break. Code that a
-    resumed break calls has graphs of its own; the gap behind the last of them is the break's too.
-    """
+    compile_id: str
+    call_count: int
+    places: frozenset[int]
+    gaps: Mapping[int, GapCost]
+
+
+@dataclass(frozen=True)
+class WindowCosts:
+    """What the usual step would save without each gap: before each graph, and behind the last."""
+
+    compile_ids: Sequence[str | None]  # of the graphs
+    gaps: Sequence[GapCost]
+    # Between the two backward graphs too, by the gap between the two forward ones:
+    backward: Mapping[int, Sequence[GapCost]]
+    frames: Sequence[FrameCost]  # that Dynamo may have skipped
+
+    def estimate(self, outcomes: Mapping[str, str]) -> list[StepCost]:
+        """Return what breaks cost a step, the dearest first.
+
+        `outcomes` has "resumed" or "skipped" for each compile that ended at a break. Code that a
+        resumed break calls has graphs of its own; the gap behind the last of them is the break's
+        too.
+        """
+        found: dict[str, list[GapCost]] = defaultdict(list)
+        calls: Counter[str] = Counter()
+        frames = [frame for frame in self.frames if outcomes.get(frame.compile_id) == "skipped"]
+        in_frames = {place for frame in frames for place in frame.places}
+        taken: set[int] = set()  # places of gaps, each of which is counted once
+        last: str | None = None
+        for place, compile_id in enumerate(self.compile_ids, start=1):
+            is_broken = compile_id is not None and outcomes.get(compile_id) == "resumed"
+            if is_broken:
+                last = compile_id
+                calls[compile_id or ""] += 1
+            is_between = place < len(self.compile_ids) and place not in in_frames
+            if last is not None and (is_broken or is_between):
+                taken.add(place)
+                found[last] += [self.gaps[place], *self.backward.get(place, ())]
+        costs = [StepCost(name, calls[name], tuple(each)) for name, each in found.items()]
+        for frame in frames:
+            gaps = (frame.gaps[place] for place in sorted(frame.gaps) if place not in taken)
+            costs.append(StepCost(frame.compile_id, frame.call_count, tuple(gaps)))
+            taken |= frame.places
+        return sorted(costs, key=lambda cost: -cost.us)
+
+
+def cost_window(
+    step: UsualStep, traced: TracedSteps | None, peak_bytes_per_s: int | None
+) -> WindowCosts:
     trace = _Trace(step, traced)
     gaps = [
         _cost_gap(trace, step.call, place, peak_bytes_per_s)
         for place in range(0, len(step.call), 2)
     ]
     graphs = [part.graph for part in step.call[1::2] if part.graph]
-    found: dict[str, list[GapCost]] = defaultdict(list)
-    calls: Counter[str] = Counter()
-    frames = [
-        frame
-        for frame in (traced["frames"] if traced else ())
-        if frame["compile_id"] and outcomes.get(frame["compile_id"]) == "skipped"
-    ]
-    in_frames = {int(place) for frame in frames for place, _us in frame["gaps_us"]}
-    taken: set[int] = set()  # places of gaps, each of which is counted once
-    last: str | None = None
-    for place, graph in enumerate(graphs, start=1):
-        compile_id = graph["compile_id"]
-        is_broken = compile_id is not None and outcomes.get(compile_id) == "resumed"
-        if is_broken:
-            last = compile_id
-            calls[compile_id or ""] += 1
-        is_between = place < len(graphs) and place not in in_frames
-        if last is not None and (is_broken or is_between):
-            taken.add(place)
-            found[last].append(gaps[place])
-            found[last] += _list_backward(trace, step.after, graphs[place - 1 : place + 1])
-    costs = [StepCost(name, calls[name], tuple(each)) for name, each in found.items()]
-    for frame in frames:
-        costs.append(_cost_frame(trace, step.call, frame, gaps, taken))
-        taken |= {int(place) for place, _us in frame["gaps_us"]}
-    return sorted(costs, key=lambda cost: -cost.us)
+    return WindowCosts(
+        compile_ids=[graph["compile_id"] for graph in graphs],
+        gaps=gaps,
+        backward={
+            place: _list_backward(trace, step.after, pair)
+            for place, pair in enumerate(pairwise(graphs), start=1)
+        },
+        frames=[
+            _cost_frame(trace, step.call, frame, gaps)
+            for frame in (traced["frames"] if traced else ())
+            if frame["compile_id"]
+        ],
+    )
+
+
+def dump_costs(
+    step: UsualStep, traced: TracedSteps | None, peak_bytes_per_s: int | None
+) -> shapes.WindowCosts:
+    """Return a window's costs as they are stored: sums."""
+    costs = cost_window(step, traced, peak_bytes_per_s)
+    return shapes.WindowCosts(
+        step_us=step.whole_us,
+        usual_count=step.step_count,
+        other_count=step.other_count,
+        graph_count=len(costs.compile_ids),
+        compile_ids=list(costs.compile_ids),
+        gaps_us=[gap.us for gap in costs.gaps],
+        backward_us=[[place, gap.us] for place, gaps in costs.backward.items() for gap in gaps],
+        frames=[
+            TracedFrame(
+                compile_id=frame.compile_id,
+                call_count=frame.call_count,
+                gaps_us=[
+                    [place, frame.gaps[place].us if place in frame.gaps else 0.0]
+                    for place in sorted(frame.places)
+                ],
+            )
+            for frame in costs.frames
+        ],
+    )
+
+
+def load_costs(stored: shapes.WindowCosts) -> WindowCosts:
+    """Raises ValueError where a gap is missing: each later one would count for its neighbour."""
+    sizes = len(stored["compile_ids"]), len(stored["gaps_us"]) - 1
+    if {*sizes} != {stored["graph_count"]}:
+        raise ValueError(f"{sizes} graphs and gaps of {stored['graph_count']}")
+    backward: dict[int, list[GapCost]] = defaultdict(list)
+    for place, us in stored["backward_us"]:
+        backward[int(place)].append(GapCost(us))
+    return WindowCosts(
+        stored["compile_ids"],
+        [GapCost(us) for us in stored["gaps_us"]],
+        backward,
+        [_load_frame(frame) for frame in stored["frames"]],
+    )
+
+
+def _load_frame(frame: TracedFrame) -> FrameCost:
+    gaps = {int(place): GapCost(us) for place, us in frame["gaps_us"]}
+    return FrameCost(frame["compile_id"] or "", frame["call_count"], frozenset(gaps), gaps)
 
 
 def cost_breaks(
-    step: UsualStep,
-    broken: Mapping[str, tuple[str, BreakId]],
-    traced: TracedSteps | None,
-    peak_bytes_per_s: int | None,
+    costs: WindowCosts, broken: Mapping[str, tuple[str, BreakId]]
 ) -> dict[BreakId, list[StepCost]]:
     """Return the costs of each graph break; `broken` has the outcome and the break of compiles."""
     outcomes = {compile_id: outcome for compile_id, (outcome, _id) in broken.items()}
     found: dict[BreakId, list[StepCost]] = defaultdict(list)
-    for cost in estimate_costs(step, outcomes, traced, peak_bytes_per_s):
+    for cost in costs.estimate(outcomes):
         found[broken[cost.compile_id][1]].append(cost)
     return found
 
@@ -314,21 +389,17 @@ def _list_backward(
 
 
 def _cost_frame(
-    trace: _Trace,
-    call: Sequence[Part],
-    frame: TracedFrame,
-    gaps: Sequence[GapCost],
-    taken: Collection[int],
-) -> StepCost:
+    trace: _Trace, call: Sequence[Part], frame: TracedFrame, gaps: Sequence[GapCost]
+) -> FrameCost:
     """Return what it costs that a frame runs as it was written, not as one graph."""
-    costs = []
-    places = sorted({int(place) for place, _us in frame["gaps_us"]} - set(taken))
+    places = frozenset(int(place) for place, _us in frame["gaps_us"])
+    costs = {}
     for place in places:
         eager = trace.gaps.get(place)
         is_between = 0 < place < len(gaps) - 1
         if len(gaps) == 1 and eager:  # without any graph
             stays_us = _estimate_compiled(call[0], eager, ENTRY_IN_OPERATIONS, None)
-            costs.append(GapCost(call[0].us - stays_us))
+            costs[place] = GapCost(call[0].us - stays_us)
         elif is_between or eager:
-            costs.append(gaps[place])
-    return StepCost(frame["compile_id"] or "", frame["call_count"], tuple(costs))
+            costs[place] = gaps[place]
+    return FrameCost(frame["compile_id"] or "", frame["call_count"], places, costs)

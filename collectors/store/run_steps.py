@@ -9,7 +9,7 @@ from compileboard.collectors.fixes.step_costs import (
     BreakCost,
     RunSteps,
     cost_breaks,
-    find_usual_step,
+    load_costs,
 )
 from compileboard.collectors.store.reading import read_json
 
@@ -17,8 +17,8 @@ MOST_WINDOWS = 16
 
 WINDOWS_SQL = """
 select
-  w.process_id, w.earlier_count, w.device, w.peak_bytes_per_s, w.graphs, w.steps, w.traced,
-  w.time_us,
+  w.process_id, w.earlier_count, w.costs, w.time_us,
+  w.traced is not null and w.device is not null as sees_eager,
   max(p.last_seen_us, case
     -- A process that was killed ends with a run of one, and of several nobody knows when.
     when p.snapshot_final or (r.state <> 'running'
@@ -68,23 +68,22 @@ def load_run_steps(connection: sqlite3.Connection, run_id: str) -> RunSteps | No
 
 
 def _read_window(connection: sqlite3.Connection, row: sqlite3.Row) -> RunSteps | None:
-    timed = read_json(list[shapes.Step], row["steps"]) or []
-    step = find_usual_step(read_json(list[shapes.StepGraph], row["graphs"]) or [], timed)
-    if step is None:
+    stored = read_json(shapes.WindowCosts, row["costs"])
+    if stored is None:
         return None
-    traced = read_json(shapes.TracedSteps, row["traced"])
+    usual_count, step_us = stored["usual_count"], stored["step_us"]
+    timed_count = usual_count + stored["other_count"]
     left_us = max(0, row["until_us"] - row["time_us"])
-    count = row["earlier_count"] + len(timed) + round(left_us / (step.whole_us or 1))
+    count = row["earlier_count"] + timed_count + round(left_us / (step_us or 1))
     newest = {
         each["compile_id"]: (each["outcome"], each["distinct_id"])
         for each in connection.execute(OUTCOMES_SQL, dict(row))
     }
     broken = {compile_id: ended for compile_id, ended in newest.items() if ended[0]}
     # Steps that called other graphs, or compiled, may not have met these breaks.
-    usual_count = round(count * step.step_count / (step.step_count + step.other_count))
+    usual_count = round(count * usual_count / timed_count)
     by_break = {
         distinct_id: BreakCost(sum(cost.us for cost in costs), usual_count)
-        for distinct_id, costs in cost_breaks(step, broken, traced, row["peak_bytes_per_s"]).items()
+        for distinct_id, costs in cost_breaks(load_costs(stored), broken).items()
     }
-    sees_eager = traced is not None and row["device"] is not None
-    return RunSteps(step.whole_us, count, sees_eager, by_break)
+    return RunSteps(step_us, count, bool(row["sees_eager"]), by_break)

@@ -78,10 +78,15 @@ def record_log(ingestor: Ingestor, log: Path, name: str, suite: str | None = Non
     return run_id
 
 
-def record_events(ingestor: Ingestor, path: Path) -> str:
-    """Record a file of events, as tests.tools.export_events writes it; return the run's id."""
+def read_events(path: Path) -> list[Event]:
+    """Read a file of events, as tests.tools.export_events writes it."""
     with lzma.open(path, "rt", encoding="utf-8") as file:
-        events = [load_event(line) for line in file]
+        return [load_event(line) for line in file]
+
+
+def record_events(ingestor: Ingestor, path: Path) -> str:
+    """Record a file of events; return the run's id."""
+    events = read_events(path)
     run_id = next(event.run_id for event in events if isinstance(event, RunStarted))
     ingestor.ingest(run_id, events)
     return run_id

@@ -37,6 +37,7 @@ from compileboard.collectors.contract.fingerprints import fingerprint
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.contract.shapes import MovedInput
+from compileboard.collectors.fixes.step_costs import dump_costs, find_usual_step
 from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.connection import has_row, read_value
 from compileboard.collectors.store.ingest.artifacts import strip_stack
@@ -297,8 +298,18 @@ def write_steps(batch: Batch, event: StepsTimed) -> None:
         "graphs": dumps(event.graphs),
         "steps": dumps(event.steps),
         "traced": dumps(event.traced) if event.traced else None,
+        "costs": _find_costs(event),
     }
     _WINDOW.add(batch.connection, row)
+
+
+def _find_costs(event: StepsTimed) -> str | None:
+    try:
+        step = find_usual_step(event.graphs, event.steps)
+        costs = step and dump_costs(step, event.traced, event.peak_bytes_per_s)
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # a damaged record
+        return None
+    return dumps(costs) if costs else None
 
 
 def _find_reason(batch: Batch, event: CudagraphMade, function_id: int | None) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.contract.shapes import Step, StepGraph, TracedSteps
-from compileboard.collectors.fixes.step_costs import estimate_costs, find_usual_step
+from compileboard.collectors.fixes.step_costs import cost_window, find_usual_step
 
 MB = 1 << 20
 
@@ -59,7 +59,7 @@ def test_a_step_that_lacks_a_time_is_refused(call: list[float], after: list[floa
 def cost(steps: list[Step], outcomes: dict[str, str], traced: TracedSteps | None = None, **of: Any):
     usual = find_usual_step(of.pop("graphs", TWO), steps)
     assert usual is not None
-    return estimate_costs(usual, outcomes, traced, of.get("bandwidth"))
+    return cost_window(usual, traced, of.get("bandwidth")).estimate(outcomes)
 
 
 def test_a_resumed_break_costs_the_gap_behind_its_graph() -> None:

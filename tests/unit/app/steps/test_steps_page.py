@@ -274,6 +274,8 @@ def test_a_break_costs_the_run_its_compile_time_and_each_step(
 ) -> None:
     (cause,) = load_causes(store, training)
     assert cause.step_us and cause.run_us and cause.whole_step_us
+    (view,) = build_steps(list_windows(store, training).rows, list_compiles(store, training)).views
+    assert cause.step_us == round(view.costs[0].estimated_us)
     assert 0.1 < cause.step_us / cause.whole_step_us < 0.2
     steps = load_run_steps(store, training)
     assert steps is not None and steps.count > 10
@@ -294,10 +296,14 @@ def test_what_costs_the_run_most_comes_first(store: sqlite3.Connection, training
     assert list_run_costs(store, training, [cause]) == []
 
 
-def test_a_window_that_was_changed_leaves_causes_as_without(
-    store: sqlite3.Connection, training: str
+@pytest.mark.parametrize("name", ["gaps_us", "compile_ids", "step_us"])
+def test_costs_that_were_changed_leave_causes_as_without(
+    store: sqlite3.Connection, training: str, name: str
 ) -> None:
-    store.execute("""update step_windows set steps = '[{"graph_numbers": [7]}]'""")
+    (row,) = store.execute("select costs from step_windows").fetchall()
+    costs = json.loads(row["costs"])
+    costs[name] = costs[name][1:] if name != "step_us" else None
+    store.execute("update step_windows set costs = ?", (json.dumps(costs),))
     (cause,) = load_causes(store, training)
     assert (cause.step_us, cause.run_us) == (None, None)
     assert cause.saved_us
