@@ -87,6 +87,11 @@ class ProgramSavings:
     name: Annotated[str, "What the run is called."]
     sentence: Annotated[str, "What its fixes save, in one sentence."]
     saved_us: Annotated[DurationUs, "Estimate of the compile time that its fixes save."]
+    run_us: Annotated[
+        DurationUs | None,
+        "Estimate of the time that they save of the whole run, compile time and each step; null "
+        "where no step was timed.",
+    ]
     compile_us: Annotated[DurationUs | None, "Its compile time."]
     fix_count: Annotated[Count, "Causes with a known fix."]
     first_cause: Annotated[str, "The cause to fix first."]
@@ -100,7 +105,9 @@ def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> lis
     )
     runs = (get_run(store.engine, run_id) for run_id in run_ids[:MOST_PROGRAMS])
     programs = [program for run in runs if run and (program := _read_program(store, run))]
-    return sorted(programs, key=lambda program: (-program.saved_us, program.name))
+    return sorted(
+        programs, key=lambda program: (-(program.run_us or program.saved_us), program.name)
+    )
 
 
 def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
@@ -113,6 +120,11 @@ def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
         name=run.shown_name,
         sentence=describe_savings(causes, run.compile_us, format_duration),
         saved_us=sum(cause.saved_us or 0 for cause in fixable),
+        run_us=None
+        if all(cause.run_us is None for cause in fixable)
+        else sum(
+            cause.saved_us or 0 if cause.run_us is None else cause.run_us for cause in fixable
+        ),
         compile_us=run.compile_us,
         fix_count=len(fixable),
         first_cause=fixable[0].title,

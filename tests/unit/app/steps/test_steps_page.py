@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from flask.testing import FlaskClient
 
+from compileboard.app.core.format import format_duration
 from compileboard.app.steps.model import build_steps, find_kernel_times
 from compileboard.app.steps.run_queries import (
     COMPILES_SQL,
@@ -314,6 +315,17 @@ def test_costs_are_in_the_api_and_on_the_summary(client: FlaskClient, training: 
     assert row["kind"] == "graph_break" and row["run_us"] > row["step_us"] > 0
     page = client.get(f"/runs/{training}").text
     assert "each step" in page and "at their pace" in page
+
+
+def test_the_overview_has_what_fixes_save_of_steps_too(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    (cause,) = load_causes(store, record(store, "loop_of_modules"))
+    (program,) = client.get("/api/v1/overview").get_json()["data"]["programs"]
+    assert (program["saved_us"], program["run_us"]) == (cause.saved_us, cause.run_us)
+    page = client.get("/").text
+    assert "compile time, the rest in its steps" in page
+    assert format_duration(cause.run_us) in page
 
 
 def test_a_report_has_the_steps_without_scripts(client: FlaskClient, training: str) -> None:
