@@ -74,7 +74,16 @@ class CostRow:
     gap_us: Annotated[float, "Estimate: the gap behind it. Microseconds."]
     entry_us: Annotated[float, "Estimate: to enter the next graph. Microseconds."]
     fusion_us: Annotated[float, "Estimate: memory written and read. Microseconds."]
-    estimated_us: Annotated[float, "Estimate of all three. Microseconds."]
+    estimated_us: Annotated[
+        float | None,
+        "Estimate of all three; null of a skipped frame on a CPU whose gain is not seen. "
+        "Microseconds.",
+    ]
+    eager_us: Annotated[
+        float | None,
+        "Of a skipped frame: the gaps that it runs in, which are not all its own; null otherwise. "
+        "Microseconds.",
+    ]
     trial: Annotated[
         TriedFix | None, "The trial that measured a step without it; null where none did."
     ]
@@ -83,7 +92,10 @@ class CostRow:
         "What a trial saved of its step; null without, or without a clear difference. "
         "Microseconds.",
     ]
-    share: Annotated[float, "Share of the step: of the trial's own where `saved_us` is known."]
+    share: Annotated[
+        float | None,
+        "Share of the step: of the trial's own where `saved_us` is known; null if neither is.",
+    ]
 
     @property
     @published
@@ -115,9 +127,13 @@ class WindowView:
     def cost_us(self) -> float:
         """Return what all breaks cost; a trial of several counts once."""
         measured = [row for row in self.costs if row.saved_us is not None]
-        tried = {row.trial.new_run_id: row.share for row in measured if row.trial}
-        estimated_us = sum(row.estimated_us for row in self.costs if row.saved_us is None)
+        tried = {row.trial.new_run_id: row.share or 0.0 for row in measured if row.trial}
+        estimated_us = sum(row.estimated_us or 0.0 for row in self.costs if row.saved_us is None)
         return estimated_us + sum(tried.values()) * (self.step.whole_us if self.step else 0.0)
+
+    @property
+    def has_unknown(self) -> bool:
+        return any(row.share is None for row in self.costs)
 
     @property
     def is_measured(self) -> bool:
@@ -222,11 +238,13 @@ def _judge(views: Sequence[WindowView]) -> RunVerdict:
             f"{format_duration(cost_us)} of it "
             f"({format_percent(cost_us / step.whole_us)})"
         )
+    if view.has_unknown:
+        sentence += "; what skipped frames cost is not measured on a CPU"
     note = f"The median of {format_plural(step.step_count, 'step')}"
     if step.other_count:
         note += f"; {format_plural(step.other_count, 'other step')} called other graphs or compiled"
     clock = "on the GPU's own timeline" if view.window.device else "by the host's clock"
-    tone = "warn" if round(cost_us) > 0 else "good"
+    tone = "warn" if round(cost_us) > 0 or view.has_unknown else "good"
     return RunVerdict(tone, f"{sentence}.", f"{note}. Timed {clock}.", None)
 
 
@@ -301,20 +319,25 @@ def _list_costs(
     broken = {name: (row.outcome, row.break_id) for name, row in compiles.items() if row.outcome}
     found = cost_breaks(cost_window(step, window.traced, window.peak_bytes_per_s), broken)
     rows = [
-        _make_cost(tuple(costs), compiles[costs[0].compile_id], trials, step.whole_us)
+        _make_cost(tuple(costs), compiles[costs[0].compile_id], trials, window, step)
         for costs in found.values()
     ]
-    return sorted(rows, key=lambda row: -row.share)
+    return sorted(rows, key=lambda row: -(row.share or 0.0))
 
 
 def _make_cost(
     costs: tuple[StepCost, ...],
     example: StepCompile,
     trials: Mapping[str, TriedFix],
-    whole_us: float,
+    window: StepWindow,
+    step: UsualStep,
 ) -> CostRow:
     gaps = [gap for cost in costs for gap in cost.gaps]
-    estimated_us = sum(gap.us for gap in gaps)
+    us = sum(gap.us for gap in gaps)
+    is_skipped = example.outcome == "skipped"
+    # On a CPU an operation counts as if it stayed as it is, so that nothing may be left.
+    estimated_us = None if is_skipped and not window.device and round(us) <= 0 else us
+    whole_us = step.whole_us or 1
     trial = trials.get(example.fingerprint or "")
     tried = trial.step if trial and trial.step and not trial.step.is_noise else None
     return CostRow(
@@ -327,10 +350,24 @@ def _make_cost(
         entry_us=sum(gap.entry_us for gap in gaps),
         fusion_us=sum(gap.fusion_us for gap in gaps),
         estimated_us=estimated_us,
+        eager_us=_sum_gaps(window, step, costs) if is_skipped else None,
         trial=trial,
         saved_us=tried.saved_us if tried else None,
-        share=tried.saved_us / (tried.base_us or 1) if tried else estimated_us / (whole_us or 1),
+        share=tried.saved_us / (tried.base_us or 1)
+        if tried
+        else None
+        if estimated_us is None
+        else estimated_us / whole_us,
     )
+
+
+def _sum_gaps(window: StepWindow, step: UsualStep, costs: Iterable[StepCost]) -> float:
+    """Return the time of the gaps in which skipped frames run."""
+    skipped = {cost.compile_id for cost in costs}
+    frames = window.traced["frames"] if window.traced else ()
+    own = (frame["gaps_us"] for frame in frames if frame["compile_id"] in skipped)
+    places = {2 * int(place) for gaps in own for place, _us in gaps}
+    return sum(step.call[place].us for place in places if place < len(step.call))
 
 
 def _rank_kernels(traced: TracedSteps, step: UsualStep) -> Iterable[KernelTime]:

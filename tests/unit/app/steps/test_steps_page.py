@@ -31,8 +31,8 @@ from tests.unit.app import recorded
 from tests.unit.app.plan import assert_no_scan
 
 
-def record(store: sqlite3.Connection, name: str) -> str:
-    return record_events(Ingestor(store), DATA / "events" / f"torch2.11-steps-{name}.jsonl.xz")
+def record(store: sqlite3.Connection, name: str, torch: str = "2.11") -> str:
+    return record_events(Ingestor(store), DATA / "events" / f"torch{torch}-steps-{name}.jsonl.xz")
 
 
 @pytest.fixture
@@ -213,6 +213,17 @@ def test_the_loop_of_a_skipped_frame_is_named(
 ) -> None:
     page = client.get(f"/runs/{record(store, 'loop_of_modules')}/steps").text
     assert "skipped" in page and "its graph breaks cost an estimated" in page
+
+
+def test_a_skipped_frame_on_a_cpu_has_no_cost_of_0(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    run_id = record(store, "skipped_on_cpu", "2.13")
+    (cost,) = client.get(f"/api/v1/runs/{run_id}/steps").get_json()["data"][0]["breaks"]
+    assert (cost["estimated_us"], cost["share"]) == (None, None)
+    assert 50 < cost["eager_us"] < 80  # the call's median is 62.65
+    page = client.get(f"/runs/{run_id}/steps").text
+    assert page.count("not measured on a CPU") == 2 and ">0 µs" not in page
 
 
 def test_a_run_without_a_window_says_how_to_time_steps(
