@@ -95,6 +95,7 @@ class StepWindow:
         self._thread: int | None = None
         self._entry: FrameType | None = None  # of the outermost compiled call that runs
         self._call_count = self._calm_count = self._part_count = 0
+        self._entered_before = torch_compat.compiled_call_count() or 0
         self._has_compiled = False
         self._graphs: list[Graph] = []
         self._steps: list[Step] = []
@@ -449,6 +450,13 @@ class StepWindow:
 
     # -- what is written
 
+    def _estimate_calls_before(self) -> int:
+        """Return how many steps came before the window was asked for. torch counts each call of a
+        compiled function, also those that another one makes.
+        """
+        entered = (torch_compat.compiled_call_count() or 0) - self._entered_before
+        return round(self._entered_before * self._call_count / entered) if entered > 0 else 0
+
     def _describe(self) -> dict[str, Any]:
         used = sorted({part.index for step in self._steps for part in step.parts})
         if self._cuda is not None:
@@ -457,7 +465,10 @@ class StepWindow:
         following = [*self._steps[1:], None][: len(timed)]
         return {
             "wanted_count": self._wanted,
-            "earlier_count": self._call_count - len(timed) - self._traced_count,
+            "earlier_count": self._call_count
+            - len(timed)
+            - self._traced_count
+            + self._estimate_calls_before(),
             "device": None if self._cuda is None else self._cuda.get_device_name(),
             "peak_bytes_per_s": torch_compat.peak_bytes_per_s(self._cuda),
             "graphs": [

@@ -76,6 +76,20 @@ def test_each_step_has_its_graphs_and_the_gaps_between_them() -> None:
     assert (two["host"]["after_us"], one["device"], fields["earlier_count"]) == (None, None, 1)
 
 
+def test_steps_before_the_window_are_counted_without_the_calls_in_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered = 300  # of 100 steps, each of which calls two compiled functions more
+    monkeypatch.setattr(torch_compat, "compiled_call_count", lambda: entered)
+    window, written = open_window(2)
+    program = Program(window)
+    for _ in range(3):
+        program.step(3, program.first)
+        entered += 3
+    window.end()
+    assert (written[0]["earlier_count"], len(written[0]["steps"])) == (101, 2)
+
+
 def test_dynamo_is_switched_where_a_handler_of_a_signal_raises(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
