@@ -132,6 +132,13 @@ class WindowView:
         return estimated_us + sum(tried.values()) * (self.step.whole_us if self.step else 0.0)
 
     @property
+    def first_function(self) -> str | None:
+        """Return the function of the step's first graph; of a step without any, the skipped one."""
+        called = [row.compile for row in self.parts if row.phase]
+        known = called or [row.example for row in self.costs]
+        return known[0].function if known and known[0] else None
+
+    @property
     def has_unknown(self) -> bool:
         return any(row.share is None for row in self.costs)
 
@@ -241,6 +248,8 @@ def _judge(views: Sequence[WindowView]) -> RunVerdict:
     if view.has_unknown:
         sentence += "; what skipped frames cost is not measured on a CPU"
     note = f"The median of {format_plural(step.step_count, 'step')}"
+    if view.first_function:
+        note += f" that begin with {view.first_function}"
     if step.other_count:
         note += f"; {format_plural(step.other_count, 'other step')} called other graphs or compiled"
     clock = "on the GPU's own timeline" if view.window.device else "by the host's clock"

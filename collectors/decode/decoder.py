@@ -275,7 +275,7 @@ class Decoder:
             captured.time_us,
             **{name: metadata[name] for name in own},
             graphs=steps.parse_graphs(metadata),
-            traced=steps.parse_trace(trace, metadata["frames"]) if trace is not None else None,
+            traced=steps.parse_trace(trace, metadata) if trace is not None else None,
         )
         if trace is None:
             return [timed]

@@ -28,6 +28,7 @@ from compileboard.collectors.contract.shapes import (
     TracedSpan,
     TracedSteps,
 )
+from compileboard.collectors.contract.step_orders import find_usual_order, list_called
 from compileboard.collectors.decode.records import name_compile
 
 _STEP, _GRAPH, _FRAME = (f"{STEPS_PREFIX}{what} " for what in ("step", "graph", "frame"))
@@ -128,15 +129,18 @@ def make_artifact(trace: dict[str, Any], context: dict[str, Any]) -> ArtifactSee
     )
 
 
-def parse_trace(trace: dict[str, Any], frames: list[Any]) -> TracedSteps | None:
-    """Return what a trace says of its steps, None where it has no whole step."""
+def parse_trace(trace: dict[str, Any], metadata: dict[str, Any]) -> TracedSteps | None:
+    """Return what a trace says of steps like the usual one, None where it has not two of them."""
     try:
-        return _sum_up(trace, frames)
+        order = find_usual_order(metadata["steps"])
+        return order and _sum_up(trace, metadata["frames"], list_called(order))
     except Exception:  # of another form than torch's: its steps are kept without it
         return None
 
 
-def _sum_up(trace: dict[str, Any], frames: list[Any]) -> TracedSteps | None:
+def _sum_up(
+    trace: dict[str, Any], frames: list[Any], called: tuple[int, ...]
+) -> TracedSteps | None:
     spans = [*_read_spans(trace["traceEvents"])]
     host = [span for span in spans if span.category in _HOST]
     _nest(host)
@@ -146,7 +150,7 @@ def _sum_up(trace: dict[str, Any], frames: list[Any]) -> TracedSteps | None:
     for span in host:
         span.kind = _find_kind(span, of_inductor)
     steps = sorted(
-        (span for span in host if span.name.startswith(_STEP)),
+        (span for span in host if span.name.startswith(_STEP) and _list_called(span) == called),
         key=lambda span: span.begin_us,
     )
     if len(steps) < 2:
@@ -188,6 +192,16 @@ def _read_spans(events: list[dict[str, Any]]) -> Iterator[Span]:
                 thread=thread if isinstance(thread, int) else 0,
                 correlation=correlation if isinstance(correlation, int) else None,
             )
+
+
+def _list_called(step: Span) -> tuple[int, ...]:
+    graphs = [span for span in _list_inside(step) if span.name.startswith(_GRAPH)]
+    graphs.sort(key=lambda span: span.begin_us)
+    return tuple(_number_of(span) for span in graphs)
+
+
+def _number_of(span: Span) -> int:
+    return int(span.name.rpartition(" ")[2])
 
 
 def _nest(spans: list[Span]) -> None:
@@ -239,7 +253,7 @@ def _sum_graphs(steps: list[Span], host: list[Span], device: list[Span]) -> list
     called: dict[int, list[Span]] = defaultdict(list)
     for span in host:
         if span.name.startswith(_GRAPH) and span.begin_us >= first_us:
-            called[int(span.name.rpartition(" ")[2])].append(span)
+            called[_number_of(span)].append(span)
     kernels: dict[str, list[Span]] = defaultdict(list)
     for span in device:
         graph = span.find(_GRAPH)

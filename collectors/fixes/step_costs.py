@@ -25,6 +25,7 @@ from compileboard.collectors.contract.shapes import (
     TracedGraph,
     TracedSteps,
 )
+from compileboard.collectors.contract.step_orders import find_usual_order, list_called, order_of
 
 BreakId = TypeVar("BreakId")
 
@@ -112,33 +113,29 @@ class RunSteps:
 
 def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> UsualStep | None:
     """Return the usual step of a window, None where every step compiled something."""
-    calm = [step for step in steps if not step["compiled"]]
-    if not calm:
+    order = find_usual_order(steps)
+    if order is None:
         return None
+    calm = [step for step in steps if not step["compiled"]]
     for step in calm:
         for side in filter(None, (step["host"], step["device"])):
             _check(step, side)
-    orders = Counter((tuple(step["graph_numbers"]), len(step["host"]["call_us"])) for step in calm)
-    (order, size), _count = orders.most_common(1)[0]
-    usual = [
-        step
-        for step in calm
-        if tuple(step["graph_numbers"]) == order and len(step["host"]["call_us"]) == size
-    ]
+    usual = [step for step in calm if order_of(step) == order]
     spans = [(step["device"] or step["host"], step["host"]) for step in usual]
     after = [(a["after_us"], b["after_us"]) for a, b in spans if a["after_us"] and b["after_us"]]
     periods = [
         sum(one["call_us"]) + sum(one["after_us"]) for one, _host in spans if one["after_us"]
     ]
     by_number = {graph["number"]: graph for graph in graphs}
-    called = [by_number[number] for number in order]
+    called = [by_number[number] for number in order[0]]
+    call_count = len(list_called(order))
     return UsualStep(
         step_count=len(usual),
         other_count=len(steps) - len(usual),
         call_us=median(sum(one["call_us"]) for one, _host in spans),
         period_us=median(periods) if periods else None,
-        call=_list_parts([(a["call_us"], b["call_us"]) for a, b in spans], called[: size // 2]),
-        after=_list_parts(after, called[size // 2 :]) if after else (),
+        call=_list_parts([(a["call_us"], b["call_us"]) for a, b in spans], called[:call_count]),
+        after=_list_parts(after, called[call_count:]) if after else (),
     )
 
 

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -29,7 +30,8 @@ TRACED_STEPS = 3
 MOST_PARTS = 100_000  # calls of graphs in a window
 LARGEST_TRACE_BYTES = 32 << 20
 LONGEST_TRACED_US = 500_000  # of a step, which is traced four times
-LONGEST_WAIT_S = 5.0
+LONGEST_WAIT_S = 0.5  # of another thread's profiler, for the step's thread to end its trace
+MOST_TRACED_STEPS = 24  # where several compiled functions are called in turn
 MOST_TRACED_PARTS = 1_000  # calls of graphs in a step that is traced
 TEARDOWN = "TEARDOWN_CUPTI"
 OWN_GRAPHS = "a window of steps, as the program records CUDA graphs of its own"
@@ -108,7 +110,8 @@ class StepWindow:
         self._taken: dict[int, int] = {}
         self._profiler: Any = None
         self._teardown: str | None = None
-        self._traced_count = 0
+        self._traced_count = self._usual_traced_count = 0
+        self._usual: tuple[int, ...] = ()  # graphs in the call of most timed steps
         self._trace: str | None = None
         self._is_cut = self.is_starting = False
         self._has_own_profiler = has_own_profiler
@@ -130,6 +133,8 @@ class StepWindow:
 
         def _maybe_set_eval_frame(callback: Any) -> Any:
             try:
+                if self._profiler is not None:
+                    self._end_given_up()
                 entry = self._entry
                 if entry is None:
                     if callback:
@@ -178,15 +183,17 @@ class StepWindow:
         self._has_own_profiler = True
         if self._profiler is None:
             return
-        if threading.get_ident() == self._thread:
-            with self._guard:
-                self.stop_trace()
-            self._trace = None
-            return
-        # Only the thread that started it can stop it, which it does after its step.
+        self._end_given_up()
+        # Only the thread that started it can stop it, which it does at its next graph.
         until = time.monotonic() + LONGEST_WAIT_S
         while self._profiler is not None and time.monotonic() < until:
             time.sleep(0.005)
+
+    def _end_given_up(self) -> None:
+        """End a trace that the program's own profiler waits for."""
+        if self._has_own_profiler and threading.get_ident() == self._thread:
+            with self._guard:
+                self.stop_trace(is_kept=False)
 
     # -- steps
 
@@ -233,7 +240,7 @@ class StepWindow:
         if self._phase == TRACED:
             self._mark = self._range(f"step {self._traced_count}")
             self._mark.__enter__()
-            if not self._traced_count:
+            if not self._usual_traced_count:
                 self._watch_frames()
         self._step = Step(time.perf_counter_ns(), self._record())
 
@@ -249,11 +256,13 @@ class StepWindow:
             self._unwatch_frames()
             self._mark.__exit__(None, None, None)
             self._traced_count += 1
-            if self._traced_count > TRACED_STEPS:
+            self._usual_traced_count += _list_called(step) == self._usual
+            if (
+                self._has_own_profiler
+                or self._usual_traced_count > TRACED_STEPS
+                or self._traced_count >= MOST_TRACED_STEPS
+            ):
                 self.end()
-            elif self._has_own_profiler:
-                self.stop_trace()
-                self._trace = None
 
     def _advance(self) -> None:
         """Go on to the next phase, between two steps."""
@@ -360,6 +369,9 @@ class StepWindow:
 
     def _make_traced(self, compiled: Callable[..., Any], index: int) -> Callable[..., Any]:
         def traced(*arguments: Any) -> Any:
+            self._end_given_up()
+            if threading.get_ident() == self._thread:
+                self._step.parts.append(Part(index, time.perf_counter_ns(), None))
             with self._range(f"graph {index}"):
                 return compiled(*arguments)
 
@@ -375,11 +387,13 @@ class StepWindow:
 
     def _watch_frames(self) -> None:
         """Mark the frames that Dynamo skipped: of all that it saw, those run as they were
-        written. It is slow, so it is done in the first traced step, whose times are not used.
+        written. It is slow, so it is done up to the first traced step that is like the others,
+        whose times are not used.
         """
-        known = list(self._codes.items())
-        self._frames = {code: number for number, (_context, code) in enumerate(known)}
-        self._frame_contexts = [context for context, _code in known]
+        if not self._frames:
+            known = list(self._codes.items())
+            self._frames = {code: number for number, (_context, code) in enumerate(known)}
+            self._frame_contexts = [context for context, _code in known]
         if self._frames and sys.getprofile() is None:
             sys.setprofile(self._watch_frame)
 
@@ -404,11 +418,14 @@ class StepWindow:
             sys.setprofile(None)
 
     def _start_trace(self) -> None:
-        last = self._steps[-2]
-        took_us = (last.end_ns - last.begin_ns) / 1000
-        is_long = took_us > LONGEST_TRACED_US or len(last.parts) > MOST_TRACED_PARTS
-        if is_long or self._has_own_profiler:
+        timed = self._steps[:-1]
+        calm = [step for step in timed if not step.has_compiled] or timed[-1:]
+        took_us = max(step.end_ns - step.begin_ns for step in calm) / 1000
+        part_count = max(len(step.parts) for step in calm)
+        if took_us > LONGEST_TRACED_US or part_count > MOST_TRACED_PARTS or self._has_own_profiler:
             return
+        orders = Counter((_list_all(step), _list_called(step)) for step in calm)
+        self._usual = orders.most_common(1)[0][0][1]
         # Else each call of CUDA takes 2 to 4 µs more from then on, as torch's profiler leaves its
         # hooks in place. Where that is not safe, torch sets "0" itself.
         if TEARDOWN not in os.environ:
@@ -421,7 +438,7 @@ class StepWindow:
             finally:
                 self.is_starting = False
 
-    def stop_trace(self) -> None:
+    def stop_trace(self, *, is_kept: bool = True) -> None:
         profiler, self._profiler = self._profiler, None
         if profiler is None:
             return
@@ -429,7 +446,7 @@ class StepWindow:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 profiler.stop()
-                self._trace = self._export(profiler)
+                self._trace = self._export(profiler) if is_kept else None
         finally:
             self._restore_teardown()
 
@@ -494,6 +511,14 @@ class StepWindow:
                 for step, after in zip(timed, following)
             ],
         }
+
+
+def _list_all(step: Step) -> tuple[int, ...]:
+    return tuple(part.index for part in step.parts)
+
+
+def _list_called(step: Step) -> tuple[int, ...]:
+    return tuple(part.index for part in step.parts if part.begin_ns < step.end_ns)
 
 
 def _phase_of(graph: Graph) -> str:

@@ -51,6 +51,24 @@ with compileboard.profile(steps=3):
 """
 
 
+IN_TURN = """
+import torch
+
+@torch.compile(backend="eager")
+def encode(x):
+    return torch.sin(x) + 1
+
+@torch.compile(backend="eager")
+def decode(x):
+    x = torch.cos(x)
+    torch._dynamo.graph_break()
+    return x * 2
+
+for number in range(40):
+    y = (encode if number % 3 else decode)(torch.ones(8))
+"""
+
+
 PROFILED = """
 import torch
 
@@ -118,6 +136,23 @@ def test_a_skipped_frame_is_found(workplace: Workplace) -> None:
     assert {tuple(step["graph_numbers"]) for step in window["steps"]} == {()}
     (frame,) = window["traced"]["frames"]
     assert (frame["compile_id"], frame["call_count"]) == ("0/0", 1)
+
+
+def test_the_traced_steps_are_of_the_function_that_the_usual_step_is_of(
+    workplace: Workplace,
+) -> None:
+    done = workplace.run(workplace.write(IN_TURN), options=("--steps", "9@6"))
+    assert done.returncode == 0, done.stderr
+    (row,) = workplace.rows("select * from step_windows")
+    window = {name: json.loads(row[name]) for name in ("graphs", "steps", "traced")}
+    by_number = {graph["number"]: graph["compile_id"] for graph in window["graphs"]}
+    called = {number for step in window["steps"] for number in step["graph_numbers"]}
+    encode = {number for number in called if by_number[number] == "2/0"}
+    assert (len(called), len(encode), window["traced"]["step_count"]) == (3, 1, 3)
+    spans = {span["name"] for span in window["traced"]["spans"]}
+    assert {name for name in spans if " graph " in name} == {
+        f"compileboard graph {number}" for number in encode
+    }
 
 
 def test_a_program_that_ends_before_leaves_what_was_timed(workplace: Workplace) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.contract.events import ArtifactSeen, Noted, StepsTimed
-from compileboard.collectors.contract.record_names import STEPS
+from compileboard.collectors.contract.record_names import STEPS, STEPS_TRACE
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
-from tests.tools.make_db import DATA
+from compileboard.collectors.decode.steps import parse_trace
+from tests.tools.make_db import DATA, read_events
 
 RECORD = DATA / "events" / "torch2.11-steps-loop_of_matmuls.record.json.xz"
 
@@ -72,3 +73,22 @@ def test_a_range_of_the_programs_own_is_no_mark(captured: Captured) -> None:
 def test_a_record_that_is_no_window_is_kept_as_it_came(captured: Captured) -> None:
     (noted,) = decode(replace(captured, metadata={"steps": 3}))
     assert isinstance(noted, Noted) and noted.name == STEPS
+
+
+@pytest.mark.parametrize(("renamed", "step_count"), [((), 3), ((1, 3), 1), ((0, 1), 1)])
+def test_traced_steps_of_another_function_are_left_out(
+    renamed: tuple[int, ...], step_count: int
+) -> None:
+    events = read_events(DATA / "events" / "torch2.11-steps-in_training.jsonl.xz")
+    timed = next(event for event in events if isinstance(event, StepsTimed))
+    artifact = next(event for event in events if getattr(event, "name", "") == STEPS_TRACE)
+    trace = json.loads(artifact.text)
+    marks = [event for event in trace["traceEvents"] if "ts" in event]
+    for number in renamed:  # its first graph becomes another function's
+        step = next(e for e in marks if e["name"] == f"compileboard step {number}")
+        inside = [e for e in marks if 0 <= e["ts"] - step["ts"] < step["dur"]]
+        graph = next(e for e in inside if e["name"] == "compileboard graph 2")
+        graph["name"] = "compileboard graph 9"
+    traced = parse_trace(trace, {"steps": timed.steps, "frames": []})
+    assert traced is not None and traced["step_count"] == step_count
+    assert {graph["number"] for graph in traced["graphs"]} >= {2, 4}

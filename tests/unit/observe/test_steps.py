@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -194,3 +197,56 @@ def test_a_forked_process_has_no_window() -> None:
     program.step(3, program.first)
     window.end()
     assert len(written[0]["steps"]) == 1
+
+
+class Profiler:
+    is_stopped = False
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def export_chrome_trace(self, path: str) -> None:
+        Path(path).write_text("{}", encoding="utf-8")
+
+
+@pytest.fixture
+def profiler(monkeypatch: pytest.MonkeyPatch) -> Profiler:
+    found = Profiler()
+    monkeypatch.setattr(torch_compat, "start_profiler", lambda with_cuda: found)
+    monkeypatch.setattr(torch_compat, "profiler_range", lambda name: contextlib.nullcontext())
+    return found
+
+
+@pytest.mark.parametrize(("period", "traced_count"), [(1, 4), (2, 7), (5, 16), (99, 24)])
+def test_the_trace_goes_on_until_enough_of_its_steps_are_like_the_usual_one(
+    profiler: Profiler, period: int, traced_count: int
+) -> None:
+    window, _written = open_window(3)
+    program = Program(window)
+    for _ in range(4):  # one to survey, three to time
+        program.step(3, program.first)
+    for number in itertools.count():
+        program.step(3, program.first if number % period == 0 else program.second)
+        if profiler.is_stopped:
+            break
+    assert number + 1 == traced_count and window.is_ended
+
+
+def test_a_trace_ends_within_its_step_where_another_thread_profiles(profiler: Profiler) -> None:
+    window, written = open_window(1)
+    program = Program(window)
+    for _ in range(2):
+        program.step(3, program.first)
+    asking = threading.Thread(target=window.give_way)
+    first = make_watched(lambda x: asking.start() or x, "forward", (FIRST, 1))
+    was_stopped = []
+    program.set_eval_frame(print)
+    program.call_graph(3, first)
+    while not window._has_own_profiler:
+        time.sleep(0.001)
+    program.call_graph(
+        3, make_watched(lambda x: was_stopped.append(profiler.is_stopped), "forward", (SECOND, 2))
+    )
+    asking.join()
+    program.set_eval_frame(None)
+    assert was_stopped == [True] and window.is_ended and len(written) == 1

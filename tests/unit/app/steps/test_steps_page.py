@@ -174,6 +174,7 @@ def test_the_page_names_breaks_parts_and_kernels(client: FlaskClient, training: 
     page = client.get(f"/runs/{training}/steps").text
     for text in (
         "its graph breaks cost an estimated",
+        "12 steps that begin with in_training.&lt;locals&gt;.forward_broken",
         "What breaks cost a step",
         "Until the next step",
         "evaluating guards",

@@ -1,0 +1,26 @@
+"""The order in which the steps of a window call compiled graphs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from .shapes import Step
+
+Order = tuple[tuple[int, ...], int]  # numbers of graphs; how many times its call has
+
+
+def order_of(step: Step) -> Order:
+    return tuple(step["graph_numbers"]), len(step["host"]["call_us"])
+
+
+def find_usual_order(steps: Iterable[Step]) -> Order | None:
+    """Return the order of most steps that compiled nothing, None where each one did."""
+    orders = Counter(order_of(step) for step in steps if not step["compiled"])
+    return orders.most_common(1)[0][0] if orders else None
+
+
+def list_called(order: Order) -> tuple[int, ...]:
+    """Return the numbers of the graphs in the call itself: others run until the next step."""
+    numbers, size = order
+    return numbers[: size // 2]
