@@ -343,7 +343,11 @@ def _export_bundle(store: Store, arguments: SimpleNamespace) -> int:
 
 def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNamespace) -> int:
     from compileboard.app.benchmarks.run_queries import load_measured, load_task_breaks
-    from compileboard.collectors.formats.writer import is_written, write_directory
+    from compileboard.collectors.formats.writer import (
+        is_written,
+        render_files,
+        write_files,
+    )
 
     results = load_measured(reader, run_id)
     if not results:
@@ -361,9 +365,8 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNam
         )
     breaks = load_task_breaks(reader, run_id)
     try:
-        names = write_directory(
-            results, breaks, arguments.output, raw_timings=arguments.raw_timings
-        )
+        files = render_files(results, breaks, raw_timings=arguments.raw_timings)
+        names = write_files(files, arguments.output)
     except OSError as error:
         return fail(describe_write_error(arguments.output, error))
     sys.stderr.write(

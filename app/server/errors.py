@@ -56,7 +56,6 @@ def wants_json() -> bool:
 def render_error(
     status: int,
     message: str,
-    errors: list[str] | None = None,
     fields: Mapping[str, Any] | None = None,
     title: str | None = None,
 ) -> Response:
@@ -64,16 +63,14 @@ def render_error(
         body = {
             "ok": False,
             "error": message,
-            "errors": errors or [message],
+            "errors": [message],
             "status": status,
             **(fields or {}),
         }
         response: Response = jsonify(body)
     else:
         title = title or TITLES.get(status, "That did not work")
-        text = render_template(
-            "error.html", status=status, title=title, message=message, errors=errors or []
-        )
+        text = render_template("error.html", status=status, title=title, message=message)
         response = make_response(text)
     response.status_code = status
     if status == 401:

@@ -194,29 +194,6 @@ _ONE_ROW = "_multi_tensor_sgd"  # upstream counts breaks in it as one, although 
 Breaks = Mapping[str, Sequence[GraphBroke]]  # by the task of the result that they belong to
 
 
-def write_directory(
-    results: Sequence[BenchMeasured],
-    breaks: Breaks,
-    folder: str | os.PathLike[str],
-    *,
-    raw_timings: bool = False,
-    stem: str | None = None,
-    modes: Collection[str] = (),
-) -> list[str]:
-    """Write the files of some results into a folder, and return their names; files of the same
-    names are replaced.
-
-    `modes` of upstream's harness choose the tables of a result that has rows in two. With a stem,
-    all are of one table
-    with this name.
-
-    Raises: OSError.
-    """
-    return write_files(
-        render_files(results, breaks, raw_timings=raw_timings, stem=stem, modes=modes), folder
-    )
-
-
 def write_files(files: Mapping[str, bytes], folder: str | os.PathLike[str]) -> list[str]:
     """Write files into a folder, and return their names; files of the same names are replaced.
 

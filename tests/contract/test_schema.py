@@ -5,7 +5,7 @@ import re
 import pytest
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.migrations import FOLDER, migrate_connection
+from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.search import index_run
 from compileboard.collectors.store.trash import delete_run, prune_trash
 from tests.tools.make_db import main as make_db
@@ -112,13 +112,6 @@ def test_numbers_carry_their_unit(schema):
         if column["type"] in ("INTEGER", "REAL")
     ]
     assert [c for c in columns if not unit.search(c[1]) and c[1] not in plain] == []
-
-
-def test_schema_file_is_written_in_lower_case():
-    keywords = re.compile(r"\b(CREATE|TABLE|INDEX|PRIMARY|REFERENCES|INTEGER|TEXT NOT)\b")
-    assert [
-        text for path in FOLDER.glob("schema*.sql") for text in keywords.findall(path.read_text())
-    ] == []
 
 
 def test_deleting_a_run_leaves_nothing_of_it(tmp_path, capsys):

@@ -62,7 +62,7 @@ def test_no_module_has_a_records_name_of_its_own() -> None:
     }  # words of other things too
     homes = {
         str(path.relative_to(ROOT))
-        for folder in ("observe", "decode", "spool", "sources", "pipeline")
+        for folder in ("observe", "decode", "logs", "record")
         for path in (ROOT / "collectors" / folder).rglob("*.py")
         if names & literals(path)
     }

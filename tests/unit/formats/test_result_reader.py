@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from compileboard.collectors.formats.merge_files import merge
 from tests.unit.formats.files import HEAD, MADE, RECORDED, by_model, read, read_text
 
 AMP = "inductor_no_cudagraphs_torchbench_amp_training_cuda_"
@@ -50,6 +51,14 @@ def test_the_json_twin_says_the_same_in_full_precision() -> None:
         and full.values["speedup"] == 0.5874513480871489
     )
     assert (full.task, full.experiment, full.backend) == (text.task, text.experiment, text.backend)
+
+
+def test_of_both_twins_the_values_in_full_precision_are_kept() -> None:
+    name = HEAD.format("Breaky", "performance")
+    files = [read(RECORDED / f"{name}.csv"), read(RECORDED / f"{name}.json.xz")]
+    for given in (files, files[::-1]):
+        ((_file, result),) = merge(given).results
+        assert result.values["speedup"] == 0.5874513480871489
 
 
 def test_a_failure_that_upstream_wrote_as_zeros_is_no_measurement() -> None:

@@ -21,7 +21,7 @@ from compileboard.collectors.formats.writer import (
     format_recompiles,
     render_files,
     render_untabled,
-    write_directory,
+    write_files,
 )
 from tests.unit.formats.files import MADE, RECORDED, read
 
@@ -250,7 +250,7 @@ def test_a_formula_stays_what_the_model_is_called() -> None:
 
 def test_a_folder_gets_the_files_and_raw_timings_are_numpys(tmp_path: Path) -> None:
     timed = replace(MEASURED, repeats={"eager": [1.0, 1.01, 0.99], "compiled": [0.8, 0.81, 0.79]})
-    names = write_directory([timed], {}, tmp_path / "out", raw_timings=True)
+    names = write_files(render_files([timed], {}, raw_timings=True), tmp_path / "out")
     assert sorted(names) == sorted(path.name for path in (tmp_path / "out").iterdir())
     (timings,) = (tmp_path / "out").glob("*-raw_timings-alexnet-cuda.npy")
     assert len(timings.read_bytes()) == len((MADE / "basics-raw_timings-mlp-cpu.npy").read_bytes())
