@@ -196,7 +196,8 @@ import os, subprocess, sys, time
 from pathlib import Path
 if os.fork() == 0:
     os.setsid()
-    time.sleep(1.0)  # the program and its recorder are gone by now
+    while not Path(sys.argv[0]).with_name("ended").exists():
+        time.sleep(0.01)
     os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 
@@ -209,6 +210,7 @@ def test_a_child_that_begins_after_the_end_is_recorded_into_the_same_run(
     )
     assert done.returncode == 0
     assert workplace.only_run()["compile_count"] == 0
+    (workplace.folder / "ended").touch()
     wait_for(lambda: workplace.spools)
     wait_for(lambda: "picked up" in workplace.collect("list", "--db", workplace.database).stderr)
     wait_for(lambda: workplace.collect("list", "--db", workplace.database) and not workplace.spools)
