@@ -271,8 +271,10 @@ def _load_hooks() -> Any:
             f"CompileBoard records torch.compile (torch 2.4 or newer); {sys.executable} cannot "
             f"import it: {error}"
         ) from error
-    from compileboard.collectors.observe import hooks
+    from compileboard.collectors.observe import hooks, torch_compat
 
+    if too_old := torch_compat.describe_too_old(torch_compat.loaded_version()):
+        raise ImportError(f"nothing can be recorded: {too_old}")
     return hooks
 
 

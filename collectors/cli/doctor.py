@@ -25,6 +25,11 @@ import click
 from compileboard.collectors.cli.common import db_option, read_destination, server_options
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.contract.values import clean_text
+from compileboard.collectors.observe.torch_compat import (
+    NEWEST_TORCH,
+    describe_too_old,
+    release_of,
+)
 from compileboard.collectors.push.client import Client
 from compileboard.collectors.push.client import explain as explain_refusal
 from compileboard.collectors.push.target import Target, TargetError
@@ -37,7 +42,6 @@ from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
 from compileboard.version import VERSION
 
-OLDEST_TORCH, NEWEST_TORCH = (2, 4), (2, 13)
 LOW_DISK_BYTES = 1 << 30
 PROBE_TIMEOUT_S = 120
 MOST_SKEW_S = 60.0
@@ -244,14 +248,9 @@ def _torch_checks() -> list[Check]:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return [Check("note", "torch", "version unknown: not installed by pip"), *_probe_checks()]
-    numbers = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
-    if numbers < OLDEST_TORCH:
-        return [
-            Check(
-                "fails", "torch", f"{version} is too old; CompileBoard records torch 2.4 and newer"
-            )
-        ]
-    newer, tested = numbers > NEWEST_TORCH, ".".join(map(str, NEWEST_TORCH))
+    if too_old := describe_too_old(version):
+        return [Check("fails", "torch", too_old.removeprefix("torch "))]
+    newer, tested = release_of(version) > NEWEST_TORCH, ".".join(map(str, NEWEST_TORCH))
     text = f"{version} is newer than what was tested ({tested})" if newer else version
     return [Check("note" if newer else "ok", "torch", text), *_probe_checks()]
 

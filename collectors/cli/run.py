@@ -20,6 +20,7 @@ from compileboard.collectors.cli.common import (
 )
 from compileboard.collectors.contract.repros import DEFAULT_VALUES_BYTES
 from compileboard.collectors.contract.run_config import parse_steps
+from compileboard.collectors.observe.torch_compat import describe_too_old
 from compileboard.collectors.store.connection import StoreError, describe_error
 from compileboard.collectors.terminal.progress_line import (
     ProgressLine,
@@ -358,6 +359,8 @@ def closing_lines(database: str, run_id: str) -> list[str]:
             lines.append(f"{len(summary.repros)} graphs that failed can be run again: {command}")
         return [line for line in lines if line]
     doctor = collector_command("doctor", database=database)
+    if summary.torch_version and (too_old := describe_too_old(summary.torch_version)):
+        return [f"nothing was recorded: {too_old}"]
     if summary.torch_version:
         return [
             "nothing was compiled although torch was loaded: no compiled function was called, "

@@ -229,8 +229,9 @@ class CallRecorder:
                 position += (
                     f" {torch.cuda.default_generators[torch.cuda.current_device()].get_offset()}"
                 )
-            frames = counters["frames"]
-            return int(frames["total"]), int(frames["ok"]), position
+            # Up to 2.6, frames["ok"] counts frames that were skipped too.
+            graphs = counters["stats"]["unique_graphs"]
+            return int(counters["frames"]["total"]), int(graphs), position
         except Exception:
             return 0, 0, ""
 

@@ -22,8 +22,7 @@ RECOMPILE_EVENT_SINCE = (2, 5)
 
 
 def torch_release() -> tuple[int, ...]:
-    version = str(getattr(sys.modules.get("torch"), "__version__", "0"))
-    return tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+    return torch_compat.release_of(torch_compat.loaded_version())
 
 
 class ListReader:

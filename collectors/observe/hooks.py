@@ -79,6 +79,12 @@ class Hooks:
     # -- in and out
 
     def install(self) -> None:
+        too_old = torch_compat.describe_too_old(torch_compat.loaded_version())
+        if too_old:
+            self.capabilities = dict.fromkeys(self.capabilities, too_old)
+            # With the first record, the run gets to know its torch.
+            self.spool.write(record_names.SNAPSHOT, {"final": True, "losses": {}})
+            return
         self._replace("metrics", self._metrics_hook)
         if torch_compat.trace_logger_in_use() or self.capabilities["events"] != "ok":
             self._handler = TapHandler(self._emit, self.guard)

@@ -15,6 +15,7 @@ from types import CellType, CodeType, FrameType, ModuleType
 from typing import Any
 
 MISSING = object()
+OLDEST_TORCH, NEWEST_TORCH = (2, 4), (2, 13)
 
 # capability -> (module, attribute, versions, what takes its place)
 NAMES: dict[str, tuple[str, str, str, str]] = {
@@ -187,6 +188,21 @@ _OLDER = {
     "get_and_maybe_log_recompilation_reasons": "get_and_maybe_log_recompilation_reason",
     "_maybe_set_eval_frame": "set_eval_frame",
 }
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+
+
+def loaded_version() -> str:
+    return str(getattr(sys.modules.get("torch"), "__version__", "0"))
+
+
+def describe_too_old(version: str) -> str | None:
+    """Return why nothing is recorded with this torch, None if something is."""
+    if release_of(version) >= OLDEST_TORCH:
+        return None
+    return f"torch {version} is too old; CompileBoard records torch 2.4 and newer"
 
 
 def _named(capability: str) -> tuple[str, str, str, str]:
@@ -557,17 +573,12 @@ def track_provenance() -> None:
     for it: from torch 2.12 on, caches filled without it would not be used. docs/provenance.md.
     """
     own = {"INDUCTOR_PROVENANCE", "TORCH_COMPILE_DEBUG"} & set(os.environ)
-    if own or _release() >= (2, 12):
+    if own or release_of(loaded_version()) >= (2, 12):
         return
     os.environ["INDUCTOR_PROVENANCE"] = PROVENANCE_LEVEL
     trace = getattr(sys.modules.get("torch._inductor.config"), "trace", None)
     if hasattr(trace, "provenance_tracking_level"):
         trace.provenance_tracking_level = int(PROVENANCE_LEVEL)  # type: ignore[union-attr]
-
-
-def _release() -> tuple[int, ...]:
-    version = str(getattr(sys.modules["torch"], "__version__", ""))
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
 def versions() -> dict[str, str | None]:

@@ -86,7 +86,7 @@ class ProcessCalls:
         }
 
     def count_frames(self) -> dict[str, tuple[int, int, int]]:
-        """Return how often each function was called, and the frames that it had compiled."""
+        """Return how often each function was called, its frames, and the graphs of them."""
         counts: dict[str, tuple[int, int, int]] = {}
         for call in self.calls:
             called, tried, compiled = counts.get(call.name, (0, 0, 0))

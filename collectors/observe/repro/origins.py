@@ -159,7 +159,27 @@ def find_running(error: BaseException) -> FailedGraph | None:
             if isinstance(graph, torch.fx.GraphModule):
                 failed = FailedGraph(level, phase, graph=graph, inputs=placeholder_values(graph))
                 failed.live = _tensors(frame)
+        elif failed is None and _is_interpreter(frame):  # the backend aot_eager's, up to 2.12
+            interpreter = frame.f_locals["self"]
+            graph = interpreter.module
+            failed = FailedGraph(level, phase, graph=graph, inputs=placeholder_values(graph))
+            failed.live = {
+                node.name: value
+                for node, value in interpreter.env.items()
+                if isinstance(value, torch.Tensor)
+            }
     return failed
+
+
+def _is_interpreter(frame: FrameType) -> bool:
+    return (
+        frame.f_code.co_name == "run"
+        and frame.f_globals.get("__name__") == "torch.fx.interpreter"
+        and isinstance(
+            getattr(frame.f_locals.get("self"), "module", None),
+            sys.modules["torch"].fx.GraphModule,
+        )
+    )
 
 
 def _tensors(frame: FrameType) -> dict[str, Any]:

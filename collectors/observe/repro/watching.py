@@ -20,6 +20,7 @@ from .running import RunningGraphs
 
 IN_BACKEND = "the process ended while the backend compiled this graph"
 WATCHED = "__compileboard_watched__"
+DISABLED = "_torchdynamo_orig_callable"
 
 
 class GraphWatch:
@@ -92,6 +93,7 @@ class GraphWatch:
             call = self._check.wrap(call, dynamo, None, is_boxed=False)
         if call is not compiled and isinstance(compiled, FunctionType):
             vars(call).update(vars(compiled))
+            vars(call).pop(DISABLED, None)  # Dynamo would call that: up to 2.12 it looks no further
         return call
 
     # -- what AOTAutograd gives to inductor
