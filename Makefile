@@ -2,7 +2,8 @@
 #                                                            measure a history of versions meanwhile (HISTORY=no: none)
 # make test    every check, one test of each kind      PYTHON=…    the interpreter to build on (its torch is used if it has one)
 # make nightly the tests beyond: .ci/nightly installs what they need
-# make versions TORCH="2.4.1 2.13.0"   the tests that need torch, with other versions of it (default: one of each release)
+# make versions TORCH="2.4.1 2.13.0"   the collector with other versions of torch (default: one of each release), written
+#                                                            to docs/compatibility.md; WHOLE=1: every test that needs torch
 # make mutants MODULE=app/incidents/change_points.py [TESTS=…]       change a module in every small way; which changes do tests see?
 # make demo PORT=9000 DB=team.db                 make lint | types | contracts | unit   one part of the checks
 PYTHON ?= python3
@@ -81,4 +82,4 @@ nightly: setup
 	COMPILEBOARD_REQUIRE_ALL=1 $(PY) -m pytest -m nightly $(SPREAD)
 
 versions:
-	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" .ci/versions
+	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" TESTS="$(TESTS)" WHOLE="$(WHOLE)" .ci/versions

@@ -10,6 +10,7 @@ from tests.integration.test_every_event import names_in
 from tests.tools.observed import PROGRAMS, Workplace
 
 pytestmark = pytest.mark.torch
+FULL = (pytest.mark.nightly, pytest.mark.each_torch)
 FIVE = PROGRAMS / "five.py"
 RECORDED = """
 select compile_count as compiles, graph_break_count as breaks, recompile_count as recompiles
@@ -33,7 +34,7 @@ def count_in_log(workplace: Workplace, word: str) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize("level", ["light", pytest.param("full", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("level", ["light", pytest.param("full", marks=FULL)])
 @pytest.mark.parametrize("word", ["graph_break", "size", "global_number", "limit", "training"])
 def test_as_much_is_recorded_as_torch_logs(workplace: Workplace, word: str, level: str) -> None:
     done = workplace.run(FIVE, word, options=("--level", level))
