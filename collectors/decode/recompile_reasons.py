@@ -86,7 +86,8 @@ def parse_failed(entries: Any, guards: list[GuardFailure]) -> tuple[list[GuardFa
             dim = _AT_INDEX.search(failure.reason)
             key = (compile_id, failure.category, failure.source, dim[1] if dim else None)
             known = failed.get(key, replace(failure, cache_entry=compile_id))
-            failed[key] = replace(known, actual=known.actual or failure.actual)
+            expected, actual = failure.expected or known.expected, known.actual or failure.actual
+            failed[key] = replace(known, expected=expected, actual=actual)
     return list(failed.values()), unread
 
 
@@ -98,16 +99,30 @@ def _parse_found(found: Any) -> list[GuardFailure]:
         case [str(kind), str(source), str(text), seen] if kind != "GLOBAL_STATE":
             failure = parse_reason(text)
             source = failure.source or strip_local_scope(source)
-            actual = failure.actual or _name_seen(failure, seen)
             reason = strip_local_scope(failure.reason)
-            return [replace(failure, reason=reason, source=source or None, actual=actual)]
+            return [
+                replace(
+                    failure,
+                    reason=reason,
+                    source=source or None,
+                    expected=_name_part(seen, "held") or failure.expected,
+                    actual=failure.actual or _name_seen(failure, seen),
+                )
+            ]
     return []
 
 
 def _name_seen(failure: GuardFailure, seen: Any) -> str | None:
+    if isinstance(seen, dict) and failure.category == "container_length":
+        return str(seen.get("length"))
     if isinstance(seen, dict):
-        seen = str(seen.get("length" if failure.category == "container_length" else "type"))
+        return _name_part(seen, "seen") or str(seen.get("type"))
     return seen if isinstance(seen, str) else None
+
+
+def _name_part(seen: Any, name: str) -> str | None:
+    part = seen.get(name) if isinstance(seen, dict) else None
+    return part if isinstance(part, str) else None
 
 
 def _list_mismatches(source: str, text: str, seen: Any) -> list[str]:

@@ -12,7 +12,7 @@ from compileboard.collectors.fixes.fix import RecordedGuard, RecordedRecompile
 
 Guards = dict[str, RecordedGuard]  # by source
 _KEY = re.compile(r"(?P<name>.+) (?P<is>absent|present)", re.DOTALL)
-_TYPE = re.compile(r"<class '(?:[\w<>]+\.)*(?P<name>\w+)'>")
+_TYPE = re.compile(r"<(?P<kind>class|enum|flag) '(?:[\w<>]+\.)*(?P<name>\w+)'>")
 ARGUMENTS = {"args", "kwargs"}  # as wrappers are written: def wrapper(*args, **kwargs)
 
 
@@ -91,17 +91,21 @@ def _is_other_use(guards: Guards) -> bool:
     return any(
         "None" in (guard.expected, guard.actual)
         if guard.category in ("other_value", "type_change")
-        else guard.category == "string_value" or is_of_enum(guard.reason, guard.source_line or "")
+        else guard.category == "string_value"
+        or is_of_enum(guard.reason, guard.source_line or "", guard.expected, guard.actual)
         for guard in guards.values()
     )
 
 
-def is_of_enum(reason: str, code: str) -> bool:
-    """Return whether a guard is on the identity of an object that code names as a member of an
-    Enum.
+def is_of_enum(reason: str, code: str, *values: str | None) -> bool:
+    """Return whether a guard is on the identity of an object that its type, its values or code
+    say to be a member of an Enum.
     """
-    named = re.search(r"type=<class '(?:[\w<>]+\.)*(\w+)'>", reason)
-    return bool(named and re.search(rf"\b{named[1]}\.[A-Za-z]\w*", code))
+    named = _TYPE.search(reason.partition("type=")[2])
+    text = " ".join((code, *filter(None, values)))
+    return named is not None and (
+        named["kind"] != "class" or re.search(rf"\b{named['name']}\.[A-Za-z]\w*", text) is not None
+    )
 
 
 def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:

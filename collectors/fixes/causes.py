@@ -133,7 +133,7 @@ _GLOBAL = SETTINGS | {"global_value"}
 _OWN_STATE = re.compile(r"(?:self|G)\b")
 # Guards whose values are the source's own, not its size or type.
 _OF_VALUES = {f"{name}_value" for name in ("int", "float", "string", "other", "global")}
-_OF_VALUES |= {"module_attribute", "container_length"}
+_OF_VALUES |= {"module_attribute", "container_length", "object_identity"}
 # Values that do not say what they are of.
 _OF_TENSORS = {
     "tensor_size": "size",

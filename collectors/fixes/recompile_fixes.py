@@ -122,6 +122,8 @@ _LOOP_OR_BRANCH = (
 )
 _SUBSCRIPT = r"[\w)\]]\[[^\],:]*\b{name}\b[^\],:]*\]"
 _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
+_BOOLS = {"True", "False"}
+_LOOKED_UP = r"(?:getattr\([^)]*|\.get\(|\[)\b{name}\b"
 _SPLIT = r"\bsplit\w*\([^)]*\b{name}"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
 # What torch calls a forward hook by, or how one is written: its caller is torch's.
@@ -435,6 +437,14 @@ def _list_subscripts(node: ast.AST, _statement: Statement) -> Sequence[ast.AST]:
     return [node.slice]
 
 
+def _list_looked_up(node: ast.AST, _statement: Statement) -> Sequence[ast.AST]:
+    """List what chooses an attribute, or a value of a dictionary."""
+    if isinstance(node, ast.Call):
+        last = dotted_name(node.func).rsplit(".", 1)[-1]
+        return node.args if last in ("getattr", "get") else []
+    return [node.slice] if isinstance(node, ast.Subscript) else []
+
+
 def _list_split(node: ast.AST, _statement: Statement) -> Sequence[ast.AST]:
     if isinstance(node, ast.Call) and re.search(r"\bsplit\w*$", ast.unparse(node.func)):
         return [*node.args, *node.keywords]
@@ -530,13 +540,18 @@ def _none(facts: RecompileFacts) -> Chosen:
 
 
 def _string(facts: RecompileFacts) -> Chosen:
-    """A text that the code compares, or one of few, chooses code; another is what it works on."""
+    """A text that the code compares or looks up, or one of few, chooses code; another is what it
+    works on.
+    """
     is_read = facts.source_line is not None and not _is_in_loop_or_branch(facts)
+    is_read = is_read and not _is_written_in(facts, _list_looked_up, _LOOKED_UP)
     return ["text-in-caller" if is_read and len(facts.values) > 3 else "value-variants"]
 
 
 def _global(facts: RecompileFacts) -> Chosen:
     expected = facts.values[0] if facts.values else ""
+    if facts.values and {*facts.values} <= _BOOLS:
+        return ["bool"]
     if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
         return needed
     if _INT.fullmatch(expected):
@@ -550,6 +565,8 @@ def _attribute(facts: RecompileFacts) -> Chosen:
         return ["training"]
     if _RATE.fullmatch(source) and _is_step(facts):
         return ["optimizer-rate"]
+    if facts.values and {*facts.values} <= _BOOLS:
+        return ["bool"]
     if {"missing", "present", "absent"} & set(facts.values) or "hasattr" in facts.reason:
         return ["attribute-that-comes"]
     if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
@@ -623,7 +640,7 @@ def _identity(facts: RecompileFacts) -> Chosen:
         return ["shared-wrapper"]
     if facts.symbol == "same object" or re.search(r"\w\S* is \S*\w", facts.reason):
         return ["tensors-that-were-one"]
-    if is_of_enum(facts.reason, "\n".join((facts.source_line or "", *facts.lines))):
+    if is_of_enum(facts.reason, "\n".join((facts.source_line or "", *facts.lines)), *facts.values):
         return ["value-variants"]
     return ["function-object"]
 

@@ -10,6 +10,7 @@ the end. Source: torch/_dynamo/guards.py and torch/csrc/dynamo/guards.cpp of 2.5
 from __future__ import annotations
 
 import ast
+import enum
 import functools
 import inspect
 import re
@@ -51,6 +52,8 @@ _SLOTS: tuple[type[Any], ...] = (
     type(inspect.ArgInfo.args),
 )
 _DICTIONARIES = ("__dict__", "_parameters", "_buffers", "_modules")
+_IDENTITY = re.compile(r"^___check_obj_id\(.+, (\d+)\)")
+_OF_TORCH_VALUES = {("torch", kind) for kind in ("dtype", "device", "layout", "memory_format")}
 _IMPORT = re.compile(r"__import__\('([\w.]+)'\)")
 _UNKNOWN = object()
 _Step = Callable[[Any, Mapping[str, Any]], Any]
@@ -138,7 +141,7 @@ class _Reading:
                 if kind not in _RELATIONAL and not leaf(value):
                     has_failed = True
                     text = " and ".join(leaf.verbose_code_parts())[:LONGEST]
-                    found.append([kind, source, text, _describe(value)])
+                    found.append([kind, source, text, _describe(value, text)])
             if hasattr(manager, "get_key_value_managers"):
                 waiting += _list_items(manager.get_key_value_managers(), value)
             for child in manager.get_child_managers():
@@ -305,9 +308,18 @@ def _read_dict(value: Any) -> Any:
         return ()
 
 
-def _describe(value: Any) -> Any:
-    """Return a value as JSON, in short: a number or a text itself, of others type and size."""
+def _describe(value: Any, guard: str = "") -> Any:
+    """Return a value as JSON, in short: a number or a text itself, of others type and size. Of a
+    member of an Enum also what the guard holds, which has its number.
+    """
     name = type(value).__name__
+    if issubclass(type(value), enum.Enum):
+        held = _IDENTITY.search(guard)
+        members = enum.EnumMeta.__iter__(type(value)) if held else ()
+        expected = (_name_member(one) for one in members if held and id(one) == int(held[1]))
+        return {"type": name, "seen": _name_member(value), "held": next(expected, None)}
+    if (type(value).__module__, name) in _OF_TORCH_VALUES:
+        return repr(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return repr(value)[:LONGEST] if type(value).__repr__ in _REPRS else name
     kind = next((kind for kind in _BUILT_IN_LENGTHS if isinstance(value, kind)), None)
@@ -316,6 +328,10 @@ def _describe(value: Any) -> Any:
     if hasattr(type(value), "__torch_function__"):
         return _describe_tensor(value)
     return {"type": name}
+
+
+def _name_member(member: enum.Enum) -> str:
+    return f"{type(member).__name__}.{_read_dict(member).get('_name_')}"[:LONGEST]
 
 
 _REPRS = tuple(kind.__repr__ for kind in (bool, int, float, str, type(None)))

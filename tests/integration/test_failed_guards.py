@@ -82,6 +82,16 @@ for size in (2, 3, 4):
     optimizer.param_groups[0]["lr"] = 0.1 * size
     step()
 """
+ENUM = """
+import enum
+
+import torch
+
+Phase = enum.Enum("Phase", ["TRAIN", "TEST"])
+compiled = torch.compile(lambda x, phase: x * phase.value, backend="eager")
+for phase in Phase:
+    compiled(torch.ones(2), phase)
+"""
 
 
 def _load(workplace: Workplace) -> list[Cause]:
@@ -130,3 +140,11 @@ def test_guards_behind_a_weak_reference_and_in_modules_of_torch_are_read(
     variations = [cause.variation for cause in _load(workplace) if cause.variation]
     assert any("SGD" in each.function for each in variations if each.function)
     assert all(each.is_whole for each in variations)
+
+
+def test_members_of_an_enum_have_their_names_and_nothing_is_to_be_saved(
+    workplace: Workplace,
+) -> None:
+    assert workplace.run(workplace.write(ENUM)).returncode == 0
+    (cause,) = _load(workplace)
+    assert cause.title == "phase changes: Phase.TRAIN → Phase.TEST" and cause.is_expected

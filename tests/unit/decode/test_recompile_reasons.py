@@ -302,6 +302,14 @@ def test_a_failed_guard_has_the_value_that_was_seen():
     ]
 
 
+def test_a_guard_on_a_member_of_an_enum_has_the_names_of_both():
+    text = "___check_obj_id(L['phase'], 7), type=<class '__main__.Phase'>"
+    seen = {"type": "Phase", "seen": "Phase.TEST", "held": "Phase.TRAIN"}
+    found = ["ID_MATCH", "L['phase']", text, seen]
+    (guard,), _unread = parse_failed([["0/0", True, [found]]], [parse_reason(f"0/0: {text}")])
+    assert (guard.source, guard.expected, guard.actual) == ("phase", "Phase.TRAIN", "Phase.TEST")
+
+
 def test_torchs_own_reason_says_which_global_setting_changed():
     own = parse_reason("0/0: GLOBAL_STATE changed: grad_mode ")
     found = ["GLOBAL_STATE", "L", "___check_global_state() against {}", None]

@@ -507,6 +507,17 @@ def test_what_can_be_cured_is_chosen_before_a_member_of_an_enum_or_a_string(cate
     assert first.fixes[0].title.count(". ") == 1 and ";" not in first.fixes[0].title
 
 
+@pytest.mark.parametrize(
+    ("written", "seen"), [("class '__main__.Pool", "Pool.MAX"), ("enum 'Pool", "Pool")]
+)
+def test_members_of_an_enum_save_nothing_whatever_the_code_reads(written: str, seen: str) -> None:
+    pool = replace(_size("pool"), category="object_identity", expected="Pool.MEAN", actual=seen)
+    pool = replace(pool, reason=f"___check_obj_id(pool, 1), type=<{written}'>", source_line="")
+    (cause,) = _recompiled_by((pool,))
+    assert cause.title == f"pool changes: Pool.MEAN → {seen}"
+    assert cause.is_expected and not cause.saved_us
+
+
 def test_a_fix_that_contains_others_names_them() -> None:
     keys = replace(_size("meta"), category="dict_keys", fingerprint="k")
     sizes, offset = _size("x"), replace(_size("x"), category="symbolic_shape", fingerprint="o")

@@ -80,6 +80,7 @@ def test_a_local_of_code_after_a_break_is_never_named(facts: RecompileFacts, nam
 
 SIZE = {"category": "tensor_size", "source": "x"}
 TEXT = {"category": "string_value", "source": "text", "values": ("'a'", "'b'", "'c'", "'d'")}
+BOOLS = ("True", "False")
 INT = {"category": "int_value", "source": "k", "values": ("2",)}
 
 
@@ -189,6 +190,10 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
         ),
         ({**TEXT, "source_line": "ids = [ord(c) for c in text]"}, "text-in-caller"),
         ({**TEXT, "source_line": 'if text == "a":'}, "value-variants"),
+        ({**TEXT, "source_line": "return getattr(torch, text)(x)"}, "value-variants"),
+        ({**TEXT, "source_line": "return x * SCALES[text]"}, "value-variants"),
+        ({"category": "module_attribute", "source": "self.last", "values": BOOLS}, "bool"),
+        ({"category": "global_value", "source": "G['FAST']", "values": BOOLS}, "bool"),
     ],
 )
 def test_the_case_is_told_by_what_is_recorded(facts: dict[str, object], fix_id: str) -> None:

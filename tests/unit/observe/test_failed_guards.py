@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 import weakref
 from collections import namedtuple
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.observe.failed_guards import _UNKNOWN, _find_value
+from compileboard.collectors.observe.failed_guards import _UNKNOWN, _describe, _find_value
 
 
 class Holder:
@@ -35,6 +36,14 @@ class Settings:
     def method(self) -> None: ...
 
     def __getattribute__(self, name: str) -> Any:
+        raise AssertionError("code of the user's was run")
+
+
+class Order(enum.IntEnum):
+    FIRST = 1
+    LAST = 2
+
+    def __repr__(self) -> str:
         raise AssertionError("code of the user's was run")
 
 
@@ -70,3 +79,10 @@ def test_what_is_behind_a_getattribute_of_the_users_is_found_and_it_is_not_run()
     assert method.__func__ is Settings.method
     code = _find_value("L['x'].method.__code__", "L['x'].method", method, {})
     assert code is Settings.method.__code__
+
+
+def test_a_member_of_an_enum_has_its_name_and_that_of_the_guards() -> None:
+    guard = f"___check_obj_id(L['order'], {id(Order.FIRST)}), type=<enum 'Order'>"
+    seen = {"type": "Order", "seen": "Order.LAST", "held": "Order.FIRST"}
+    assert _describe(Order.LAST, guard) == seen
+    assert _describe(Order.LAST, "L['order'] == 1") == {**seen, "held": None}
