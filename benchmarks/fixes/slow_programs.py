@@ -118,8 +118,13 @@ _RANKS = (
 )
 
 PROGRAMS: list[dict[str, Any]] = [
-    {"name": "view, print, sin, empty caches", "text": _VIEW, "has_empty_caches": True},
-    {"name": "view, print, sin", "text": _VIEW},
+    {
+        "name": "view, print, sin, empty caches",
+        "text": _VIEW,
+        "has_empty_caches": True,
+        "is_first": True,
+    },
+    {"name": "view, print, sin", "text": _VIEW, "is_first": True},
     {"name": "string", **_choose('("a",)', '("b",)', '("a", "b", "c")')},
     {
         "name": "Enum",
