@@ -42,6 +42,7 @@ Examples:
   %(prog)s 01JD --fix 1                       the first fix that the run's page names
   %(prog)s 01JD --fix 1 --apply               write it into your files, if it is better
   %(prog)s latest --all                       every fix alone, then those that helped together
+  %(prog)s 01JD --cuda-graph 1                the first fix for CUDA graphs, on a GPU
   %(prog)s 01JD --patch fix.patch             a change of your own, as `git diff` writes it
   git diff | %(prog)s 01JD --patch -          what you have changed; the base has it too, \
 so stash it first
@@ -70,6 +71,14 @@ _EXIT_CODES = {"improved": DONE, "unchanged": DONE, "interrupted": INTERRUPTED}
         "Unified diff to apply instead; paths from the run's folder or its repository. - is "
         "standard input."
     ),
+)
+@click.option(
+    "--cuda-graph",
+    metavar="N",
+    type=Value(read_count),
+    cls=Option,
+    exclusive="fix",
+    help="Number of the fix for CUDA graphs. Needs a GPU.",
 )
 @click.option(
     "--all",
@@ -176,6 +185,7 @@ def _try(
     *,
     fix: int | None,
     patch: str | None,
+    cuda_graph: int | None,
     repeat_count: int,
     as_json: bool,
     is_written: bool,
@@ -202,6 +212,8 @@ def _try(
             )
         if patch is not None:
             candidate = _read_patch(patch, program, folder)
+        elif cuda_graph is not None:
+            candidate = _pick_cudagraph_fix(connection, program, cuda_graph, folder)
         else:
             every = [cause for _, own in programs for cause in own]
             candidates = Candidates(causes, program, folder)
@@ -241,6 +253,34 @@ def _try(
         print_message("nothing was written, for the trial did not find it better")
         return INTERRUPTED if trial.outcome == "interrupted" else FAILED
     return _EXIT_CODES.get(trial.outcome, FAILED)
+
+
+def _pick_cudagraph_fix(
+    connection: sqlite3.Connection, program: RecordedProgram, number: int, folder: Path
+) -> Candidate:
+    from compileboard.collectors.record.facts import gpu_facts
+    from compileboard.collectors.store.cudagraph_reasons import list_cudagraph_reasons
+    from compileboard.collectors.trials.cudagraph_candidates import list_cudagraph_fixes
+    from compileboard.collectors.trials.patches import CannotTry
+
+    if not gpu_facts(program.environment):
+        raise CannotTry(
+            "CUDA graphs are recorded on a GPU, and this machine has none that can be used; run "
+            "`try --cuda-graph` where the program has one"
+        )
+    fixes = list_cudagraph_fixes(list_cudagraph_reasons(connection, program.run_id), program.roots)
+    chosen = fixes[number - 1] if number <= len(fixes) else None
+    if chosen is not None and chosen.edits:
+        return chosen.make(program, folder)
+    lines = [
+        f"\n  --cuda-graph {place}  {strip_ticks(fix.title)}"
+        f"{'' if fix.edits else ' - takes a person: use --patch'}"
+        for place, fix in enumerate(fixes, start=1)
+    ]
+    wrong = f"there is no fix {number} for CUDA graphs" if chosen is None else "it takes a person"
+    raise CannotTry(
+        f"{wrong}; run {program.run_id} has {'these:' if lines else 'none'}{''.join(lines)}"
+    )
 
 
 def _check_answer(fix: int | None, yes: bool) -> None:

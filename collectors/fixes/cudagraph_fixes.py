@@ -18,7 +18,7 @@ _SKIPS = (
     (re.compile(r"due to mutated inputs"), "mutated_input"),
     (re.compile(r"due to (?:cpu|multiple) devices?"), "cpu_tensor"),
 )
-_OVERWRITTEN = "accessing tensor output of CUDAGraphs that has been overwritten"
+OVERWRITTEN = "accessing tensor output of CUDAGraphs that has been overwritten"
 # A line that writes to a part of a tensor, as to a cache, rather than making it another.
 _WRITES_TO_PART = re.compile(r"\]\s*[-+*/]?=[^=]|\.(?:index_|scatter_|masked_|copy_|put_)\w*\(")
 
@@ -38,5 +38,5 @@ def suggest_skipped(reason: str, line: str | None = None) -> tuple[Fix, ...]:
 
 def suggest_overwritten(message: str | None) -> tuple[Fix, ...]:
     return (
-        list_fixes_for("cudagraph", "output_overwritten") if _OVERWRITTEN in (message or "") else ()
+        list_fixes_for("cudagraph", "output_overwritten") if OVERWRITTEN in (message or "") else ()
     )

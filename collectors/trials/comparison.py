@@ -18,6 +18,10 @@ COUNTS = (
     ComparedMetric("recompile_count", "Recompiles", "down_is_good", "count"),
     ComparedMetric("recompile_limit_count", "Recompile limits reached", "down_is_good", "count"),
     ComparedMetric("failure_count", "Failures", "down_is_good", "count"),
+    ComparedMetric(
+        "cudagraph_rerecording_count", "CUDA graphs recorded again", "down_is_good", "count"
+    ),
+    ComparedMetric("cudagraph_skip_count", "CUDA graphs not used", "down_is_good", "count"),
 )
 COMPILE_TIME = ComparedMetric("compile_s", "Compile time", "down_is_good")
 STEP = ComparedMetric("abs_latency_ms", "Step", "down_is_good")
@@ -27,6 +31,8 @@ _NOUNS = {
     "recompile_count": "recompiles",
     "recompile_limit_count": "recompile limits",
     "failure_count": "failures",
+    "cudagraph_rerecording_count": "CUDA graphs recorded again",
+    "cudagraph_skip_count": "CUDA graphs not used",
 }
 
 
@@ -46,6 +52,7 @@ class TrialResult:
     base_failure: str | None = None
     is_step_changed: bool = False  # the fix changed what is compiled for the step's function
     step_ms: tuple[list[float], list[float]] = ([], [])  # of each execution, base and new
+    is_mended: bool = False  # it ends well with the fix alone: its output is not compared
 
     @property
     def outcome(self) -> Outcome:
@@ -55,7 +62,7 @@ class TrialResult:
             return "failed"
         if self.missing is not None:
             return "not_applied"
-        if not self.output.is_equal:
+        if not self.output.is_equal and not self.is_mended:
             return "different"
         words = {verdict.word for verdict in self.verdicts}
         if "worse" in words:
@@ -94,7 +101,7 @@ class TrialResult:
                 parts.append(f"{base} {'break' if base == '1' else 'breaks'} → {new}")
             elif name in _NOUNS:
                 parts.append(f"{_NOUNS[name]} {base} → {new}")
-        parts.append(self.output.word)
+        parts.append("the program ends well with it" if self.is_mended else self.output.word)
         for verdict, noun in (
             (verdict, _TIMES.get(verdict.metric.name)) for verdict in self.verdicts
         ):
@@ -183,6 +190,7 @@ def compare_executions(
         if first.has_ended_well
         else f"{first.describe_failure()} ({first.exit_text})",
         is_step_changed=is_changed,
+        is_mended=not first.has_ended_well and all(side.has_ended_well for side in new),
         step_ms=step_ms,
     )
 

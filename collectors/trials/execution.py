@@ -171,6 +171,8 @@ class Counts:
     failure_count: int
     compile_us: int
     torch_version: str | None
+    cudagraph_rerecording_count: int = 0
+    cudagraph_skip_count: int = 0
     error: str | None = None
 
 
@@ -338,7 +340,8 @@ def read_counts(connection: sqlite3.Connection, run_id: str) -> Counts:
     row = connection.execute(
         """
         select compile_count, graph_break_count, recompile_count, recompile_limit_count,
-          failure_count, compile_us, torch_version
+          failure_count, compile_us, torch_version, cudagraph_rerecording_count,
+          cudagraph_skip_count
         from runs join run_totals on run_id = id
         where id = :id
         """,

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,17 @@ def execute(folder: Path, times_us: list[float]) -> Execution:
     return Execution(
         "RUN", folder, ProgramExit(0, None), counts, [ProcessCalls(None, 0, calls)], []
     )
+
+
+def test_a_program_that_ends_well_with_the_fix_alone_is_improved(tmp_path: Path) -> None:
+    well = execute(tmp_path, [4.0] * 9)
+    failing = replace(
+        execute(tmp_path, [4.0] * 3),
+        exit=ProgramExit(1, None),
+        counts=replace(well.counts, failure_count=1),
+    )
+    assert compare_executions([failing], [well], {}, ()).outcome == "improved"
+    assert compare_executions([failing], [failing, well], {}, ()).outcome != "improved"
 
 
 @pytest.mark.parametrize(
