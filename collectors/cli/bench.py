@@ -70,7 +70,7 @@ from compileboard.exit_codes import DONE, INTERRUPTED
 DEFAULT_RANKS = 2  # on a CPU
 HIGHEST_PORT = 65535
 # Flags of upstream's harness that change nothing here: a command line of it is taken as it is.
-# Those that cannot be done are unknown options like any other; docs/bench.md has what to use
+# Those that cannot be done are unknown options like any other; docs/bench-flags.md has what to use
 # instead.
 UNNEEDED = {
     "--fast": "is not needed: upstream lists no model of these suites as slow",

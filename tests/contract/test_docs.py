@@ -12,12 +12,11 @@ from compileboard.app import create_app
 from compileboard.app.cli.main import dashboard
 from compileboard.app.core.settings import SETTINGS, variable_name
 from compileboard.collectors.cli.main import collect
+from tests.tools.documents import INDEX, PAGES, list_pages
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = {
-    path.name: path.read_text(encoding="utf-8")
-    for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
-}
+DOCS = {name: path.read_text(encoding="utf-8") for name, path in PAGES.items()}
+MAX_WORDS_OF_A_GUIDE = 1200
 
 
 def list_commands(group, name=None):
@@ -37,26 +36,33 @@ def list_commands(group, name=None):
             collect,
             (
                 "collector.md",
+                "import.md",
                 "push.md",
                 "bench.md",
+                "bench-method.md",
+                "bench-flags.md",
+                "bench-export.md",
                 "experiments.md",
+                "ranks.md",
                 "try.md",
                 "repro.md",
+                "repro-cause.md",
+                "repro-reference.md",
+                "recorded.md",
                 "github-action.md",
             ),
         ),
         (
             dashboard,
             (
-                *(
-                    "dashboard.md",
-                    "check.md",
-                    "reports.md",
-                    "site.md",
-                    "incidents.md",
-                    "alerts.md",
-                    "access.md",
-                ),
+                "dashboard.md",
+                "settings.md",
+                "check.md",
+                "reports.md",
+                "site.md",
+                "incidents.md",
+                "alerts.md",
+                "access.md",
                 "operate.md",
             ),
         ),
@@ -85,11 +91,11 @@ def test_help_is_made_of_sentences(group):
 
 
 def test_every_setting_is_documented():
-    assert [s.name for s in SETTINGS if variable_name(s) not in DOCS["dashboard.md"]] == []
+    assert [s.name for s in SETTINGS if variable_name(s) not in DOCS["settings.md"]] == []
 
 
 def test_every_page_and_address_is_documented():
-    text = DOCS["dashboard.md"] + DOCS["api.md"]
+    text = DOCS["pages.md"] + DOCS["api.md"]
     rules = {
         re.sub(r"<(?:\w+:)?\w+>", "<>", rule.rule) for rule in create_app().url_map.iter_rules()
     }
@@ -112,6 +118,17 @@ def test_every_direct_dependency_is_justified_and_pinned():
     }
     assert {name for name in names if name not in DOCS["dependencies.md"]} == set()
     assert {name for name in names if name.lower() not in pins} == set()
+
+
+def test_every_page_is_listed_once_as_guide_or_reference():
+    guides, reference = list_pages("Guides"), list_pages("Reference")
+    assert guides & reference == set()
+    assert guides | reference == set(PAGES) - {"README.md", INDEX}
+
+
+@pytest.mark.parametrize("page", ["README.md", INDEX, *sorted(list_pages("Guides"))])
+def test_a_guide_is_short_enough_to_read(page):
+    assert len(DOCS[page].split()) <= MAX_WORDS_OF_A_GUIDE
 
 
 @pytest.mark.parametrize("page", sorted(DOCS))

@@ -44,7 +44,7 @@ def test_every_setting_has_its_variable_and_its_line_in_the_docs(setting: Settin
         rf"\| `{variable_name(setting)}` \| "
         rf"{re.escape(f'`{setting.default}`') if setting.default else 'none'} \|"
     )
-    assert re.search(row, (ROOT / "docs" / "dashboard.md").read_text())
+    assert re.search(row, (ROOT / "docs" / "settings.md").read_text())
 
 
 @pytest.mark.parametrize(
