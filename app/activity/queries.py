@@ -93,9 +93,9 @@ class DeletedRun:
     suite: str | None
     started_us: int
     deleted_us: int
-    expires_us: Annotated[TimeUs, "When it goes for good."]
+    expires_us: Annotated[TimeUs, "When it is deleted permanently."]
     trash_bytes: int
-    deleted_by: Annotated[str | None, "Who deleted it: a name, else an address."]
+    deleted_by: Annotated[str | None, "Who deleted it: name or address."]
 
 
 @dataclass(frozen=True)

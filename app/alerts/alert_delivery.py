@@ -29,16 +29,15 @@ from compileboard.collectors.store.dashboard import (
 MINUTE_US = 60_000_000
 DAY_US = 24 * 60 * MINUTE_US
 FIRST_LOOK_US = DAY_US  # how far back a rule looks when it first runs
-# A rule that is changed to fit more does not send all of the past: only what was noticed about its
-# last pass or since.
+# A rule changed to match more does not send the past, only what was noticed since its last pass.
 LOOK_AGAIN_US = DAY_US
-MARK_EVERY_US = 60 * MINUTE_US  # a pass a minute that finds nothing need not write
+MARK_EVERY_US = 60 * MINUTE_US  # a pass a minute without results need not write
 ATTEMPTS = 5
 WAITS_US = tuple(minutes * MINUTE_US for minutes in (1, 5, 30, 120))
 # A claim this old was abandoned: `hold_deadline` ends every delivery within minutes.
 CLAIM_LIMIT_US = 15 * MINUTE_US
 LOST = "the sender ended before the delivery was confirmed; not sent again"
-MOST_INCIDENTS = 500  # of one message
+MOST_INCIDENTS = 500  # per message
 
 
 @dataclass
@@ -47,7 +46,7 @@ class SendReport:
     retried_count: int = 0
     failed_count: int = 0
     unknown_count: int = 0
-    waiting_count: int = 0  # incidents that wait for an hour, a digest or another attempt
+    waiting_count: int = 0  # incidents waiting for an hour, a digest or another attempt
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -55,12 +54,12 @@ class SendReport:
 def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: int) -> SendReport:
     """Send every delivery that is due under a file of rules.
 
-    Raises RulesError for an unusable file, StoreError or sqlite3.Error for the database.
+    Raises RulesError for an invalid file, StoreError or sqlite3.Error for the database.
     """
     rules = load_rules(rules_path)
     open_reader(
         db_path
-    ).close()  # refuses a database that is missing or older before open_writer could make one
+    ).close()  # refuses a missing or older database before open_writer would create one
     report = SendReport()
     with closing(open_writer(os.fspath(db_path))) as connection:
         lost = abandon_deliveries(connection, now_us - CLAIM_LIMIT_US, LOST, now_us)
@@ -68,7 +67,7 @@ def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: 
             report.unknown_count += 1
             report.problems.append(f"{format_plural(lost, 'incident')}: {LOST}")
         for rule in rules.rules:
-            _queue(connection, rule, now_us, report)
+            _queue_new(connection, rule, now_us, report)
             for name in rule.channels:
                 _send_channel(
                     connection, rules, rule, rules.channels[name], environ, now_us, report
@@ -107,8 +106,8 @@ def find_since(rule: AlertRule, now_us: int) -> int:
 def preview(
     reader: sqlite3.Connection, rule: AlertRule, now_us: int
 ) -> Iterator[tuple[str, list[IncidentEvent], bool]]:
-    """Yield, for each channel, the waiting and new events and whether they would be sent now;
-    writes nothing.
+    """Yield, for each channel, the waiting and new events and whether they would be sent now.
+    Writes nothing.
     """
     for channel in rule.channels:
         new = [
@@ -139,7 +138,7 @@ def preview(
         yield channel, [event for key, event in held.items() if key not in due], False
 
 
-def _queue(
+def _queue_new(
     connection: sqlite3.Connection, rule: AlertRule, now_us: int, report: SendReport
 ) -> None:
     start = get_rule_start(connection, rule.name)
@@ -212,7 +211,7 @@ def _drop_settled(
 def _group_messages(
     rule: AlertRule, channel: Channel, due: list[tuple[Delivery, IncidentEvent]]
 ) -> Iterator[tuple[str, list[tuple[Delivery, IncidentEvent]]]]:
-    """Yield retries first, unchanged, then new deliveries: joined to a failed message they would
+    """Yield retries first, unchanged, then new deliveries: joined to a failed message, they would
     inherit its attempts.
     """
     again: dict[str, list[tuple[Delivery, IncidentEvent]]] = {}

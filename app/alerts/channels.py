@@ -1,9 +1,8 @@
 """Deliver alert messages: JSON or Slack blocks over HTTP, e-mail over SMTP.
 
 A delivery is retried only if the message certainly did not arrive, so the SMTP dialogue is run
-command by command. Slack's limits and escaping:
-https://docs.slack.dev/reference/block-kit/blocks and
-https://docs.slack.dev/messaging/formatting-message-text
+command by command. Slack's limits and escaping: https://docs.slack.dev/reference/block-kit/blocks
+and https://docs.slack.dev/messaging/formatting-message-text
 """
 
 from __future__ import annotations
@@ -56,13 +55,13 @@ class DeliveryUnknown(Exception):
 def send_message(
     make: Callable[[], AlertMessage], channel: Channel, base_url: str, environ: Mapping[str, str]
 ) -> str:
-    """Build and send a message; return which recipients were refused, '' for none.
+    """Build and send a message; return the refused recipients, '' for none.
 
     Raises DeliveryFailed if it did not arrive, DeliveryUnknown if it may have, and nothing else.
     """
     try:
-        send = _prepare(make(), channel, base_url, environ)
-    except Exception as error:  # nothing was sent yet, whatever it is
+        send = _prepare_delivery(make(), channel, base_url, environ)
+    except Exception as error:  # nothing was sent yet
         raise DeliveryFailed(
             f"the message cannot be written: {type(error).__name__}: {str(error)[:200]}"
         ) from error
@@ -70,11 +69,11 @@ def send_message(
         return send() or ""
     except (DeliveryFailed, DeliveryUnknown):
         raise
-    except Exception as error:  # the error's own words may hold a secret
+    except Exception as error:  # the error's text may contain a secret
         raise DeliveryUnknown(f"sending ended with {type(error).__name__}") from error
 
 
-def _prepare(
+def _prepare_delivery(
     message: AlertMessage, channel: Channel, base_url: str, environ: Mapping[str, str]
 ) -> Callable[[], str | None]:
     if channel.kind == "email":
@@ -92,7 +91,7 @@ def _prepare(
 def hold_deadline(
     find_socket: Callable[[], socket.socket | None], seconds: float
 ) -> Iterator[None]:
-    """Shut the socket down after `seconds`: its own timeout bounds only one operation."""
+    """Shut the socket down after `seconds`; its own timeout limits only one operation."""
 
     def cut() -> None:
         connection = find_socket()
@@ -111,7 +110,7 @@ def hold_deadline(
 
 
 MOST_ANSWER_BYTES = 300
-LEAST_SECRET = 6  # shorter parts of an address are no secrets, and parts of words
+LEAST_SECRET = 6  # shorter parts of an address are not secret, and occur in words
 
 
 def post_json(
@@ -122,7 +121,7 @@ def post_json(
 
     Neither error names the URL, which is a secret.
     """
-    parts = _split(url)
+    parts = _parse_url(url)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {"Content-Type": "application/json; charset=utf-8", "Connection": "close", **headers}
     try:
@@ -157,7 +156,7 @@ def _redact(text: str, parts: SplitResult) -> str:
     return text
 
 
-def _split(url: str) -> SplitResult:
+def _parse_url(url: str) -> SplitResult:
     try:
         parts = urlsplit(url.strip())
         good = (
@@ -193,10 +192,10 @@ def make_slack(message: AlertMessage) -> bytes:
     ]
     for part in message.parts:
         blocks += [
-            _section(text) for text in _write_part(part, is_titled=part.title != message.title)
+            _make_section(text) for text in _write_part(part, is_titled=part.title != message.title)
         ]
     end = f"Rule {escape(message.rule)}"
-    end += f" · <{_link(message.url)}|open the dashboard>" if message.url else ""
+    end += f" · <{_make_slack_link(message.url)}|open the dashboard>" if message.url else ""
     foot: dict[str, object] = {"type": "context", "elements": [{"type": "mrkdwn", "text": end}]}
     blocks = [*blocks[: MOST_BLOCKS - 1], foot]
     document = {
@@ -211,7 +210,7 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _section(text: str) -> dict[str, object]:
+def _make_section(text: str) -> dict[str, object]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
@@ -231,7 +230,7 @@ def _write_part(part: MessagePart, *, is_titled: bool) -> list[str]:
 
 def _write_line(line: str, url: str) -> str:
     text = _escape_within(line, 1000)
-    return f"• <{_link(url)}|{text}>" if url and len(url) < 1500 else f"• {text}"
+    return f"• <{_make_slack_link(url)}|{text}>" if url and len(url) < 1500 else f"• {text}"
 
 
 def _escape_within(text: str, limit: int) -> str:
@@ -241,7 +240,7 @@ def _escape_within(text: str, limit: int) -> str:
     return escape(text)
 
 
-def _link(url: str) -> str:
+def _make_slack_link(url: str) -> str:
     return escape(url).replace("|", "%7C")
 
 
@@ -298,7 +297,7 @@ _POINT = re.compile(rb"^\.", re.MULTILINE)
 def make_mail(message: AlertMessage, channel: Channel) -> EmailMessage:
     mail = EmailMessage(
         policy=SMTP.clone(cte_type="7bit")
-    )  # servers without 8BITMIME take it as well
+    )  # servers without 8BITMIME accept it too
     mail["From"] = channel.sender
     mail["To"] = ", ".join(channel.to)
     mail["Subject"] = clean(message.title, SUBJECT_LIMIT)
@@ -307,7 +306,7 @@ def make_mail(message: AlertMessage, channel: Channel) -> EmailMessage:
     )
     domain = parseaddr(channel.sender)[1].rpartition("@")[2]
     mail["Message-ID"] = f"<{message.id}.compileboard@{domain}>"
-    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: nobody's absence answers it
+    mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no out-of-office replies
     mail.set_content(write_body(message, "mail.txt"))
     mail.add_alternative(write_body(message, "mail.html"), subtype="html")
     return mail
@@ -337,7 +336,9 @@ def _connect(channel: Channel) -> smtplib.SMTP:
             )
         return smtplib.SMTP(host, port, timeout=timeout_s)
     except _FAILURES as error:
-        raise DeliveryFailed(f"cannot connect to {host} port {port}: {_explain(error)}") from None
+        raise DeliveryFailed(
+            f"cannot connect to {host} port {port}: {_explain_smtp_error(error)}"
+        ) from None
 
 
 def _begin_mail(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, str]) -> list[str]:
@@ -363,8 +364,8 @@ def _begin_mail(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, st
                 clean(f"{channel.host} refused every address: {', '.join(refused)}")
             )
     except _FAILURES as error:
-        raise DeliveryFailed(f"{channel.host}: {_explain(error)}") from None
-    except (UnicodeError, ValueError):  # never the error itself: it may hold the password
+        raise DeliveryFailed(f"{channel.host}: {_explain_smtp_error(error)}") from None
+    except (UnicodeError, ValueError):  # not the error's text, which may contain the password
         raise DeliveryFailed(
             f"{channel.host}: the user's name or password has letters that SMTP cannot send"
         ) from None
@@ -379,21 +380,23 @@ def _hand_over(server: smtplib.SMTP, body: bytes, host: str) -> None:
     # The final dot was not sent, so no server has accepted the mail.
     except _FAILURES as error:
         raise DeliveryFailed(
-            f"{host} broke off before it had the mail: {_explain(error)}"
+            f"{host} broke off before it had the mail: {_explain_smtp_error(error)}"
         ) from None
     if code != 354:
         raise DeliveryFailed(clean(f"{code} {reply.decode(errors='replace')}", 300))
     try:
         code, reply = server.getreply()
     except _FAILURES as error:
-        raise DeliveryUnknown(f"broke off before it took the mail: {_explain(error)}") from None
+        raise DeliveryUnknown(
+            f"broke off before it took the mail: {_explain_smtp_error(error)}"
+        ) from None
     if code != 250:
         raise DeliveryFailed(
             clean(f"the mail was refused: {code} {reply.decode(errors='replace')}", 300)
         )
 
 
-def _explain(error: Exception) -> str:
+def _explain_smtp_error(error: Exception) -> str:
     if isinstance(error, smtplib.SMTPAuthenticationError):
         return f"the user's name or password was refused ({error.smtp_code})"
     if isinstance(error, smtplib.SMTPResponseException):

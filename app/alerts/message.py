@@ -1,4 +1,4 @@
-"""The content of a message before it is formatted for a channel: one part for each incident."""
+"""The content of a message before it is formatted for a channel: one part per incident."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ from compileboard.app.incidents.model import (
 )
 from compileboard.collectors.store.dashboard import RECOVERED, AlertKey
 
-MOST_LISTED = 20  # changes of one incident that are named; a link leads to all
+MOST_LISTED = 20  # changes named per incident; a link leads to all
 MOST_COMMITS = 5
 MOST_CAUSES = 3
 MOST_PARTS = 12
 LINE_LIMIT = 400
-# What breaks a line, a header or a terminal, and halves of characters, which no UTF-8 can say.
+# Characters that break a line, a header or a terminal, and lone surrogates, which UTF-8 cannot
+# encode.
 _UNSAID = re.compile(
     "[\x00-\x20\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]+"
 )
@@ -287,9 +288,11 @@ def list_unmatched_patterns(engine: Engine, rule: AlertRule) -> list[str]:
     values = [
         value
         for key in KEYS
-        for value in _list(key, getattr(rule, key), {getattr(name, key) for name in names})
+        for value in _list_unmatched(
+            key, getattr(rule, key), {getattr(name, key) for name in names}
+        )
     ]
-    values += _list("branch", rule.branch, list_branches(engine))
+    values += _list_unmatched("branch", rule.branch, list_branches(engine))
     if values or any(
         all(fits(getattr(rule, key), getattr(name, key)) for key in KEYS) for name in names
     ):
@@ -302,7 +305,7 @@ def list_unmatched_patterns(engine: Engine, rule: AlertRule) -> list[str]:
     ]
 
 
-def _list(key: str, patterns: Iterable[str], values: Iterable[str]) -> Iterator[str]:
+def _list_unmatched(key: str, patterns: Iterable[str], values: Iterable[str]) -> Iterator[str]:
     known = sorted({value for value in values if value})
     for pattern in patterns:
         if not any(fits((pattern,), name) for name in known):

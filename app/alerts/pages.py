@@ -60,7 +60,7 @@ class ChannelStatus:
     unset: Sequence[str]
 
 
-def _load(path: str) -> tuple[Rules | None, list[str]]:
+def _try_load_rules(path: str) -> tuple[Rules | None, list[str]]:
     if not path:
         return None, []
     try:
@@ -121,7 +121,7 @@ def index() -> str:
     limit_count = check_limit(args.get("limit"), settings.page_size)
     reader = get_reader()
     page = list_deliveries(reader, state, None, args.get("cursor"), limit_count)
-    rules, mistakes = _load(settings.alerts)
+    rules, mistakes = _try_load_rules(settings.alerts)
     ids = dict.fromkeys(row.incident_id for row in page.rows)
     return render_template(
         "alerts/index.html",
@@ -141,12 +141,12 @@ def index() -> str:
 
 feed_blueprint = Blueprint("feed", __name__)
 
-# No one owns a name below .invalid (RFC 2606): an id stays the same wherever the dashboard is
+# No one owns a name below .invalid (RFC 2606), so an id is the same wherever the dashboard is
 # served.
 TAG = "tag:compileboard.invalid,2026:incidents"
 TYPE = "application/atom+xml; charset=utf-8"
 _TITLE_LIMIT = 300
-# What XML 1.0 cannot say at all, escaped or not.
+# Characters that XML 1.0 cannot contain, even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -154,7 +154,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def incidents() -> Response:
     """Send the confirmed incidents of a filter, most recently confirmed first.
 
-    Ordering by newest run would hide late confirmations from occasional readers.
+    Ordered by newest run, late confirmations would be missed by occasional readers.
     """
     given = {key: value for key, value in request.args.items() if value}
     if given.get("state") == "unconfirmed":
@@ -169,12 +169,12 @@ def incidents() -> Response:
         "alerts/feed.xml",
         title=", ".join(f"{key} {value}" for key, value in filters.items()),
         tag=TAG,
-        query=_write_query(filters),  # of all pages the same (RFC 5005)
+        query=_write_query(filters),  # the same for all pages (RFC 5005)
         changed=format_iso_time(changed_us),
         here=here + _write_query(given),
         next=page.next and here + _write_query(given | {"cursor": page.next}),
         entries=[_make_entry(incident) for incident in page.rows],
-        line=_clean,
+        line=_clean_xml,
     )
     response = Response(body, content_type=TYPE)
     response.last_modified = datetime.fromtimestamp(changed_us // 1_000_000, timezone.utc)
@@ -193,7 +193,7 @@ def _make_entry(incident: Incident) -> dict[str, Any]:
         "updated": format_iso_time(incident.changed_us),
         "authors": [name for name in authors if name.strip()] or ["CompileBoard"],
         "terms": dict.fromkeys(filter(None, (incident.direction, incident.state, incident.suite))),
-        "content": "\n".join(_clean(line, 1000) for line in _list_lines(incident)),
+        "content": "\n".join(_clean_xml(line, 1000) for line in _list_lines(incident)),
     }
 
 
@@ -223,5 +223,5 @@ def _list_commits(incident: Incident) -> list[dict[str, object]]:
     return list((incident.commits or {}).get("listed") or ())
 
 
-def _clean(text: str, limit: int = _TITLE_LIMIT) -> str:
+def _clean_xml(text: str, limit: int = _TITLE_LIMIT) -> str:
     return clean(_FORBIDDEN.sub("", text), limit)

@@ -46,7 +46,7 @@ from incident_deliveries
 group by rule, channel, state
 order by rule, channel, state
 """
-# Confirmed, nobody took it on, and never queued for this channel of this rule.
+# Confirmed, not acknowledged, and never queued for this channel of this rule.
 OPENED_SQL = """
 select i.id
 from incidents as i
@@ -62,7 +62,7 @@ where i.state in ('open', 'closed')
 order by i.confirmed_us, i.id
 limit :limit
 """
-# Who was told that it opened is told once that it recovered.
+# A recovery is sent to channels that got the opening.
 RECOVERED_SQL = """
 select i.id
 from incident_deliveries as o
@@ -141,7 +141,7 @@ def list_deliveries(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[Delivery]:
-    """List deliveries, the last changed first. Raises FilterError for an unusable cursor."""
+    """List deliveries, last changed first. Raises FilterError for an invalid cursor."""
     changed_us, *after = decode_cursor(cursor, int, str, str, str, str) or (None, "", "", "", "")
     values = {"changed_us": changed_us, "state": state, "rule": rule, "limit": limit + 1}
     values |= dict(zip(("after_rule", "after_channel", "after_id", "after_event"), after))

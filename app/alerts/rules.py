@@ -27,7 +27,7 @@ _DIGEST = re.compile(rf"(?:daily|weekly ({'|'.join(DAYS)})) ({_TIME.pattern})")
 class Quiet:
     """The minutes of the day in which nothing is sent; a range may pass midnight.
 
-    Units: minutes since midnight; two equal minutes are no hours at all. Days: 0 is Monday.
+    Units: minutes since midnight; two equal minutes are an empty range. Days: 0 is Monday.
     """
 
     from_minute: int = 0
@@ -106,8 +106,8 @@ def _list_digests(digest: Digest, zone: ZoneInfo, now_us: int) -> list[int]:
 
 
 def _find_moment(day: date, minute: int, zone: ZoneInfo) -> int:
-    """Return the time at which the local clock shows `minute`: the first where it occurs twice, an
-    hour later where it is skipped.
+    """Return the time at which the local clock shows `minute`: the first if it occurs twice, an
+    hour later if it is skipped.
     """
     here = datetime.combine(day, time(minute // 60, minute % 60), zone)
     return round(here.timestamp()) * 1_000_000
@@ -122,7 +122,9 @@ SECRET_KEYS = ("url_env", "secret_env", "username_env", "password_env")
 
 @dataclass(frozen=True)
 class Channel:
-    """Where messages go. Secrets are named by their environment variables and never stored."""
+    """A destination of messages. Secrets are named by their environment variables and never
+    stored.
+    """
 
     name: str
     kind: str  # webhook | slack | email
@@ -216,8 +218,8 @@ def list_due(rule: AlertRule, waiting: Sequence[Delivery], now_us: int) -> list[
     if rule.digest is None:
         return due
     closed_us = find_digest_before(rule.digest, rule.zone, now_us)
-    # Not when it was queued: a pass at 08:00:03 queues what was noticed at night, and it is the
-    # digest's of 08:00.
+    # Not when it was queued: a pass at 08:00:03 queues changes noticed at night, which belong to
+    # the digest of 08:00.
     return [delivery for delivery in due if delivery.noticed_us <= closed_us]
 
 
@@ -225,7 +227,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 HOST = re.compile(r"[A-Za-z0-9.:_-]{1,253}")
 _ADDRESS = re.compile(r"(\w://)([^/?#\s'\"]*)([^\s'\"]*)")
-Accept = Callable[[Any], Any]  # a key's value from the file's, None if it cannot be used
+Accept = Callable[[Any], Any]  # converts a key's value, None if it is invalid
 
 
 def parse_matching(pattern: re.Pattern[str]) -> Accept:
@@ -397,7 +399,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-KINDS = {  # and what each is, in words
+KINDS = {  # with their descriptions
     "webhook": "webhook, JSON",
     "slack": "webhook, Slack's form",
     "email": "e-mail",
@@ -412,7 +414,7 @@ _PATTERN_FORM = "a pattern as resnet*, or a list of such"
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a table: what it takes, in code and in words, and its default."""
+    """A key of a table: what it accepts, as code and in words, and its default."""
 
     accept: Accept
     expected: str
@@ -515,7 +517,7 @@ class RulesTable:
         )
 
     def read(self, keys: Mapping[str, Key]) -> dict[str, Any]:
-        """Return each key's value; unknown keys and unusable values are added to `mistakes`."""
+        """Return each key's value; unknown keys and invalid values are added to `mistakes`."""
         for key in self.values:
             if f"{key}_env" in keys:
                 self.mistakes.append(
@@ -549,15 +551,15 @@ def load_rules(path: str) -> Rules:
         hint = "`compileboard alerts example` prints one"
         raise RulesError([f"{path}: cannot be read ({error.strerror or error}); {hint}"]) from None
     if len(body) > MOST_BYTES:
-        raise RulesError([f"{path}: is longer than 1 MiB; expected a file of rules"])
+        raise RulesError([f"{path}: larger than 1 MiB; expected a file of alert rules"])
     try:
         return read_rules(path, tomllib.loads(body.decode()))
     except UnicodeDecodeError as error:
         raise RulesError(
-            [f"{path}: byte {error.start} is no UTF-8; expected a TOML file"]
+            [f"{path}: byte {error.start} is not UTF-8; expected a TOML file"]
         ) from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise RulesError([f"{path}: is no TOML: {str(error) or 'nested too deeply'}"]) from None
+        raise RulesError([f"{path}: invalid TOML: {str(error) or 'nested too deeply'}"]) from None
 
 
 def read_rules(path: str, document: Mapping[str, Any]) -> Rules:
@@ -582,7 +584,7 @@ def _read_channels(path: str, tables: Mapping[str, Any], mistakes: list[str]) ->
         if not NAME.fullmatch(name):
             mistakes.append(f"{where}: the name cannot be used; expected {_NAME_FORM}")
         elif not isinstance(values, dict):
-            mistakes.append(f"{where}: is no table; expected one, as [channels.{name}]")
+            mistakes.append(f"{where}: is not a table; expected [channels.{name}]")
         else:
             channel = _read_channel(name, RulesTable(where, values, mistakes))
             if channel:
@@ -620,7 +622,7 @@ def _read_all_rules(
     rules: list[AlertRule] = []
     for number, values in enumerate(tables, 1):
         if not isinstance(values, dict):
-            mistakes.append(f"{path}: rule {number} is no table; expected one, as [[rules]]")
+            mistakes.append(f"{path}: rule {number} is not a table; expected [[rules]]")
             continue
         where = (
             f"{path}: rule {show(values['name'])}" if "name" in values else f"{path}: rule {number}"

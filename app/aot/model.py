@@ -35,7 +35,7 @@ from compileboard.collectors.store.payloads import DDP_SPLIT, add_wrappers
 
 _FRAME = re.compile(r'^ *File "([^"]+)", line \d+', re.MULTILINE)
 _WRAPPERS = re.compile(r"[/\\]_functorch[/\\]_aot_autograd[/\\]")
-# Part of torch's message → what it means, how to avoid it.
+# Part of torch's message → meaning, how to avoid it.
 _KNOWN = (
     (
         "guessed its\nmetadata incorrectly",
@@ -86,7 +86,7 @@ class WrapperError:
 
 
 def explain_errors(failures: list[FailureRow]) -> list[WrapperError]:
-    """Explain the failures that wrappers raised: torch's phase, or the innermost frame, says so."""
+    """Explain failures raised by wrappers, which torch's phase or the innermost frame shows."""
     explained = []
     for failure in failures:
         frames = _FRAME.findall(failure.text)
@@ -127,7 +127,7 @@ class SavedTensors:
 def measure_saved(
     text: str, symbols: Mapping[str, int], donated: Sequence[int] | None
 ) -> SavedTensors | None:
-    """Return what a backward graph takes from its forward, or None if the text is no graph.
+    """Return what a backward graph receives from its forward, or None if the text is not a graph.
 
     `donated` are indices of the backward graph's parameters, `symbols` the recorded sizes.
     """
@@ -160,10 +160,8 @@ class AotGraphRow(AotGraph):
     """One graph that AOTAutograd compiled."""
 
     trained: Annotated[bool | None, "Whether it has a backward."]
-    wrappers: Annotated[tuple[str, ...], "torch's names of the wrappers that do something."]
-    findings: Annotated[
-        tuple[WrapperCost, ...], "What they do, from the outermost to the innermost."
-    ]
+    wrappers: Annotated[tuple[str, ...], "torch's names of the wrappers with an effect."]
+    findings: Annotated[tuple[WrapperCost, ...], "Their actions, outermost first."]
     unknown: Annotated[tuple[str, ...], "What torch did not record, a sentence each."]
     saved: Annotated[
         SavedTensors | None,
@@ -203,7 +201,7 @@ class RunWrapperCost:
 class RunReport:
     graph_count: Annotated[Count, "Graphs that AOTAutograd compiled."]
     trained_count: Annotated[Count, "Of these, with a backward."]
-    plain_count: Annotated[Count, "Of these, with nothing but the plain wrapper."]
+    plain_count: Annotated[Count, "Of these, with only the plain wrapper."]
     findings: Annotated[tuple[RunWrapperCost, ...], "Work of the wrappers, most graphs first."]
 
 
@@ -231,7 +229,7 @@ def _explain_graph(
     key = graph.compile_key
     names = wrappers.get(key, frozenset()) if key is not None else frozenset()
     functionalized = rng_settings.get(key) if key is not None else None
-    summary = _complete(graph.summary, names, functionalized, graph.graph_count)
+    summary = _complete_summary(graph.summary, names, functionalized, graph.graph_count)
     findings = tuple(explain_graph(summary))
     return AotGraphRow(
         **vars(graph) | {"summary": summary},
@@ -244,11 +242,11 @@ def _explain_graph(
     )
 
 
-def _complete(
+def _complete_summary(
     summary: Mapping[str, Any], names: frozenset[str], functionalized: bool | None, graph_count: int
 ) -> dict[str, Any]:
     told = add_wrappers(dict(summary), names) if graph_count == 1 else dict(summary)
-    # AOTAutograd's metadata has no field for it; torch sets it from this setting (schemas.py,
+    # AOTAutograd's metadata lacks it; torch sets it from this setting (schemas.py,
     # ViewAndMutationMeta).
     if told.get("rng_functionalized") is None:
         told["rng_functionalized"] = functionalized
@@ -261,7 +259,7 @@ def sum_up_graphs(
     rng_settings: Mapping[int, bool],
     times: Mapping[int, WrapperTime] = MappingProxyType({}),
 ) -> RunReport:
-    """List what the wrappers of a run's graphs do, each thing once, the most frequent first.
+    """List what the wrappers of a run's graphs do, each once, the most frequent first.
 
     `rows` are id, compile, compile id and summary (JSON) of each graph.
     """
@@ -281,8 +279,8 @@ def sum_up_graphs(
         names = names if counts[key] == 1 else names & {DDP_SPLIT}
         functionalized = rng_settings.get(key) if key is not None else None
         kind = (text, names, functionalized)
-        if kind not in explained:  # a run has few kinds of graphs and may have thousands of them
-            summary = _complete(read_summary(text), names, functionalized, counts[key])
+        if kind not in explained:  # a run has few kinds of graphs, but perhaps thousands of each
+            summary = _complete_summary(read_summary(text), names, functionalized, counts[key])
             explained[kind] = (summary, explain_graph(summary))
         summary, findings = explained[kind]
         trained_count += summary.get("trained") is True
@@ -292,7 +290,7 @@ def sum_up_graphs(
                 (number, compile_id, finding)
             )
     listed = sorted(
-        costs.items(), key=lambda item: (item[1][0][2] == PLAIN, -_count(item[1]), item[0])
+        costs.items(), key=lambda item: (item[1][0][2] == PLAIN, -_count_known(item[1]), item[0])
     )
     return RunReport(
         len(rows),
@@ -302,7 +300,7 @@ def sum_up_graphs(
     )
 
 
-def _count(them: Sequence[tuple[int, str | None, WrapperCost]]) -> int:
+def _count_known(them: Sequence[tuple[int, str | None, WrapperCost]]) -> int:
     return len({number for number, _compile_id, _finding in them})
 
 
@@ -343,7 +341,7 @@ def build_aot(
     times = _read_times(reader, run_id, windows)
     report = sum_up_graphs(aot.list_summaries(reader, run_id), wrappers, rng_settings, times)
     errors = explain_errors(failures.list_runtime_failures(reader, run_id, limit=_MOST_FAILURES))
-    graphs = _explain(reader, page.rows, wrappers, rng_settings, times)
+    graphs = _explain_rows(reader, page.rows, wrappers, rng_settings, times)
     return AotScreen(report, graphs, page.next, errors, bool(windows), bool(times))
 
 
@@ -362,21 +360,25 @@ def list_graph_reports(
         aot.list_rng_settings(reader, run_id),
     )
     times = _read_times(reader, run_id, list_windows(reader, run_id, None, MOST_WINDOWS).rows)
-    return Page(tuple(_explain(reader, page.rows, wrappers, rng_settings, times)), page.next)
+    return Page(tuple(_explain_rows(reader, page.rows, wrappers, rng_settings, times)), page.next)
 
 
-def _explain(
+def _explain_rows(
     reader: sqlite3.Connection,
     graphs: Sequence[AotGraph],
     wrappers: Mapping[int, frozenset[str]],
     rng_settings: Mapping[int, bool],
     times: Mapping[int, WrapperTime],
 ) -> list[AotGraphRow]:
-    saved = {graph.id: _measure(reader, graph) for graph in graphs if graph.summary.get("trained")}
+    saved = {
+        graph.id: _measure_saved_tensors(reader, graph)
+        for graph in graphs
+        if graph.summary.get("trained")
+    }
     return explain_graphs(graphs, wrappers, rng_settings, saved, times)
 
 
-def _measure(reader: sqlite3.Connection, graph: AotGraph) -> SavedTensors | None:
+def _measure_saved_tensors(reader: sqlite3.Connection, graph: AotGraph) -> SavedTensors | None:
     text = aot.read_backward(reader, graph.artifact_id)
     if text is None or graph.compile_key is None:
         return None

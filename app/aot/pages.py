@@ -17,7 +17,7 @@ from compileboard.app.runs.shell import find_run, render_run
 
 blueprint = Blueprint("aot", __name__)
 
-PAGE = 25  # each graph has all its findings on the page
+PAGE = 25  # each graph is shown with all its findings
 
 
 @blueprint.get("/runs/<run_id>/aot")
@@ -43,8 +43,6 @@ class AotReport(RunReport):
 
 @operation("/runs/<run_id>/aot")
 def get_aot(detail: RunDetail, page: PageQuery) -> AotReport:
-    """Return what AOTAutograd found out about a run's graphs, and what its wrappers do at each
-    call.
-    """
+    """Return what AOTAutograd recorded about a run's graphs, and what its wrappers do per call."""
     screen = build_aot(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)
     return AotReport(**vars(screen.report), graphs=screen.graphs, next=screen.next)

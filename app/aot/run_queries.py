@@ -127,7 +127,7 @@ def list_summaries(
 
 
 def list_wrappers(connection: sqlite3.Connection, run_id: str) -> dict[int, frozenset[str]]:
-    """List the wrappers whose source torch wrote, by compile; none from torch before 2.13."""
+    """List the wrappers whose source torch logged, by compile; none before torch 2.13."""
     wrappers: defaultdict[int, set[str]] = defaultdict(set)
     for row in connection.execute(WRAPPERS_SQL, {"run_id": run_id, "limit": 10 * _MOST}):
         wrappers[row["compile_key"]].add(row["name"])
@@ -135,7 +135,7 @@ def list_wrappers(connection: sqlite3.Connection, run_id: str) -> dict[int, froz
 
 
 def list_rng_settings(connection: sqlite3.Connection, run_id: str) -> dict[int, bool]:
-    settings: dict[int, Any] = {}  # by payload: most compiles of a process had the same
+    settings: dict[int, Any] = {}  # by payload, because most compiles of a process share it
     compiles: dict[int, bool] = {}
     for row in connection.execute(
         CONFIGS_SQL, {"run_id": run_id, "name": CONFIG_ARTIFACT, "limit": _MOST}

@@ -15,11 +15,11 @@ AUTOGRAD = "AOTDispatchAutograd"
 
 @dataclass(frozen=True)
 class WrapperCost:
-    """One thing that a wrapper does."""
+    """One action of a wrapper."""
 
-    title: Annotated[str, "What, with the inputs or outputs that it concerns."]
-    what: Annotated[str, "What that is."]
-    cost: Annotated[str, "What it costs a call."]
+    title: Annotated[str, "The action, with its inputs or outputs."]
+    what: Annotated[str, "Its meaning."]
+    cost: Annotated[str, "Cost per call."]
     avoid: Annotated[str, "How to avoid it."]
     wrapper: Annotated[str, "torch's name of the wrapper."]
 
@@ -197,7 +197,7 @@ def describe_mutation(kind: str, why: str, inputs: str) -> WrapperCost:
     )
 
 
-# Mutation → (title, what, cost, avoid); {} is the inputs, then why they are copied, which says how
+# Mutation → (title, what, cost, avoid); {} is the inputs, then why they are copied, which shows how
 # to avoid it.
 MUTATIONS = {
     "copy": (
@@ -317,7 +317,7 @@ ALIASES = {
     ),
 }
 SAME = {"alias_of_intermediate_save_as_output": "alias_of_intermediate"}
-# Torch treats an output of a custom autograd.Function that is a view as any other: its wrapper does
+# torch treats an output of a custom autograd.Function that is a view as any other: its wrapper does
 # nothing.
 ORDINARY = ("non_alias", "custom_function_view")
 BASES = {
@@ -327,7 +327,7 @@ BASES = {
 }
 
 
-# Without one of these nobody can say that a graph has nothing but the plain wrapper.
+# Without one of these it is unknown whether a graph has only the plain wrapper.
 DECISIVE = (
     "arguments_merged",
     "inputs_mutated",
@@ -343,19 +343,17 @@ Summary = Mapping[str, Any]
 
 
 def explain_graph(summary: Summary) -> list[WrapperCost]:
-    """List what the compiled function does besides its graph, from the outermost wrapper to the
-    innermost.
-    """
+    """List what the compiled function does besides its graph, outermost wrapper first."""
     costs = [
-        *_merged(summary),
-        *_mutations(summary),
-        *_outputs(summary),
-        *_runtime(summary),
-        *_randomness(summary),
-        *_subclasses(summary),
-        *_effects(summary),
+        *_explain_merged_inputs(summary),
+        *_explain_mutations(summary),
+        *_explain_outputs(summary),
+        *_explain_runtime(summary),
+        *_explain_randomness(summary),
+        *_explain_subclasses(summary),
+        *_explain_effects(summary),
     ]
-    costs += _autograd(summary)
+    costs += _explain_autograd(summary)
     costs += [DEBUG_ASSERT] * (summary.get("requires_grad_asserted") is True)
     costs += [FAKIFIED] * (summary.get("first_call_fakified") is True)
     if not costs and all(summary.get(name) is not None for name in DECISIVE):
@@ -400,7 +398,7 @@ def name_numbers(noun: str, numbers: Iterable[int]) -> str:
     return f"{noun}{'' if len(ordered) == 1 else 's'} {text}"
 
 
-def _merged(summary: Summary) -> list[WrapperCost]:
+def _explain_merged_inputs(summary: Summary) -> list[WrapperCost]:
     if not summary.get("arguments_merged"):
         return []
     known = [SYNTHETIC_BASE] * (summary.get("synthetic_base") is True)
@@ -408,7 +406,7 @@ def _merged(summary: Summary) -> list[WrapperCost]:
     return known or [MERGED]
 
 
-def _mutations(summary: Summary) -> list[WrapperCost]:
+def _explain_mutations(summary: Summary) -> list[WrapperCost]:
     groups: dict[tuple[str, str], list[int]] = {}
     for mutation in summary.get("inputs_mutated") or ():
         groups.setdefault(_mutation_kind(mutation), []).append(mutation["index"])
@@ -431,16 +429,16 @@ def _mutation_kind(mutation: Mapping[str, Any]) -> tuple[str, str]:
     return "copy", "metadata" if mutation.get("metadata") else "autograd"
 
 
-def _outputs(summary: Summary) -> list[WrapperCost]:
+def _explain_outputs(summary: Summary) -> list[WrapperCost]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for output in summary.get("outputs") or ():
         kind = output.get("output_type")
         if kind not in ORDINARY:
             groups.setdefault(SAME.get(kind, kind) or "", []).append(output)
-    return [_alias(kind, items, summary) for kind, items in groups.items()]
+    return [_explain_alias(kind, items, summary) for kind, items in groups.items()]
 
 
-def _alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> WrapperCost:
+def _explain_alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> WrapperCost:
     outputs = name_numbers("output", [alias["index"] for alias in items])
     if kind not in ALIASES:
         kinds = f"as {kind}, a kind that is not known here" if kind else "of an unrecorded kind"
@@ -454,7 +452,7 @@ def _alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> W
     title, what, cost, avoid, wrapper = ALIASES[kind]
     bases = [alias["base_index"] for alias in items if alias.get("base_index") is not None]
     noun = BASES.get(kind)
-    base = _intermediates(summary)
+    base = _describe_intermediates(summary)
     if noun is not None:
         base = name_numbers(noun, bases) if bases else f"an {noun}"
     what = what.format(outputs, base)
@@ -463,8 +461,8 @@ def _alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> W
         and summary.get("arguments_merged")
         and any(alias.get("views") is None for alias in items)
     ):
-        # AOTSyntheticBaseWrapper takes such outputs for itself and gives the caller's inputs their
-        # new shape by them.
+        # AOTSyntheticBaseWrapper uses such outputs itself to give the caller's inputs their new
+        # shape.
         what += (
             " Some of them may be merged inputs whose sizes or strides the function changed, "
             "not results."
@@ -472,12 +470,12 @@ def _alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> W
     return WrapperCost(title.format(outputs), what, cost, avoid, wrapper)
 
 
-def _intermediates(summary: Summary) -> str:
+def _describe_intermediates(summary: Summary) -> str:
     count = summary.get("intermediate_base_count")
     return f"{count} intermediate results" if count and count > 1 else "an intermediate result"
 
 
-def _runtime(summary: Summary) -> list[WrapperCost]:
+def _explain_runtime(summary: Summary) -> list[WrapperCost]:
     costs = []
     if (mode := summary.get("grad_enabled_after")) is not None:
         costs.append(
@@ -511,7 +509,7 @@ def _runtime(summary: Summary) -> list[WrapperCost]:
     return costs
 
 
-def _randomness(summary: Summary) -> list[WrapperCost]:
+def _explain_randomness(summary: Summary) -> list[WrapperCost]:
     costs = []
     if summary.get("rng_functionalized"):
         costs.append(
@@ -549,7 +547,7 @@ def _randomness(summary: Summary) -> list[WrapperCost]:
     return costs
 
 
-def _subclasses(summary: Summary) -> list[WrapperCost]:
+def _explain_subclasses(summary: Summary) -> list[WrapperCost]:
     costs = []
     inputs, outputs = (
         summary.get("subclass_input_count") or 0,
@@ -587,7 +585,7 @@ def _subclasses(summary: Summary) -> list[WrapperCost]:
     return costs
 
 
-def _effects(summary: Summary) -> list[WrapperCost]:
+def _explain_effects(summary: Summary) -> list[WrapperCost]:
     if not (count := summary.get("effect_token_count")):
         return []
     return [
@@ -609,7 +607,7 @@ def _effects(summary: Summary) -> list[WrapperCost]:
     ]
 
 
-def _autograd(summary: Summary) -> list[WrapperCost]:
+def _explain_autograd(summary: Summary) -> list[WrapperCost]:
     if not summary.get("trained"):
         return []
     also = ""

@@ -16,8 +16,8 @@ GUARDS = ("dynamo_cpp_guards_str", "dynamo_guards")
 DYNAMO_GRAPH = "dynamo_output_graph"
 OUTPUT_CODE = "inductor_output_code"
 
-# torch's name: its part in a generated code's provenance. torch 2.8 to 2.10 call the graph that
-# code is generated from after_post_grad_graph, and inductor_post_grad_graph where it was cached.
+# torch's name: its role in the provenance of generated code. torch 2.8 to 2.10 call the graph that
+# code is generated from after_post_grad_graph, or inductor_post_grad_graph if it was cached.
 PROVENANCE_NAMES = {
     OUTPUT_CODE: "code",
     "inductor_aot_wrapper_code": "code",
@@ -33,7 +33,7 @@ PROVENANCE_NAMES = {
 _GRAPH, _PYTHON, _JSON, _TEXT = "graph", "python", "json", "text"
 _FX_CACHE, _AOT_CACHE = "FX graph cache", "AOTAutograd cache"
 
-# torch's name: (language, what it is).
+# torch's name: (language, description).
 NAMES: dict[str, tuple[str, str]] = {
     DYNAMO_GRAPH: (_GRAPH, "the FX graph that dynamo captured of the function"),
     "dynamo_cpp_guards_str": (_TEXT, "guards of this compiled code, as a tree"),
@@ -109,7 +109,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "torch_version": (_TEXT, "the version of torch"),
 }
 _LONG_LINE = 200
-# Quoted texts and empty brackets are passed over whole.
+# Quoted strings and empty brackets are skipped.
 _MARK = re.compile(r"""'[^'\n]*'|"[^"\n]*"|\(\)|\[\]|\{\}|[(\[{]|[)\]}]|, """)
 _OPEN, _CLOSE = ("(", "[", "{"), (")", "]", "}")
 _BREAKS = (*_OPEN, *_CLOSE, ", ")
@@ -188,13 +188,15 @@ def list_metadata(metadata: Mapping[str, Any], most: int = 400) -> list[tuple[st
     pairs: list[tuple[str, str]] = []
     for name, value in metadata.items():
         if isinstance(value, dict) and value and len(value) <= most:
-            pairs += [(f"{name} · {key}", _write(key, inner)) for key, inner in value.items()]
+            pairs += [
+                (f"{name} · {key}", _format_metadata(key, inner)) for key, inner in value.items()
+            ]
         else:
-            pairs.append((name, _write(name, value)))
+            pairs.append((name, _format_metadata(name, value)))
     return pairs[:most]
 
 
-def _write(name: str, value: Any) -> str:
+def _format_metadata(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name == "size" and isinstance(value, int):
@@ -212,9 +214,9 @@ def _is_json(text: str) -> bool:
     return True
 
 
-SHOWN_CHARS = 500_000  # ≈ 10 000 lines: the largest text of the recorded models has 421 000
+SHOWN_CHARS = 500_000  # ≈ 10,000 lines: the largest text of the recorded models has 421,000
 SHOWN_LINES = 12_000
-LAID_OUT_CHARS = 2_000_000  # longer JSON stays on its one line
+LAID_OUT_CHARS = 2_000_000  # longer JSON stays on one line
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Line differences of two texts, as difflib is quadratic on graphs of thousands of lines.
+"""Line differences of two texts, because difflib is quadratic on graphs of thousands of lines.
 
-Lines that occur once on both sides are anchors (patience diff), again between them, and the rest is
-matched exactly (Hunt and Szymanski, CACM 20:5, 1977) within a budget.
+Lines that occur once on both sides are anchors (patience diff), recursively between them, and the
+rest is matched exactly (Hunt and Szymanski, CACM 20:5, 1977) within a budget.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Literal, NamedTuple
 Kind = Literal["same", "changed", "added", "removed"]
 Pieces = tuple[tuple[str, bool], ...]
 
-# What two runs of one program never have in common; the second column finds the part that means
-# nothing.
+# Parts that two runs of one program never share; the second column is the pattern to ignore.
 NOISE = {
     "memory addresses": (
         r"(?:\bat 0x(?P<address>[0-9a-fA-F]+)"
@@ -37,13 +36,13 @@ _HINTS = {
     "paths of generated code": ("/c",),
 }
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
-_STEP_BUDGET = 4_000_000  # lines looked at and pairs weighed in one diff, ≈ 1 s
-_GAP_PAIRS = 300_000  # pairs that one gap may weigh
-_ALIGN_BUDGET = 60_000  # pairs of lines whose likeness one diff may compare, ≈ 60 ms
-_LIKE = 0.4  # two lines that share less are one line removed and another added
-_LIKE_CHARS = 4_000  # of a line that are compared for its likeness
-_MARK_CHARS = 400_000  # of changed lines are marked word by word, ≈ 0.2 s; the rest is marked whole
-SHOWN_LIMIT = 5_000  # rows of a page: Chromium takes a second for 20 000 rows of a table
+_STEP_BUDGET = 4_000_000  # lines and pairs compared in one diff, ≈ 1 s
+_GAP_PAIRS = 300_000  # pairs compared in one gap
+_ALIGN_BUDGET = 60_000  # pairs of lines compared for similarity in one diff, ≈ 60 ms
+_LIKE = 0.4  # less similar lines are shown as one removed and one added
+_LIKE_CHARS = 4_000  # of a line that are compared for similarity
+_MARK_CHARS = 400_000  # of changed lines are marked word by word, ≈ 0.2 s; others are marked whole
+SHOWN_LIMIT = 5_000  # rows of a page: Chromium takes a second for a table of 20,000
 _IGNORED = "\0"
 
 
@@ -90,7 +89,11 @@ class TextDiff:
 
     @cached_property
     def parts(self) -> tuple[ShownRow | Fold, ...]:
-        return tuple(islice(_fold(self.rows, self.context, _Noise(self.ignored)), self.shown_limit))
+        return tuple(
+            islice(
+                _fold_equal_rows(self.rows, self.context, _Noise(self.ignored)), self.shown_limit
+            )
+        )
 
     @property
     def hidden_count(self) -> int:
@@ -107,9 +110,7 @@ def diff_texts(
     context: int = 3,
     shown_limit: int = SHOWN_LIMIT,
 ) -> TextDiff:
-    """`ignore` names kinds of NOISE that make no difference. Raises ValueError for an unknown
-    kind.
-    """
+    """`ignore` names kinds of NOISE to ignore. Raises ValueError for an unknown kind."""
     if unknown := sorted(set(ignore) - set(NOISE)):
         raise ValueError(f"ignore: {unknown[0]!r} is not one of {', '.join(NOISE)}.")
     ignored = tuple(name for name in NOISE if name in ignore)
@@ -119,7 +120,7 @@ def diff_texts(
     a = [numbers.setdefault(line, len(numbers)) for line in noise.without(left)]
     b = [numbers.setdefault(line, len(numbers)) for line in noise.without(right)]
     matcher = _Matcher(a, b)
-    rows = tuple(_rows(left, right, matcher.match(), noise))
+    rows = tuple(_iterate_rows(left, right, matcher.match(), noise))
     counts = Counter(row.kind for row in rows)
     return TextDiff(
         rows=rows,
@@ -259,7 +260,7 @@ def _longest_chain(candidates: Iterable[tuple[int, Iterable[int]]]) -> list[tupl
     return chain
 
 
-def _rows(
+def _iterate_rows(
     left: Sequence[str], right: Sequence[str], matched: Sequence[tuple[int, int]], noise: _Noise
 ) -> Iterator[DiffRow]:
     aligner = _Aligner(left, right, noise)
@@ -267,13 +268,13 @@ def _rows(
     for here, there in (*matched, (len(left), len(right))):
         if i < here or j < there:
             for left_at, right_at in aligner.align(i, here, j, there):
-                yield _row(left, right, left_at, right_at)
+                yield _make_row(left, right, left_at, right_at)
         if here < len(left) and there < len(right):
             yield DiffRow("same", here + 1, left[here], there + 1, right[there])
         i, j = here + 1, there + 1
 
 
-def _row(left: Sequence[str], right: Sequence[str], i: int | None, j: int | None) -> DiffRow:
+def _make_row(left: Sequence[str], right: Sequence[str], i: int | None, j: int | None) -> DiffRow:
     if i is None and j is not None:
         return DiffRow("added", None, None, j + 1, right[j])
     if j is None and i is not None:
@@ -300,11 +301,11 @@ class _Aligner:
         if size <= self._budget:
             self._budget -= size
             pairs = _best_pairs(here, there)
-        else:  # too many to compare each with each: the first with the first
+        else:  # too many to compare all pairs: the first with the first
             pairs = [
                 (k, k)
                 for k, (left, right) in enumerate(zip(here, there))
-                if _likeness(left, right) >= _LIKE
+                if _measure_similarity(left, right) >= _LIKE
             ]
         aligned: list[tuple[int | None, int | None]] = []
         i, j = a_low, b_low
@@ -321,7 +322,7 @@ class _Aligner:
         return frozenset(line[:_LIKE_CHARS].replace("(", " ").replace(",", " ").split())
 
 
-def _likeness(left: frozenset[str], right: frozenset[str]) -> float:
+def _measure_similarity(left: frozenset[str], right: frozenset[str]) -> float:
     return 2 * len(left & right) / (len(left) + len(right)) if left or right else 1.0
 
 
@@ -330,7 +331,7 @@ def _best_pairs(
 ) -> list[tuple[int, int]]:
     width = len(there) + 1
     best = [[0.0] * width for _ in range(len(here) + 1)]
-    likeness = [[_likeness(left, right) for right in there] for left in here]
+    likeness = [[_measure_similarity(left, right) for right in there] for left in here]
     for i in range(len(here) - 1, -1, -1):
         row, below, alike = best[i], best[i + 1], likeness[i]
         for j in range(width - 2, -1, -1):
@@ -348,7 +349,9 @@ def _best_pairs(
     return pairs
 
 
-def _fold(rows: Sequence[DiffRow], context: int, noise: _Noise) -> Iterator[ShownRow | Fold]:
+def _fold_equal_rows(
+    rows: Sequence[DiffRow], context: int, noise: _Noise
+) -> Iterator[ShownRow | Fold]:
     shown = bytearray(len(rows))
     for at, row in enumerate(rows):
         if row.kind != "same":
@@ -359,17 +362,17 @@ def _fold(rows: Sequence[DiffRow], context: int, noise: _Noise) -> Iterator[Show
         end = at
         while end < len(rows) and not shown[end]:
             end += 1
-        if end - at > 1:  # a fold in place of one line would save nothing
+        if end - at > 1:  # folding a single line would save nothing
             yield Fold(end - at, rows[at].left_number or 0, rows[at].right_number or 0)
             at = end
         else:
             if rows[at].kind == "changed":
                 marked += len(rows[at].left_text or "") + len(rows[at].right_text or "")
-            yield _show(rows[at], noise, marked < _MARK_CHARS)
+            yield _make_shown_row(rows[at], noise, marked < _MARK_CHARS)
             at += 1
 
 
-def _show(row: DiffRow, noise: _Noise, in_full: bool) -> ShownRow:
+def _make_shown_row(row: DiffRow, noise: _Noise, in_full: bool) -> ShownRow:
     left: Pieces | None = None if row.left_text is None else ((row.left_text, False),)
     right: Pieces | None = None if row.right_text is None else ((row.right_text, False),)
     if row.kind == "changed":
@@ -391,10 +394,10 @@ def mark_changes(old: str, new: str, noise: _Noise, in_full: bool = True) -> tup
         _budget=_GAP_PAIRS // 20,
     )
     pairs = matcher.match()
-    return _pieces(a, {i for i, _ in pairs}), _pieces(b, {j for _, j in pairs})
+    return _split_pieces(a, {i for i, _ in pairs}), _split_pieces(b, {j for _, j in pairs})
 
 
-def _pieces(words: Sequence[str], same: set[int]) -> Pieces:
+def _split_pieces(words: Sequence[str], same: set[int]) -> Pieces:
     # A space between two changed words is part of the change: one mark is easier to read than many.
     same -= {
         k

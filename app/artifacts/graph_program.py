@@ -1,8 +1,7 @@
 """A printed graph as a Python program that runs it.
 
 The text has each input's type, sizes, strides and device, so no values are needed. torch's parser
-of such texts makes contiguous tensors of fixed sizes or single symbols; the program itself makes
-the rest.
+of such texts makes contiguous tensors of fixed sizes or single symbols; the program makes the rest.
 
 Source: torch/_dynamo/debug_utils.py aot_graph_input_parser of 2.11 and 2.13
 """
@@ -26,7 +25,7 @@ MOST_CHARS = 4_000_000
 
 @dataclass(frozen=True)
 class TensorType:
-    """A tensor's printed type. Units: size and stride in elements, a size may be an expression of
+    """A tensor's printed type. Units: size and stride in elements; a size may be an expression of
     symbols.
     """
 
@@ -50,14 +49,14 @@ class TensorType:
     def count_bytes(self, symbols: Mapping[str, int]) -> int:
         """Raises ValueError for an unknown symbol or dtype."""
         if self.dtype not in DTYPES:
-            raise ValueError(f"{self.dtype[:40]!r} is no dtype that is known here")
+            raise ValueError(f"{self.dtype[:40]!r} is not a known dtype")
         count = 1
         for size in self.sizes(symbols):
             count *= size
         return count * DTYPES[self.dtype][1]
 
 
-# torch's short name: (its name, bytes of an element).
+# torch's short name: (its name, bytes per element).
 # Source: torch/utils/_dtype_abbrs.py
 DTYPES = {
     "bf16": ("bfloat16", 2),
@@ -91,13 +90,16 @@ def parse_tensor_type(text: str) -> TensorType | None:
     match = _TENSOR.match(text)
     if match is None or match["dtype"] not in DTYPES:
         return None
-    stride = None if match["stride"] is None else _split(match["stride"])
+    stride = None if match["stride"] is None else _split_sizes(match["stride"])
     return TensorType(
-        match["dtype"], _split(match["size"]), stride, (match["device"] or "").partition(":")[0]
+        match["dtype"],
+        _split_sizes(match["size"]),
+        stride,
+        (match["device"] or "").partition(":")[0],
     )
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _split_sizes(text: str) -> tuple[str, ...]:
     parts, depth, begin = [], 0, 0
     for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
@@ -116,8 +118,8 @@ def list_contiguous_strides(size: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def parse_graph(text: str) -> tuple[str, ast.FunctionDef]:
-    """Return a graph's text as valid Python, and its forward method. Raises ValueError if it is no
-    graph.
+    """Return a graph's text as valid Python, and its forward method. Raises ValueError if it is not
+    a graph.
     """
     if len(text) > MOST_CHARS:
         raise ValueError(f"a graph of {len(text):,} characters; expected at most {MOST_CHARS:,}")
@@ -126,7 +128,7 @@ def parse_graph(text: str) -> tuple[str, ast.FunctionDef]:
 
 
 def parse_signature(text: str) -> ast.FunctionDef:
-    """Return a graph's forward method without its body. Raises ValueError if the text is no
+    """Return a graph's forward method without its body. Raises ValueError if the text is not a
     graph.
     """
     head, colon, _body = text.partition("):\n        ")
@@ -134,21 +136,21 @@ def parse_signature(text: str) -> ast.FunctionDef:
 
 
 def list_types(function: ast.FunctionDef) -> dict[str, str]:
-    return {argument.arg: _annotation(argument) for argument in function.args.args[1:]}
+    return {argument.arg: _get_annotation(argument) for argument in function.args.args[1:]}
 
 
 def _find_forward(graph: str) -> ast.FunctionDef:
     try:
         body = ast.parse(graph).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"the text is no graph that Python reads ({error})") from None
+        raise ValueError(f"not a graph that Python can parse ({error})") from None
     for node in body[0].body if body and isinstance(body[0], ast.ClassDef) else ():
         if isinstance(node, ast.FunctionDef) and node.name == "forward" and node.args.args:
             return node
-    raise ValueError("the text is no graph: expected a class with a forward method")
+    raise ValueError("not a graph: expected a class with a forward method")
 
 
-def _annotation(argument: ast.arg) -> str:
+def _get_annotation(argument: ast.arg) -> str:
     written = argument.annotation
     return (
         written.value
@@ -158,7 +160,7 @@ def _annotation(argument: ast.arg) -> str:
 
 
 RUNNABLE = ("aot_forward_graph", "aot_backward_graph", "aot_inference_graph")
-UNRECORDED_SIZE = 8  # of a symbol whose value no record says
+UNRECORDED_SIZE = 8  # of a symbol with no recorded value
 _SYMBOL = re.compile(r"Sym\((?P<size>.+)\)")
 _PARSED_SYMBOL = re.compile(r"Sym\(s\d+\)")
 _CONSTANT = re.compile(r'(?m)^\s+\w+(?:: "(?P<type>[^"\n]*)")? = self\.(?P<name>\w+)')
@@ -246,7 +248,7 @@ if __name__ == "__main__":
 
 @dataclass
 class _Inputs:
-    types: dict[str, str] = field(default_factory=dict)  # what the parser is to read
+    types: dict[str, str] = field(default_factory=dict)  # passed to torch's parser
     strided: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     tensors: dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
@@ -256,7 +258,7 @@ class _Inputs:
 def build_graph_program(text: str, symbols: Mapping[str, int], title: str, file_name: str) -> str:
     """Return a program that runs a graph's text; `symbols` are the recorded values.
 
-    Raises ValueError if the text is no graph, or does not describe an input.
+    Raises ValueError if the text is not a graph, or does not describe an input.
     """
     graph, function = parse_graph(text)
     types = list_types(function)
@@ -313,7 +315,7 @@ def _read_inputs(types: Mapping[str, str], symbols: Mapping[str, int]) -> _Input
         tensor, symbol = parse_tensor_type(written), _SYMBOL.fullmatch(written)
         if tensor is not None:
             size, stride = tensor.sizes(symbols), tensor.strides(symbols)
-            if tensor.dtype.startswith("f8"):  # torch draws no random numbers of these
+            if tensor.dtype.startswith("f8"):  # torch cannot draw random numbers of these types
                 inputs.tensors[name] = (DTYPES[tensor.dtype][0], size, stride)
                 continue
             inputs.types[name] = f"{tensor.dtype}{list(size)}"
@@ -328,7 +330,7 @@ def _read_inputs(types: Mapping[str, str], symbols: Mapping[str, int]) -> _Input
             inputs.generators.append(name)
         else:
             raise ValueError(
-                f"input {name}: the text does not say what it is ({written or 'no type'})"
+                f"input {name}: the text does not state its type ({written or 'no type'})"
             )
     return inputs
 

@@ -51,7 +51,7 @@ from compileboard.app.runs.rows import RunRow
 from compileboard.app.shapes import run_queries as shapes
 from compileboard.collectors.store.payloads import parse_guards
 
-COMPARED_CHARS = 1_000_000  # of each text; the largest of the recorded models has 421 000
+COMPARED_CHARS = 1_000_000  # per text; the largest of the recorded models has 421,000
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ def _is_same(pair: ArtifactPair) -> bool:
     return pair.is_equal or bool(pair.diff and pair.diff.diff and pair.diff.diff.equivalent)
 
 
-# Of two texts that are compared at once with others; each alone has a page of its own.
+# Of two texts compared on a page with others; each pair also has a page of its own.
 TOGETHER_CHARS = 250_000
-SHOWN_ROWS = 250  # of one comparison; the page of both texts side by side has all of them
+SHOWN_ROWS = 250  # of one comparison; the page of that pair shows all
 COMPARED = (*GUARDS, DYNAMO_GRAPH, OUTPUT_CODE)
 _SECTIONS = (
     ("guards", "Guards", "which calls the compiled code accepts", GUARDS),
@@ -138,7 +138,7 @@ _SECTIONS = (
 def compare_pairs(pairs: Sequence[tuple[Artifact, Artifact]]) -> list[Section]:
     sections = []
     for key, title, meaning, names in _SECTIONS:
-        changed = tuple(_compare(a, b) for a, b in pairs if a.name in names)
+        changed = tuple(_compare_pair(a, b) for a, b in pairs if a.name in names)
         if changed:
             sections.append(Section(key, title, meaning, changed))
     return sections
@@ -149,7 +149,7 @@ def list_missing(sections: Sequence[Section]) -> list[str]:
     return [title for key, title, _meaning, _names in _SECTIONS if key not in there]
 
 
-def _compare(a: Artifact, b: Artifact) -> ArtifactPair:
+def _compare_pair(a: Artifact, b: Artifact) -> ArtifactPair:
     if a.name in GUARDS and a.text and b.text:
         old, new = parse_guards(a.text), parse_guards(b.text)
         if old is not None and new is not None:
@@ -167,7 +167,7 @@ def _compare(a: Artifact, b: Artifact) -> ArtifactPair:
 
 
 _ALL = 1_000_000  # equal lines around a changed one: the whole text
-_MOST_CHOICES = 500  # compiles that the chooser offers
+_MOST_CHOICES = 500  # compiles offered for selection
 
 
 @dataclass(frozen=True)
@@ -379,7 +379,7 @@ def build_changes(
 
 @dataclass(frozen=True)
 class ProvenanceGroup:
-    """A generated code with what torch wrote of the same graph."""
+    """Generated code with the other artifacts of the same graph."""
 
     code: ArtifactRow
     post_grad: ArtifactRow | None
@@ -405,7 +405,7 @@ def group_artifacts(rows: Sequence[ArtifactRow]) -> list[ProvenanceGroup]:
                 )
             )
         elif role in ("mapping", "stack_traces"):
-            # A compile that was cut off may have a mapping without a code.
+            # A compile that was cut off may have a mapping without code.
             if groups and getattr(groups[-1], role) is None:
                 groups[-1] = replace(groups[-1], **{role: row})
         elif role:
@@ -452,7 +452,7 @@ def build_provenance(
     artifact: Artifact,
     measured_us: KernelTimes | None = None,
 ) -> ProvenanceScreen | None:
-    """Join the kernels of a generated code to its graphs and the program's lines.
+    """Join the kernels of generated code to its graphs and the program's lines.
 
     None if the artifact belongs to no generated code of its compile.
     """

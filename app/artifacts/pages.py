@@ -130,7 +130,7 @@ def _send_text(text: str, kind: str, disposition: str) -> Response:
 
 
 def _find_side(run_id: str, name: str, text: str) -> Artifact | None:
-    """Return the artifact whose id a parameter gives, None if the run has none of it."""
+    """Return the artifact whose id a parameter gives, None if the run does not have it."""
     return read_artifact(get_store(), run_id, check_artifact_id(name, text))
 
 
@@ -208,21 +208,19 @@ class ArtifactText(artifacts.Artifact):
 
 @dataclass(frozen=True)
 class ArtifactDiffLine:
-    """A line of the comparison, or a stretch of equal lines."""
+    """A line of the comparison, or a fold of equal lines."""
 
-    kind: Annotated[
-        str, one_of(("same", "changed", "added", "removed", "fold")), "What became of it."
-    ]
+    kind: Annotated[str, one_of(("same", "changed", "added", "removed", "fold")), "Its outcome."]
     count: Annotated[Count, "Lines that it stands for: more than 1 for a fold."]
     left_number: Annotated[int | None, "Line in `a`, from 1."]
-    left_text: Annotated[str | None, "That line; null where `a` has none, and for a fold."]
+    left_text: Annotated[str | None, "That line; null if `a` has none, and for a fold."]
     right_number: Annotated[int | None, "Line in `b`, from 1."]
-    right_text: Annotated[str | None, "That line; null where `b` has none, and for a fold."]
+    right_text: Annotated[str | None, "That line; null if `b` has none, and for a fold."]
 
 
 @dataclass(frozen=True)
 class ArtifactDiffJson:
-    """Two artifacts compared; the fields are null where one has no text."""
+    """Two artifacts compared; fields are null if one of them has no text."""
 
     a: Annotated[ArtifactRow, "The left one."]
     b: Annotated[ArtifactRow, "The right one."]
@@ -230,12 +228,12 @@ class ArtifactDiffJson:
     identical: Annotated[bool | None, "Whether the texts are the same to the last character."] = (
         None
     )
-    equivalent: Annotated[bool | None, "Whether they are the same but for what is ignored."] = None
+    equivalent: Annotated[bool | None, "Whether they differ only in ignored parts."] = None
     changed_count: Annotated[Count | None, "Lines that changed."] = None
     added_count: Annotated[Count | None, "Lines that only `b` has."] = None
     removed_count: Annotated[Count | None, "Lines that only `a` has."] = None
     coarse_because: Annotated[str | None, "Why the comparison is not exact; empty if it is."] = None
-    hidden_count: Annotated[Count | None, "Lines behind the last row."] = None
+    hidden_count: Annotated[Count | None, "Lines after the last row."] = None
     rows: Annotated[
         Sequence[ArtifactDiffLine], "Changed lines with equal ones around them, folds between."
     ] = ()
@@ -245,9 +243,7 @@ class ArtifactDiffJson:
 def list_artifacts(
     detail: RunDetail, selection: ArtifactFilter, page: PageQuery
 ) -> Page[ArtifactRow]:
-    """List a run's artifacts, torch's log records beside its events, by name; those of one compile
-    in order.
-    """
+    """List a run's artifacts by name; those of one compile in order."""
     return artifacts.list_artifacts(
         get_run_reader(detail.run.id), detail.run.id, selection, page.cursor, page.limit
     )
@@ -264,8 +260,8 @@ def get_artifact(detail: RunDetail, artifact_id: str) -> ArtifactText:
 
 @operation(f"{_RUN}/diff")
 def get_diff(detail: RunDetail, query: DiffQuery) -> ArtifactDiffJson:
-    """Return two artifacts, of this run or of any, compared by lines: at most 5000 rows, equal
-    stretches folded.
+    """Return two artifacts, of this run or of any, compared by lines: at most 5,000 rows, equal
+    lines folded.
     """
     a, b = (
         _find_side(detail.run.id, name, text) or refuse(_NO_ARTIFACT.format(name, int(text)))
@@ -295,7 +291,7 @@ def _make_diff_row(part: ShownRow | Fold) -> ArtifactDiffLine:
 
 directory_blueprint = Blueprint("directory", __name__)
 
-PAGE_SIZE = 20  # compiles, each with all that it wrote
+PAGE_SIZE = 20  # compiles, each with all of its artifacts
 
 
 @directory_blueprint.get("/runs/<run_id>/directory", endpoint="show")
@@ -333,14 +329,14 @@ def download(run_id: str, name: str) -> Response:
     if file is None:
         abort(404, f"Run {run_id[:80]} keeps no trace log of that name; --level full records them.")
     response = Response(
-        _pieces(get_settings().db, run_id, file.name), content_type="text/plain; charset=utf-8"
+        _read_pieces(get_settings().db, run_id, file.name), content_type="text/plain; charset=utf-8"
     )
     response.headers["Content-Length"] = str(file.size_bytes)
     response.headers.set("Content-Disposition", "attachment", filename=file.name)
     return response
 
 
-def _pieces(database: str, run_id: str, name: str) -> Iterator[bytes]:
+def _read_pieces(database: str, run_id: str, name: str) -> Iterator[bytes]:
     # A store of its own: the request's is closed before the last piece is sent.
     with closing(open_store(database)) as store:
         yield from read_trace_file(store.open_run(run_id), run_id, name)

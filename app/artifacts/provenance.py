@@ -2,9 +2,8 @@
 
 All of it is read from texts that torch wrote: the mapping and the stack traces of
 INDUCTOR_PROVENANCE, the `# File:` comments of its graphs and the comments of its generated code.
-Where there is no mapping, a fused kernel's definition still names its nodes, and each call names
-where they come from. Source: torch/_inductor/debug.py and get_kernel_metadata in utils.py, torch
-2.6 to 2.13.
+Without a mapping, a fused kernel's definition still names its nodes, and each call names where they
+come from. Source: torch/_inductor/debug.py and get_kernel_metadata in utils.py, torch 2.6 to 2.13.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 SOURCE, PRE_GRAD, POST_GRAD, CODE = PANES = ("source", "pre", "post", "code")
-KernelTimes = Mapping[str, float]  # a kernel's name in the generated code: measured µs
+KernelTimes = Mapping[str, float]  # measured µs by a kernel's name in the generated code
 Links = dict[str, dict[int, dict[str, list[int]]]]  # pane: line: other pane: its lines
 
 _FILE_COMMENT = re.compile(r"File: (.+?):(\d+) in (.+?), code: (.*)")
@@ -31,7 +30,7 @@ _CALL = re.compile(
     r"^\s+(?:[\w, ()]+ = )?(?:((?:extern_kernels|torch\.ops)\.[\w.]+|\w+)|(\w+)\.run)\("
 )
 _AOT_ID = re.compile(r"# AOT ID: \['(\d+)_(\w+)'\]")
-_CALL_DISTANCE = 40  # lines from a handle to its call: stream and buffers lie between
+_CALL_DISTANCE = 40  # lines from a handle to its call, with stream and buffers in between
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Graph:
 class Kernel:
     """A kernel's call. `sources` are innermost frames, `callers` those around them.
 
-    `nodes_from` is "mapping", "comments", or "" where torch named no nodes.
+    `nodes_from` is "mapping", "comments", or "" if torch named no nodes.
     """
 
     name: str
@@ -75,7 +74,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Texts:
-    """The texts that torch wrote for one piece of generated code, empty where it wrote none."""
+    """The texts that torch wrote for one piece of generated code, empty if missing."""
 
     code: str
     post_grad: str = ""
@@ -89,15 +88,15 @@ class Provenance:
     kernels: tuple[Kernel, ...]
     pre_grad: Graph
     post_grad: Graph
-    sources: tuple[Frame, ...]  # each place once, by file
+    sources: tuple[Frame, ...]  # each once, by file
     links: Links
     is_backward: bool
     is_mapped: bool  # torch wrote which nodes the kernels come from
-    malformed_count: int  # parts of torch's mapping that are not of its form
+    malformed_count: int  # entries of torch's mapping with an unknown form
 
     @cached_property
     def source_lines(self) -> dict[tuple[str, int], int]:
-        """Lines of the list of sources, from 1, by file and line."""
+        """Line numbers in the list of sources, from 1, by file and line."""
         return {frame.place: number for number, frame in enumerate(self.sources, 1)}
 
 
@@ -106,13 +105,13 @@ def split_lines(text: str) -> list[str]:
 
 
 def describe_code(code: str) -> tuple[str, str]:
-    """Return a generated code's number of its graph and its kind: forward, backward, inference."""
+    """Return the graph number of generated code and its kind: forward, backward, inference."""
     found = _AOT_ID.search(code[:4_000])
     return (found[1], found[2]) if found else ("", "")
 
 
 def read_graph(text: str) -> Graph:
-    """Read a printed graph. Of nodes with one name, that of the outermost graph counts."""
+    """Read a printed graph. Of nodes with the same name, the outermost graph's counts."""
     graph, depths, frame = Graph(), dict[str, int](), None
     for number, line in enumerate(split_lines(text), 1):
         stripped = line.lstrip()
@@ -159,7 +158,7 @@ def _read_json(text: str) -> tuple[dict[str, object], int]:
         value = json.loads(text) if text.strip() else None
     except (ValueError, RecursionError):
         return {}, 1
-    # A code from a cache that was filled without the tracking has null.
+    # Null in code from a cache that was filled without tracking.
     return (value, 0) if isinstance(value, dict) else ({}, int(value is not None))
 
 
@@ -175,7 +174,7 @@ class _Call:
     name: str
     handle: int | None
     line: int
-    origins: tuple[str, ...]  # nodes that its comment names
+    origins: tuple[str, ...]  # nodes named by its comment
     is_first: bool
 
 
@@ -208,7 +207,7 @@ def _read_code(text: str) -> _Code:
             add_call(found[1], int(found[2]), number if at is None else at)
         elif not is_quoted and (found := _DEFINITION.match(line)):
             code.definitions[found[1]] = _read_definition(number, block)
-            origins = ()  # that comment was of the definition
+            origins = ()  # the comment was about the definition
         elif not is_quoted and number not in taken and (found := _CALL.match(line)):
             name = found[1] or found[2]
             if "." in name or name in code.definitions:
@@ -256,7 +255,7 @@ def _read_mapping(texts: Texts) -> _Mapping:
 
 
 def trace_provenance(texts: Texts, measured_us: KernelTimes | None = None) -> Provenance:
-    """Join a generated code's kernels to nodes and source lines.
+    """Join the kernels of generated code to nodes and source lines.
 
     `measured_us` has the measured time of kernels by their name in the code.
     """
@@ -268,9 +267,11 @@ def trace_provenance(texts: Texts, measured_us: KernelTimes | None = None) -> Pr
         for call in code.calls
     )
     if kind == "backward":
-        pre_grad = Graph()  # that graph is the forward's; torch joins no backward kernel to it
+        pre_grad = Graph()  # the graph is the forward's; torch joins no backward kernel to it
     sources = _list_sources(kernels, (pre_grad, post_grad))
-    links = _link(kernels, pre_grad, post_grad, _post_to_pre(kernels, code, mapping, kind), sources)
+    links = _link_panes(
+        kernels, pre_grad, post_grad, _post_to_pre(kernels, code, mapping, kind), sources
+    )
     return Provenance(
         kernels,
         pre_grad,
@@ -326,7 +327,7 @@ def _trace_kernel(
 
 
 def _find_call_values(values: Mapping[str, tuple[str, ...]], call: _Call) -> tuple[str, ...]:
-    """Return the values of a call by its handle; without one, those of all calls of its name."""
+    """Return the values of a call by its handle; without one, those of all calls with its name."""
     if call.handle is not None:
         return values.get(f"{call.name}:{call.handle}", ())
     found = [items for key, items in values.items() if key.partition(":")[0] == call.name]
@@ -340,7 +341,7 @@ def _guess_nodes(
         return definition.nodes
     if kind != "backward":
         return ()
-    # A backward node is named by itself; a name of both graphs may be of either.
+    # A backward node has its own name; a name in both graphs is ambiguous.
     return tuple(
         name for name in call.origins if name in post_grad.nodes and name not in pre_grad.nodes
     )
@@ -354,7 +355,7 @@ def _post_to_pre(
     pairs: dict[str, set[str]] = defaultdict(set)
     for definition in code.definitions.values():
         for node, names in definition.origins.items():
-            # Nodes of passes are named by themselves in a graph that has a backward.
+            # In a graph with a backward, nodes that passes create have their own names.
             pairs[node] |= names if kind == "inference" else names - {node}
     return pairs
 
@@ -370,7 +371,7 @@ def _list_sources(kernels: Sequence[Kernel], graphs: Iterable[Graph]) -> tuple[F
     return tuple(frames[place] for place in sorted(frames))
 
 
-def _link(
+def _link_panes(
     kernels: Sequence[Kernel],
     pre_grad: Graph,
     post_grad: Graph,

@@ -1,4 +1,4 @@
-"""Artifacts: texts that torch logged under a name - graphs, generated code, guards."""
+"""Artifacts: texts that torch logged under a name, such as graphs, generated code and guards."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from compileboard.app.core.schema import PRIVATE, Keywords, published
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.reading import read_json
 
-# One a tensor that torch looked at: hundreds a compile, so lists count them and paging from text to
-# text passes them.
+# One per tensor that torch looked at, hundreds per compile: lists count them, and paging between
+# texts skips them.
 DESCRIPTIONS = ("describe_source", "describe_storage", "describe_tensor")
 _NO_DESCRIPTION = "a.name not in ('describe_source', 'describe_storage', 'describe_tensor')"
-# inductor names a file after a hash of its text, so that title is another one for every text.
+# inductor names a file after a hash of its text, so the title differs for every text.
 _HASHED = re.compile(r"c[a-z0-9]{50,52}(?:\.(\w+))?")
 
 _COLUMNS = """
@@ -114,7 +114,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class ArtifactRow:
-    """One record that torch or another program wrote into a log under a name."""
+    """One log record with a name, from torch or another program."""
 
     tables = ("artifacts",)
 
@@ -141,7 +141,7 @@ class ArtifactRow:
 
     @staticmethod
     def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
-        return columns | {name: _load(columns[name]) for name in ("metadata", "envelope")}
+        return columns | {name: _load_metadata(columns[name]) for name in ("metadata", "envelope")}
 
     @property
     @published
@@ -177,14 +177,12 @@ class ArtifactFilter:
     compile_key: Annotated[
         int | None,
         Parameter("compile", expected="the number of a compile"),
-        "Only the artifacts of this compile: its `id`.",
+        "Only artifacts of the compile with this `id`.",
     ] = None
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
 
 
-_NUMBER = Keywords(
-    pattern="^[0-9]+$"
-)  # `check_artifact_id` reads it: one that is missing is wrong as well
+_NUMBER = Keywords(pattern="^[0-9]+$")  # `check_artifact_id` reads it; a missing one is invalid too
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,7 @@ class Neighbours:
     next: ArtifactRow | None
 
 
-def _load(text: str | None) -> dict[str, Any]:
+def _load_metadata(text: str | None) -> dict[str, Any]:
     metadata = read_json(Any, text)
     return (
         metadata
@@ -218,7 +216,7 @@ def list_artifacts(
     limit: int = 50,
 ) -> Page[ArtifactRow]:
     """List artifacts by name, those of one compile in the log's order. Raises FilterError for an
-    unusable cursor.
+    invalid cursor.
     """
     wanted = vars(selection or ArtifactFilter())
     of_run = ("name", RUN_SQL, "")
@@ -265,7 +263,7 @@ def neighbours_sql(artifact: ArtifactRow, forward: bool) -> str:
     )
     order = "a.sequence" if inside else "a.id"
     texts = f"and {_NO_DESCRIPTION}" if artifact.name not in DESCRIPTIONS else ""
-    # Every part is one of this module's own texts; what people give is bound.
+    # Every part is a constant of this module; values are bound.
     return f"""
 select {_COLUMNS}
 {_SOURCE}
@@ -316,10 +314,10 @@ def pair_artifacts(here: list[ArtifactRow], there: list[ArtifactRow]) -> Mapping
     """
     waiting: dict[tuple[str, str, bool], list[ArtifactRow]] = {}
     for row in there:
-        waiting.setdefault(_role(row, there), []).append(row)
+        waiting.setdefault(_find_role(row, there), []).append(row)
     pairs = {}
     for row in here:
-        same = waiting.get(_role(row, here))
+        same = waiting.get(_find_role(row, here))
         if same:
             pairs[row.id] = same.pop(0)
     return pairs
@@ -345,13 +343,13 @@ def list_pairs(
     return pairs
 
 
-def _role(row: ArtifactRow, rows: list[ArtifactRow]) -> tuple[str, str, bool]:
+def _find_role(row: ArtifactRow, rows: list[ArtifactRow]) -> tuple[str, str, bool]:
     last = max((artifact.attempt or 0 for artifact in rows), default=0)
     return row.name, kind_of_title(row.title), (row.attempt or 0) == last
 
 
 def check_artifact_id(name: str, value: str) -> int:
-    """Raises FilterError if the id is not a whole number."""
+    """Raises FilterError unless the id is a whole number."""
     if not value.isascii() or not value.isdigit() or len(value) > 18:
         raise FilterError(f"{name}: {value[:40]!r} is not the number of an artifact")
     return int(value)
@@ -389,7 +387,7 @@ left join processes as p on p.id = a.process_id
 order by f.artifact_id
 limit :limit
 """
-# By id: the wanted ids come as a JSON list.
+# The wanted ids come as a JSON list.
 PAYLOADS_SQL = """
 select a.id, a.payload_id
 from json_each(:ids) as wanted

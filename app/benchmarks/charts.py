@@ -134,7 +134,7 @@ DRAWINGS = (
 )
 
 
-_FEWEST_SIZES = 3  # of a line: one process and two numbers of ranks
+_FEWEST_SIZES = 3  # of a line: one process and two rank counts
 
 
 def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Chart]:
@@ -194,7 +194,9 @@ def _chart_metric(
 ) -> Chart:
     lines = [line for line in drawing.lines if any(line.get(row) is not None for row in rows)]
     traces = [
-        part for line in lines for part in _split(drawing, _trace(drawing, line, rows, addresses))
+        part
+        for line in lines
+        for part in _split_at_gaps(drawing, _build_trace(drawing, line, rows, addresses))
     ]
     note = drawing.note
     if len(traces) > len(lines):
@@ -220,8 +222,8 @@ def _chart_metric(
     table = [
         [
             format_time(row.time_us)[:16],
-            *(_cell(line.get(row), row) for line in lines),
-            *_interval(drawing, row),
+            *(_format_cell(line.get(row), row) for line in lines),
+            *_format_interval(drawing, row),
         ]
         for row in reversed(rows)
     ]
@@ -236,7 +238,7 @@ def _chart_metric(
     )
 
 
-def _split(drawing: HistoryChart, trace: dict[str, Any]) -> list[dict[str, Any]]:
+def _split_at_gaps(drawing: HistoryChart, trace: dict[str, Any]) -> list[dict[str, Any]]:
     if drawing.is_count:
         return [trace]
     return split_outliers(trace, from_zero=drawing.key != "speedup")
@@ -256,18 +258,18 @@ def _eager_line(rows: Sequence[ResultRow]) -> dict[str, Any]:
     }
 
 
-def _cell(value: float | None, row: ResultRow) -> str:
+def _format_cell(value: float | None, row: ResultRow) -> str:
     return describe_missing(row) if value is None else format_number(value)
 
 
-def _interval(drawing: HistoryChart, row: ResultRow) -> list[str | None]:
+def _format_interval(drawing: HistoryChart, row: ResultRow) -> list[str | None]:
     if drawing.key != "speedup":
         return []
     low, high = row.speedup_low, row.speedup_high
     return [None if low is None or high is None else f"{low:.3f}–{high:.3f}"]
 
 
-def _trace(
+def _build_trace(
     drawing: HistoryChart, line: ChartLine, rows: Sequence[ResultRow], addresses: Sequence[str]
 ) -> dict[str, Any]:
     known = [(row, address) for row, address in zip(rows, addresses) if line.get(row) is not None]
@@ -292,13 +294,15 @@ def _trace(
             "symmetric": False,
             "thickness": 1.2,
             "width": 4,
-            "array": [_away(row.speedup_high, row.speedup) for row, _address in known],
-            "arrayminus": [_away(row.speedup, row.speedup_low) for row, _address in known],
+            "array": [_relative_distance(row.speedup_high, row.speedup) for row, _address in known],
+            "arrayminus": [
+                _relative_distance(row.speedup, row.speedup_low) for row, _address in known
+            ],
         }
     return trace
 
 
-def _away(high: float | None, low: float | None) -> float:
+def _relative_distance(high: float | None, low: float | None) -> float:
     return 0.0 if high is None or low is None else float(f"{max(high - low, 0):.4g}")
 
 

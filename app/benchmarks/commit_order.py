@@ -11,8 +11,7 @@ from compileboard.app.core.engine import Engine
 
 MOST_BETWEEN = 20_000  # two years of a busy repository
 MOST_ANCESTRY = 50_000
-# Clocks of those who commit differ: what lies between two commits may be older, or newer, than both
-# by this much.
+# Committers' clocks differ: a commit between two others may seem older or newer by this much.
 SLACK_US = 7 * 86_400_000_000
 
 SPAN_SQL = """
@@ -27,7 +26,7 @@ select
 from commits
 where time_us between :since_us and :until_us
 """
-# Following parents one by one takes four times as long as reading all commits of the time between.
+# Following parents one by one takes four times as long as reading all commits between two times.
 ANCESTRY_SQL = """
 select hash, parent_hash, time_us
 from commits
@@ -40,7 +39,7 @@ TEXTS_SQL = "select hash, author, subject, time_us from commits where hash $in(:
 
 
 class CommitSpan(NamedTuple):
-    """A time and its commits: equal spans have the same commits."""
+    """A period and its commits: equal spans have the same commits."""
 
     since_us: int
     until_us: int
@@ -62,7 +61,7 @@ class CommitRange:
     """The commits after one commit up to and including another, newest first; `count` is of all of
     them.
 
-    A range that is not `known` has a broken chain, or its first commit is no ancestor of its last.
+    If it is not `known`, the chain is broken, or its first commit is not an ancestor of its last.
     """
 
     commits: Sequence[KnownCommit]
@@ -73,7 +72,7 @@ class CommitRange:
 def find_span(engine: Engine, hashes: Iterable[str | None]) -> CommitSpan | None:
     selected = sorted({digest for digest in hashes if digest})
     ((known_count, oldest_us, newest_us),) = engine.rows(SPAN_SQL, {"hashes": selected})
-    if not known_count:  # what the least of nothing is, engines do not agree on
+    if not known_count:  # engines disagree on the minimum of nothing
         return None
     times = {"since_us": oldest_us - SLACK_US, "until_us": newest_us + SLACK_US}
     return CommitSpan(*times.values(), *engine.rows(STATE_SQL, times)[0])
@@ -82,11 +81,11 @@ def find_span(engine: Engine, hashes: Iterable[str | None]) -> CommitSpan | None
 def list_ancestry(engine: Engine, span: CommitSpan) -> dict[str, tuple[str | None, int]]:
     return {
         hash_: (parent, time_us)
-        for hash_, parent, time_us in _read(engine, span.since_us, span.until_us)
+        for hash_, parent, time_us in _read_commits(engine, span.since_us, span.until_us)
     }
 
 
-def _read(engine: Engine, since_us: int, until_us: int) -> Iterator[tuple[Any, ...]]:
+def _read_commits(engine: Engine, since_us: int, until_us: int) -> Iterator[tuple[Any, ...]]:
     return engine.stream(
         ANCESTRY_SQL, {"since_us": since_us, "until_us": until_us, "limit": MOST_ANCESTRY}
     )
@@ -95,8 +94,8 @@ def _read(engine: Engine, since_us: int, until_us: int) -> Iterator[tuple[Any, .
 def list_commit_range(
     engine: Engine, base_hash: str, new_hash: str, limit: int = 50
 ) -> CommitRange:
-    """List the commits after a base up to and including a new one, along first parents; `limit`
-    newest ones.
+    """List the newest `limit` commits after a base up to and including a new one, along first
+    parents.
     """
     if base_hash == new_hash:
         return CommitRange((), 0, True)
@@ -106,13 +105,15 @@ def list_commit_range(
     since_us = times_us[base_hash] - SLACK_US if base_hash in times_us else -(2**63)
     parents = {
         hash_: parent
-        for hash_, parent, _time_us in _read(engine, since_us, times_us[new_hash] + SLACK_US)
+        for hash_, parent, _time_us in _read_commits(
+            engine, since_us, times_us[new_hash] + SLACK_US
+        )
     }
     chain: list[str] = []
     commit: str = new_hash
     while (
         commit in parents and len(chain) < MOST_BETWEEN
-    ):  # an end also of commits that are their own ancestors
+    ):  # stops at commits that are their own ancestors
         chain.append(commit)
         commit = parents[commit] or ""
         if commit == base_hash:
@@ -124,7 +125,7 @@ def list_commit_range(
     return CommitRange((), 0, False)
 
 
-# First parent and time by hash; a first commit, and one where a clone was cut off, has no parent.
+# First parent and time by hash. First commits, and those where a clone was cut off, have no parent.
 Parents = Mapping[str, tuple[str | None, int]]
 _Key = tuple[int, int, str]
 
@@ -133,8 +134,7 @@ _Key = tuple[int, int, str]
 class CommitOrder:
     """The position of each commit, and what is unknown about it.
 
-    `unknown` are commits whose parent was never reported; `histories` counts chains that nothing
-    known connects.
+    `unknown` are commits whose parent was never reported; `histories` counts separate chains.
     """
 
     positions: Mapping[str, int]
@@ -143,22 +143,21 @@ class CommitOrder:
 
 
 def order_commits(first_seen_us: Mapping[str, int], parents: Parents) -> CommitOrder:
-    """Order commits: an ancestor before its descendants, the rest by the commit's time, else when
-    it was first seen.
+    """Order commits: an ancestor before its descendants, the rest by commit time, else when first
+    seen.
 
     Parents may lack commits, name unknown ones, or form cycles: no commit is lost.
     """
     nearest, ends = _find_nearest(first_seen_us, parents)
-    _cut_circles(nearest)
+    _break_cycles(nearest)
     keys = {
         commit: (parents[commit][1] if commit in parents else seen_us, seen_us, commit)
         for commit, seen_us in first_seen_us.items()
     }
-    positions = {commit: position for position, commit in enumerate(_sort(nearest, keys))}
+    positions = {commit: position for position, commit in enumerate(_sort_commits(nearest, keys))}
     known = [commit for commit in first_seen_us if commit in parents]
     oldest_us = min((parents[commit][1] for commit in known), default=0)
-    # A chain goes on before the oldest commit that is asked for, whether its beginning is at hand
-    # or not.
+    # A chain continues before the oldest requested commit, whether its beginning is known or not.
     first = [ends.get(commit, commit) for commit in known if nearest[commit] is None]
     begun = {commit if parents[commit][1] > oldest_us else None for commit in first}
     return CommitOrder(positions, frozenset(first_seen_us) - frozenset(known), len(begun))
@@ -185,8 +184,10 @@ def _find_nearest(
     return nearest, ends
 
 
-def _cut_circles(nearest: dict[str, str | None]) -> None:
-    """Treat one commit of each cycle as a first one; git makes none, a hostile database may."""
+def _break_cycles(nearest: dict[str, str | None]) -> None:
+    """Treat one commit of each cycle as a first one. Git makes no cycles, a hostile database
+    may.
+    """
     done: set[str] = set()
     for start in sorted(nearest):
         path: set[str] = set()
@@ -201,7 +202,7 @@ def _cut_circles(nearest: dict[str, str | None]) -> None:
         done |= path
 
 
-def _sort(nearest: Mapping[str, str | None], keys: Mapping[str, _Key]) -> list[str]:
+def _sort_commits(nearest: Mapping[str, str | None], keys: Mapping[str, _Key]) -> list[str]:
     children: dict[str | None, list[str]] = {}
     for commit, before in nearest.items():
         children.setdefault(before, []).append(commit)

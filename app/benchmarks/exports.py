@@ -18,14 +18,14 @@ from compileboard.app.core.rows import read_facts
 from compileboard.collectors.contract.values import fit_json
 from compileboard.collectors.store.results import EXPORTS, ExperimentResult, fill
 
-OpenRun = Callable[[str], sqlite3.Connection]  # the detail of a run
+OpenRun = Callable[[str], sqlite3.Connection]  # opens the detail of a run
 EXPORTED = (*EXPORTS, "caching_precompile")
 MOST_RESULTS = 40
-_BUILT_BY_NAME = ("builtin", "torchvision", "timm", "transformers")  # suites of bench
+_BUILT_BY_NAME = ("builtin", "torchvision", "timm", "transformers")  # suites that bench builds
 
 
 def choose_model(command: str | None, suite: str, model: str) -> str | None:
-    words = _split(command or "")
+    words = _split_command(command or "")
     file = next(
         (value for word, value in pairwise(words) if word == "--only" and ":" in value), None
     )
@@ -34,10 +34,10 @@ def choose_model(command: str | None, suite: str, model: str) -> str | None:
     return f"--suite {suite} --only {shlex.quote(model)}" if suite in _BUILT_BY_NAME else None
 
 
-def _split(command: str) -> list[str]:
+def _split_command(command: str) -> list[str]:
     try:
         return shlex.split(command)
-    except ValueError:  # a quotation mark without its other
+    except ValueError:  # an unclosed quotation mark
         return []
 
 
@@ -64,16 +64,16 @@ class DraftFailure:
 
 @dataclass(frozen=True)
 class DraftReport:
-    """What `draft_export` reports of a model that cannot be exported."""
+    """What `draft_export` reports about a model that cannot be exported."""
 
-    is_sound: Annotated[bool | None, "Whether the draft is right for any input."]
-    failures: Annotated[Sequence[DraftFailure], "What it took for granted."]
+    is_sound: Annotated[bool | None, "Whether the draft is valid for any input."]
+    failures: Annotated[Sequence[DraftFailure], "Its assumptions."]
     seconds: Annotated[float | None, "How long it took. Seconds."]
 
 
 @dataclass(frozen=True)
 class BatchCheck:
-    """The result of a package with a batch size other than it was exported with."""
+    """The result of running a package with another batch size than it was exported with."""
 
     batch_size: Annotated[Count | None, "The other batch size."]
     checked: Annotated[str | None, "With the input check: `refused`, `right` or `wrong`."]
@@ -94,15 +94,13 @@ class ExportedResult:
     configuration: Annotated[str, "The configuration."]
     run_id: str
     status: str
-    state: Annotated[str, "The same in words."]
-    kind: Annotated[str, "How it is coloured: `good`, `bad`, `warn` or `quiet`."]
-    speedup: Annotated[float | None, "Median eager latency ÷ median latency of what was made."]
+    state: Annotated[str, "The same as text."]
+    kind: Annotated[str, "Its tone: `good`, `bad`, `warn` or `quiet`."]
+    speedup: Annotated[float | None, "Median eager latency ÷ median latency of the export."]
     speedup_low: float | None
     speedup_high: float | None
     export_latency_s: float | None
-    compilation_latency_s: Annotated[
-        float | None, "Time until what was made can be called. Seconds."
-    ]
+    compilation_latency_s: Annotated[float | None, "Time until the export can be called. Seconds."]
     load_latency_s: float | None
     second_process_latency_s: float | None
     package_bytes: float | None
@@ -110,7 +108,7 @@ class ExportedResult:
     node_count: Annotated[Count | None, "Nodes of the exported graph."]
     failure: Annotated[ExportFailure | None, "Where it failed."]
     draft: Annotated[DraftReport | None, "What a draft export reports."]
-    batch_check: Annotated[BatchCheck | None, "What another batch gives."]
+    batch_check: Annotated[BatchCheck | None, "The result with another batch."]
 
     @property
     def label(self) -> str:
@@ -150,8 +148,8 @@ class DistributedResult:
     configuration: Annotated[str, "The configuration."]
     run_id: str
     status: str
-    state: Annotated[str, "The same in words."]
-    kind: Annotated[str, "How it is coloured: `good`, `bad`, `warn` or `quiet`."]
+    state: Annotated[str, "The same as text."]
+    kind: Annotated[str, "Its tone: `good`, `bad`, `warn` or `quiet`."]
     accuracy: Annotated[str | None, "State of the accuracy check beside the timing, in words."]
     message: str | None
     latency_ms: Annotated[float | None, "Latency of the slowest rank. Milliseconds."]
@@ -215,9 +213,9 @@ def _find_newest(series: ModelSeries, experiment: str) -> ExperimentResult | Non
 
 def _make_export(open_run: OpenRun, result: ExperimentResult, configuration: str) -> ExportedResult:
     facts = _read_facts(open_run, result)
-    export, check = _dict(facts.get("export")), _dict(facts.get("batch_check"))
+    export, check = _as_dict(facts.get("export")), _as_dict(facts.get("batch_check"))
     look = describe_result(result) if result.status != "skipped" else describe_status(result)
-    draft = _dict(export.get("draft"))
+    draft = _as_dict(export.get("draft"))
     made = {
         "configuration": configuration,
         "state": look.word,
@@ -231,10 +229,10 @@ def _make_export(open_run: OpenRun, result: ExperimentResult, configuration: str
         message = export.get("message") or result.message
         made["failure"] = read_facts(ExportFailure, export | {"message": message})
     if draft:
-        failures = [read_facts(DraftFailure, entry) for entry in _dicts(draft.get("failures"))]
+        failures = [read_facts(DraftFailure, entry) for entry in _list_dicts(draft.get("failures"))]
         made["draft"] = read_facts(DraftReport, draft, failures=failures)
     if check:
-        sides = {name: _dict(check.get(name)) for name in ("checked", "unchecked")}
+        sides = {name: _as_dict(check.get(name)) for name in ("checked", "unchecked")}
         statuses = {name: side.get("status") for name, side in sides.items()}
         messages = {f"{name}_message": side.get("message") for name, side in sides.items()}
         made["batch_check"] = read_facts(BatchCheck, check | statuses | messages)
@@ -257,11 +255,11 @@ def _make_distributed(open_run: OpenRun, series: ModelSeries) -> DistributedResu
     facts, beside = _read_facts(open_run, result), {}
     answer = None
     if checked is not None:
-        beside = _dict(_read_facts(open_run, checked).get("distributed"))
+        beside = _as_dict(_read_facts(open_run, checked).get("distributed"))
         answer = describe_result(checked)
-    how = read_facts(_Distribution, beside | _dict(facts.get("distributed")))
+    how = read_facts(_Distribution, beside | _as_dict(facts.get("distributed")))
     look = describe_result(result)
-    ranks = [read_facts(RankResult, row) for row in _dicts(facts.get("ranks"))]
+    ranks = [read_facts(RankResult, row) for row in _list_dicts(facts.get("ranks"))]
     made = {
         "way": _describe_way(how, series.fields["backend"] or "") or "not recorded",
         "line": label_fields(series.fields | {"world_size": 1}),
@@ -292,9 +290,9 @@ def _read_facts(open_run: OpenRun, result: ExperimentResult) -> dict[str, Any]:
     return {} if parts is None else parts.facts
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
+def _list_dicts(value: Any) -> list[dict[str, Any]]:
     return fit_json(list[dict[str, Any]], value) or []

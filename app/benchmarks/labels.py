@@ -36,7 +36,7 @@ EXPERIMENTS = {
     "aot_precompile": "AOT precompile",
     "onnx": "ONNX",
 }
-MANY_PAGE_FAULTS = 10.0  # of a warm call; 0 to 5 are normal (docs/stack-cliff.md)
+MANY_PAGE_FAULTS = 10.0  # per warm call; 0 to 5 are normal (docs/stack-cliff.md)
 ACCURACIES = {
     "pass": Word("pass", "good", "Outputs match eager mode."),
     "pass_due_to_skip": Word(
@@ -115,7 +115,7 @@ def is_wrong(row: JudgedResult) -> bool:
 
 
 def is_slower(row: JudgedResult) -> bool:
-    """Return True if eager mode is faster beyond noise: by the 95% interval, else by HUD's 5%."""
+    """True if eager mode is faster beyond noise: by the 95% interval, else by the HUD's 5%."""
     if row.speedup is None:
         return False
     return row.speedup < 1 - THRESHOLD if row.speedup_high is None else row.speedup_high < 1
@@ -153,7 +153,7 @@ def describe_page_faults(row: ResultFields, values: Mapping[str, float]) -> str 
     )
     if (
         row.device == "cuda" and compiled >= MANY_PAGE_FAULTS
-    ):  # on a CPU, tensors themselves map memory
+    ):  # on a CPU, tensors themselves cause page faults
         text += (
             " Memory is mapped anew in each compiled call, which takes time; Python's frame "
             "stack may be the cause."
@@ -230,9 +230,7 @@ def split_backend(label: str) -> tuple[str, ...]:
     """Split a backend's label into its parts: `inductor_quick_ddp=ddp_optimizer` has three."""
     parts: list[str] = []
     for piece in _BETWEEN.split(label):
-        flag = (
-            _FLAG_FIRST.fullmatch(piece) if parts else None
-        )  # a flag, then a setting of inductor's
+        flag = _FLAG_FIRST.fullmatch(piece) if parts else None  # a flag, then an inductor setting
         parts += flag.groups() if flag else [piece]
     return tuple(part for part in parts if part)
 
@@ -256,8 +254,8 @@ class MinimalProgram(TypedDict):
     node_count: int | None
     operations: list[str] | None
     failure: str | None
-    program: str | None  # None: source is not stored
-    status: str | None  # minified, or stopped at its time limit
+    program: str | None  # None if source was not stored
+    status: str | None  # minified, or stopped by its time limit
 
 
 def list_minimal_programs(facts: Mapping[str, Any]) -> list[MinimalProgram]:

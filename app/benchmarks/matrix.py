@@ -1,4 +1,4 @@
-"""A suite as a matrix: a row for each model, a column for each experiment."""
+"""A suite as a matrix: a row per model, a column per experiment."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ from compileboard.collectors.store.rollups import (
 Row = TypeVar("Row")
 _CONFIGURATION = attrgetter(*SET)
 
-# What a person looks for first has the highest number.
+# Higher is more urgent.
 _CONCERN = {"failed": 4, "not_run": 2, "skipped": 1, "measured": 0}
 
 
-def _severity(result: ResultRow) -> int:
+def _rank_severity(result: ResultRow) -> int:
     return 3 if result.status == "measured" and is_wrong(result) else _CONCERN.get(result.status, 0)
 
 
@@ -71,12 +71,12 @@ def rank_result(result: JudgedResult) -> tuple[int, float]:
     return {"failed": 4, "measured": 3, "not_run": 1}.get(result.status, -1), 0.0
 
 
-# Largest first, of a status what failed; a name ends in .asc for the smallest first. What has no
-# value comes last either way.
+# Largest first, failures first for a status; a name that ends in .asc reverses it. Missing values
+# come last either way.
 ORDERS: dict[str, Callable[[ResultRow], Any]] = {
     "worst": rank_result,
     "model": lambda result: (result.model.lower(), result.suite.lower()),
-    "status": _severity,
+    "status": _rank_severity,
     "accuracy": lambda result: result.accuracy,
     "speedup": lambda result: result.speedup,
     "latency": lambda result: result.abs_latency_ms,
@@ -220,8 +220,7 @@ def cut_page(rows: Sequence[Row], cursor: str | None, limit: int) -> Page[Row]:
 
 
 _FIRST = (*LEADING, *ALONE, "caching_precompile")
-# What a cell shows of its numbers: the first two that were measured, each with what it is called
-# there.
+# The numbers a cell may show with their labels: the first two that were measured.
 _SHOWN = {
     "speedup": "",
     "scaling_efficiency": "efficiency ",
@@ -299,7 +298,7 @@ class MatrixModel:
     @published
     def cells(
         self,
-    ) -> Annotated[list[MatrixCell], "What was measured, in the order of the columns."]:
+    ) -> Annotated[list[MatrixCell], "Results, in the order of the columns."]:
         return [cell for cells in self.columns for cell in cells]
 
 
@@ -311,7 +310,7 @@ class Matrix:
     model_count: Annotated[Count, "Models of all pages."]
     columns: Annotated[Sequence[MatrixColumn], "One for each experiment of each configuration."]
     rows: Annotated[Sequence[MatrixModel], "The models of this page, the worst first."]
-    common_label: str = field(metadata=PRIVATE)  # what all configurations have in common
+    common_label: str = field(metadata=PRIVATE)  # common to all configurations
 
     @cached_property
     def groups(self) -> Sequence[ColumnGroup]:
@@ -393,24 +392,34 @@ def _build_matrix(
     columns_by_pair = {}
     for pair, fields, own in zip(counts, configurations, parts):
         told = {name: value for name, value in fields.items() if name in different}
-        label = _label(told | {"backend": "_".join(part for part in own if part not in alike)})
+        label = _join_labels(
+            told | {"backend": "_".join(part for part in own if part not in alike)}
+        )
         label = label or ("exports" if pair[1] in EXPORTS else "no backend")
         columns_by_pair[pair] = MatrixColumn(
             **fields, experiment=pair[1], status_counts=counts[pair], label=label
         )
     first: dict[str, tuple[int, str]] = {}
     for (_key, experiment), column in columns_by_pair.items():
-        first[column.label] = min(_rank(experiment), first.get(column.label, _rank(experiment)))
+        first[column.label] = min(
+            _rank_experiment(experiment), first.get(column.label, _rank_experiment(experiment))
+        )
 
     def order(pair: tuple[tuple[Any, ...], str]) -> tuple[Any, ...]:
         label = columns_by_pair[pair].label
-        return _order_configuration(pair[0]), first[label], label, _rank(pair[1]), str(pair[0])
+        return (
+            _order_configuration(pair[0]),
+            first[label],
+            label,
+            _rank_experiment(pair[1]),
+            str(pair[0]),
+        )
 
     ordered = sorted(counts, key=order)
     columns = [columns_by_pair[pair] for pair in ordered]
     shared = [part for part in parts[0] if part in alike] if parts else []
     common_label = (
-        _label(common | {"backend": "_".join(shared)})
+        _join_labels(common | {"backend": "_".join(shared)})
         if len(set(map(str, configurations))) > 1
         else ""
     )
@@ -466,7 +475,7 @@ def _order_configuration(key: Sequence[Any]) -> tuple[int, str]:
     return fields["world_size"], fields["mode"] or ""
 
 
-def _rank(experiment: str) -> tuple[int, str]:
+def _rank_experiment(experiment: str) -> tuple[int, str]:
     return (_FIRST.index(experiment) if experiment in _FIRST else len(_FIRST), experiment)
 
 
@@ -485,7 +494,7 @@ def _part_fields(configurations: Sequence[Mapping[str, Any]]) -> tuple[dict[str,
     return common, different
 
 
-def _label(fields: Mapping[str, Any]) -> str:
+def _join_labels(fields: Mapping[str, Any]) -> str:
     empty: dict[str, Any] = dict.fromkeys(SET) | {"dynamic": False, "world_size": 1}
     known = empty | {name: value for name, value in fields.items() if name != "suite"}
     return (

@@ -17,11 +17,11 @@ class TrendMetric:
     """The drawn metric."""
 
     name: Annotated[str, "Its name."]
-    label: Annotated[str, "Its name in words."]
+    label: Annotated[str, "Its label."]
     unit: Annotated[
         str, "Its unit; a `%` is written as a share of one, `MB` as bytes; empty for a count."
     ]
-    direction: Annotated[Direction, "Which way is better."]
+    direction: Annotated[Direction, "The better direction."]
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ _SOURCES = {
 
 
 def read_metrics(text: str) -> tuple[Metric, ...]:
-    """Read metrics, one a line: name, label, unit, better, decimals (0 of counts), source, meaning,
-    and the columns of an interval. Without a unit it is that of the result's column.
+    """Parse metrics, one per line: name, label, unit, better, decimals (0 for counts), source,
+    meaning, and the columns of an interval. Without a unit, that of the result's column.
     """
     metrics = []
     for line in text.strip().replace("\n  ", " ").splitlines():
@@ -83,9 +83,9 @@ def read_metrics(text: str) -> tuple[Metric, ...]:
     return tuple(metrics)
 
 
-# output_error and quantized_eager_error: the rounding of another order of operations, within the
-# tolerance neither more nor less is better. calls_captured: more may be more of the model in
-# graphs, or the same part of it captured again.
+# output_error and quantized_eager_error: rounding of another order of operations; within the
+# tolerance neither direction is better. calls_captured: more may mean more of the model in graphs,
+# or the same part captured again.
 METRICS = read_metrics("""
 speedup|Speedup||up|3|harness|median eager ÷ median compiled latency|speedup_low|speedup_high
 abs_latency_ms|Latency||down||harness|median, compiled
@@ -118,7 +118,7 @@ autograd_compiles|Autograd compiles||neutral|0|counters|by compiled autograd
 cudagraph_skips|CUDA graph skips||down|0|counters|CUDA graphs not used
 """)
 _MEANS = ("load_latency_s", "package_bytes", "scaling_efficiency", "quantized_error")
-# Of a suite; how each counts is its definition's (app.benchmarks.summaries).
+# Of a suite; app.benchmarks.summaries defines how each is computed.
 SUMMARY_METRICS = (
     *read_metrics("""
 pass_ratio|Pass rate|%|up|1|accuracy and speedup|models that pass, of all
@@ -136,9 +136,9 @@ recompiles_per_model|Recompiles per model||down||hooks|mean of the models that w
         if metric.name in _MEANS
     ),
 )
-# Of a model, for incidents: 1 where it was measured and is right, 0 where it failed or is wrong.
+# Of a model, for incidents: 1 if it is right, 0 if it failed or is wrong.
 (PASSES,) = read_metrics("passes|Passes||up|0|the harness|1 is measured and right, 0 is failed")
-# Of a run that was observed, whatever it ran: columns of app.benchmarks.series_queries.
+# Of any observed run: columns of app.benchmarks.series_queries.
 RUN_METRICS = read_metrics("""
 compile_s|Compile time|s|down||hooks|all compiles of a run
 compile_count|Compiles||down|0|hooks|of a run
@@ -147,7 +147,7 @@ graph_break_count|Graph breaks||down|0|hooks|of a run
 recompile_limit_count|Recompile limits||down|0|hooks|frames given up
 cudagraph_rerecording_count|CUDA graphs recorded again||down|0|hooks|of a run
 """)
-# A model's metric that a number of a suite sums up, where its name is another.
+# A model's metric that a suite's number aggregates, if its name differs.
 MODEL_OF = {
     "geomean_speedup": "speedup",
     "graph_breaks_per_model": "graph_breaks",

@@ -100,7 +100,7 @@ class ModelScreen:
     selected: ModelSeries
     point: Point
     runs: Mapping[str, TrendRun]
-    changes: Sequence[SeriesChange]  # the most severe first, the recovered last
+    changes: Sequence[SeriesChange]  # the most severe first, recovered ones last
     parts: Sequence[tuple[ExperimentResult, ResultParts]]
     graph_breaks: Sequence[TaskBreak]
     causes: Sequence[TaskCause]
@@ -193,7 +193,7 @@ def build_model_history(engine: Engine, model: str, suite: str | None) -> ModelH
 def build_model(
     store: Store, model: str, query: Mapping[str, str], run_id: str | None
 ) -> ModelScreen:
-    """Build one model's screen: the series that fits the query, at the point of a run, else the
+    """Build one model's page: the series that fits the query, at the point of a run, else the
     newest.
 
     Raises UnknownModelError if there is no such model, series or point.

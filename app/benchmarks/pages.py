@@ -119,11 +119,11 @@ def show(model: str) -> str:
         screen = build_model(get_store(), model, request.args, request.args.get("run"))
     except UnknownModelError as error:
         abort(404, str(error))
-    # Imported here: numpy, which no other page needs, would be a tenth of the server's start.
+    # Imported here because numpy is a tenth of the server's start and no other page needs it.
     from compileboard.app.benchmarks.charts import chart_repeats
 
     points = screen.selected.points
-    addresses = [_address(model, screen.selected, point.row.run_id) for point in points]
+    addresses = [_model_url(model, screen.selected, point.row.run_id) for point in points]
     anchors = [f"{address}#point" for address in addresses]
     worst_first = sorted(
         screen.history.series, key=lambda series: rank_result(series.newest), reverse=True
@@ -131,7 +131,7 @@ def show(model: str) -> str:
     return render_template(
         "models/one.html",
         screen=screen,
-        series=[(series, _address(model, series)) for series in worst_first],
+        series=[(series, _model_url(model, series)) for series in worst_first],
         points=list(zip(points, addresses))[::-1],
         charts=chart_history(points, anchors) if len(points) > 1 else [],
         repeats=chart_repeats(screen.repeats),
@@ -142,6 +142,6 @@ def show(model: str) -> str:
     )
 
 
-def _address(model: str, series: ModelSeries, run_id: str | None = None) -> str:
+def _model_url(model: str, series: ModelSeries, run_id: str | None = None) -> str:
     query: dict[str, Any] = series.query | ({} if run_id is None else {"run": run_id})
     return url_for("models.show", model=model, **query)

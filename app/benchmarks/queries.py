@@ -38,7 +38,7 @@ from compileboard.collectors.store.rollups import HUD_PASSING, SET
 
 STATUSES = ("measured", "failed", "skipped", "not_run")
 ACCURACIES = ("pass", "fail", "skipped", "not_measured")
-# Of one model: 2 000 runs of 10 series.
+# Of one model: 2,000 runs of 10 series.
 MOST_HISTORY = 20_000
 _IDENTITY = BriefResult._fields.index("model") + 1  # the configuration and the model
 
@@ -60,7 +60,7 @@ _BRIEF = """
   s.model, x.experiment, nullif(s.batch_size, 0) as batch_size, x.id, x.status, x.accuracy,
   x.speedup, x.speedup_high, x.time_us, x.run_id
 """
-# The experiments of a series, each one step further in results_series; then the newest result of
+# The experiments of a series, found by skipping through results_series; then the newest result of
 # each.
 _LATEST = f"""
 with recursive newest (series_id, experiment) as (
@@ -90,7 +90,7 @@ where n.experiment is not null
 order by x.id
 limit :limit
 """  # noqa: S608  own texts only
-# ClickHouse has a table of them, which publications keep.
+# ClickHouse has a table of them, kept by publication.
 _LATEST_KEPT = f"""
 select {{columns}}
 from newest_results as x
@@ -176,7 +176,7 @@ class ModelFilter:
     experiment: Annotated[str | None, "An experiment: `accuracy`, `export`. Its results alone."] = (
         None
     )
-    status: Annotated[str | None, Parameter(choices=STATUSES), "What became of the model."] = None
+    status: Annotated[str | None, Parameter(choices=STATUSES), "State of the model."] = None
     accuracy: Annotated[
         str | None, Parameter(choices=ACCURACIES), "Result of its accuracy check."
     ] = None
@@ -209,7 +209,7 @@ class BenchmarkRun:
 
 
 def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS) -> ModelFilter:
-    """An empty parameter is no limit. Raises FilterError for an unknown key or unusable value."""
+    """An empty parameter is no limit. Raises FilterError for an unknown key or invalid value."""
     return read_query(ModelFilter, query, others)
 
 
@@ -220,7 +220,7 @@ def list_models(engine: Engine, selection: ModelFilter) -> list[ResultRow]:
 def list_measured(engine: Engine, selection: ModelFilter) -> list[ExperimentResult]:
     if not selection.run:
         return list_newest(engine, selection)
-    of_run = engine.stream(RUN_SQL, _bind(selection) | {"run_id": selection.run})
+    of_run = engine.stream(RUN_SQL, _bind_selection(selection) | {"run_id": selection.run})
     return _filter_experiment(read_measured(of_run), selection)
 
 
@@ -234,13 +234,13 @@ def filter_rows(rows: Iterable[ResultRow], selection: ModelFilter) -> list[Resul
 
 
 def judge_answer(row: ResultRow) -> str:
-    """Return which of ACCURACIES an answer is; a newer upstream verdict passes if its name begins
-    with pass.
+    """Return which of ACCURACIES an answer is. A verdict of a newer upstream passes if its name
+    begins with pass.
     """
-    return _judge(row.accuracy, row.judge.status if row.judge else "")
+    return _judge_accuracy(row.accuracy, row.judge.status if row.judge else "")
 
 
-def _judge(accuracy: str | None, status: str) -> str:
+def _judge_accuracy(accuracy: str | None, status: str) -> str:
     if accuracy is None:
         return {"failed": "fail", "skipped": "skipped"}.get(status, "not_measured")
     return "pass" if accuracy in HUD_PASSING or accuracy.startswith("pass") else "fail"
@@ -248,7 +248,7 @@ def _judge(accuracy: str | None, status: str) -> str:
 
 def list_newest(engine: Engine, selection: ModelFilter) -> list[ExperimentResult]:
     newest = filter_newest(
-        read_measured(engine.stream(LATEST_SQL[engine.dialect], _bind(selection)))
+        read_measured(engine.stream(LATEST_SQL[engine.dialect], _bind_selection(selection)))
     )
     return _filter_experiment(newest, selection)
 
@@ -257,18 +257,18 @@ def _filter_experiment(results: Iterable[Measured], selection: ModelFilter) -> l
     return [result for result in results if selection.experiment in (None, result.experiment)]
 
 
-def _bind(selection: ModelFilter) -> dict[str, Any]:
+def _bind_selection(selection: ModelFilter) -> dict[str, Any]:
     return {key: getattr(selection, key) for key in (*SET, "q")} | {"limit": MOST_RESULTS}
 
 
 def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResult]:
     """List the results of `list_measured` in brief: reading every column of thousands takes 0.1 s
-    and more.
+    or more.
     """
     if selection.run:
-        rows = engine.stream(RUN_BRIEF_SQL, _bind(selection) | {"run_id": selection.run})
+        rows = engine.stream(RUN_BRIEF_SQL, _bind_selection(selection) | {"run_id": selection.run})
     else:
-        rows = engine.stream(LATEST_BRIEF_SQL[engine.dialect], _bind(selection))
+        rows = engine.stream(LATEST_BRIEF_SQL[engine.dialect], _bind_selection(selection))
     results = list(map(BriefResult._make, rows))
     results = _filter_experiment(results, selection)
     return results if selection.run else filter_newest(results)
@@ -281,7 +281,7 @@ def match_models(results: Iterable[BriefResult], selection: ModelFilter) -> set[
         if selection.status in (None, result.status):
             of_status.add((result.suite, result.model))
         status = result.status if result.experiment == "accuracy" else ""
-        answer = _judge(result.accuracy, status)
+        answer = _judge_accuracy(result.accuracy, status)
         if answer != "not_measured" or result[:_IDENTITY] not in answers:
             answers[result[:_IDENTITY]] = answer
     of_answer = {

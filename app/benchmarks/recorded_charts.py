@@ -23,17 +23,17 @@ _STATE_COLORS = {
     "interrupted": "state-warn",
     "interrupted?": "series-3",
 }
-_MOST_SERIES = 7  # an eighth colour is for all the others together
+_MOST_SERIES = 7  # the eighth colour is for all others
 _OTHERS = "all others"
-_NOISY = 14  # points of one series from which on a line through each would be a scribble
-_LEAST_BINS = 12  # so that a lone bar does not fill its chart
+_NOISY = 14  # points of a series above which a connecting line is unreadable
+_LEAST_BINS = 12  # so that a single bar does not fill its chart
 WINDOW = 7
 POINTS_ID = "recorded-points"
-MOST_TABLE_ROWS = 200  # the list of runs has the same numbers of all
+MOST_TABLE_ROWS = 200  # the list of runs has the same numbers for all
 
 
 def list_programs(points: Sequence[RunPoint]) -> list[str]:
-    """List what runs belong to, the newest first: runs of two share no axis."""
+    """List the programs of runs, newest first. Runs of different programs share no axis."""
     return list(dict.fromkeys(_name_program(point) for point in reversed(points)))
 
 
@@ -42,7 +42,7 @@ def _name_program(point: RunPoint) -> str:
 
 
 def chart_recorded(points: Sequence[RunPoint], program: str | None = None) -> dict[str, Any]:
-    """Chart the states of all runs, and the cost of each: of one program's, if it is given."""
+    """Chart the states of all runs, and the compile cost of the runs of `program`, or of all."""
     own = [point for point in points if program in (None, _name_program(point))]
     return {
         "points": own,
@@ -174,12 +174,12 @@ def _chart_trend(
     }
     groups = {
         label: [index for index in positions if index in values]
-        for label, positions in _group(points).items()
+        for label, positions in _group_by_program(points).items()
     }
     smooth = max(map(len, groups.values()), default=0) > _NOISY
     traces: list[dict[str, Any]] = []
     for number, (label, members) in enumerate(groups.items(), start=1):
-        lone = label == _OTHERS  # different series: a line through them would mean nothing
+        lone = label == _OTHERS  # different series: a line through them would be meaningless
         own = [values[index] for index in members]
         shared = {
             "type": "scatter",
@@ -191,7 +191,7 @@ def _chart_trend(
             "mode": "markers" if smooth or lone else "lines+markers",
             "name": label,
             "line": {"width": 1.5},
-            "cliponaxis": False,  # a run without any is a whole point on the axis
+            "cliponaxis": False,  # a run without any is a full point on the axis
             "marker": {
                 "size": 5 if smooth else 7,
                 "opacity": 0.3 if smooth else 0.6 if lone else 1,
@@ -207,7 +207,7 @@ def _chart_trend(
             )
     figure = finish(
         traces,
-        xaxis=_span(points),
+        xaxis=_span_axis(points),
         yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6}
         if unit
         else count_axis(max(values.values(), default=0)),
@@ -216,25 +216,23 @@ def _chart_trend(
     return Chart(chart_id, title, figure, (), (), note, show_legend=False)
 
 
-def _group(points: Sequence[RunPoint]) -> dict[str, list[int]]:
+def _group_by_program(points: Sequence[RunPoint]) -> dict[str, list[int]]:
     sizes = Counter((point.suite, point.name) for point in points)
     shown = [key for key, _size in sizes.most_common(_MOST_SERIES)]
-    groups: dict[str, list[int]] = {_label(*key): [] for key in shown}
+    groups: dict[str, list[int]] = {_label_program(*key): [] for key in shown}
     for position, point in enumerate(points):
         key = (point.suite, point.name)
-        groups.setdefault(_label(*key) if key in shown else _OTHERS, []).append(position)
+        groups.setdefault(_label_program(*key) if key in shown else _OTHERS, []).append(position)
     return groups
 
 
-def _label(suite: str | None, name: str) -> str:
+def _label_program(suite: str | None, name: str) -> str:
     text = f"{suite} · {name}" if suite else name
     return text if len(text) <= 40 else text[:39] + "…"
 
 
 def _date_axis(points: Sequence[RunPoint], end_us: int | None) -> dict[str, Any]:
-    """Return an axis from the first run to `end_us`, of at least so many bins that a few bars stay
-    bars.
-    """
+    """Return an axis from the first run to `end_us` with a minimum number of bins."""
     axis = {"type": "date", "showgrid": False}
     if end_us is None:
         return axis
@@ -243,8 +241,7 @@ def _date_axis(points: Sequence[RunPoint], end_us: int | None) -> dict[str, Any]
     return axis | {"range": times([min(first_us, end_us - _LEAST_BINS * width_us), end_us])}
 
 
-def _span(points: Sequence[RunPoint]) -> dict[str, Any]:
-    """Return an axis from the first point to the newest, of an hour around a single one."""
+def _span_axis(points: Sequence[RunPoint]) -> dict[str, Any]:
     axis = {"type": "date", "showgrid": False}
     if not points:
         return axis

@@ -1,4 +1,4 @@
-"""A run's benchmark results, one row for each model, and the events of a benchmark task."""
+"""A run's benchmark results, one row per model, and the events of a benchmark task."""
 
 from __future__ import annotations
 

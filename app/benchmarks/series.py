@@ -32,7 +32,7 @@ def read_name(written: str) -> str:
     return "" if written == _EMPTY else _WRITTEN.sub(lambda match: chr(int(match[1], 16)), written)
 
 
-# What tells two series of a model apart; the address of a series has these.
+# The fields that distinguish the series of a model, as in a series' address.
 FIELDS = (*SET[:-1], "batch_size", "world_size")
 
 
@@ -88,7 +88,6 @@ class ModelSeries:
 
     @property
     def label(self) -> str:
-        """Format as `inference · float32 · NVIDIA H200 · inductor · batch 8`."""
         return label_fields(self.fields)
 
     @property
@@ -125,9 +124,7 @@ def split_series(history: Iterable[Pair]) -> list[ModelSeries]:
 def choose_series(
     series: Sequence[ModelSeries], given: Mapping[str, str], run_id: str | None = None
 ) -> ModelSeries | None:
-    """Return the series that matches a URL's parameters; of several, the first one that was
-    timed.
-    """
+    """Return the series that matches a URL's parameters; of several, the first that was timed."""
     fit = [
         model_series
         for model_series in series

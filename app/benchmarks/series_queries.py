@@ -36,7 +36,7 @@ where id $in(:ids)
 order by id
 limit 1000000
 """  # noqa: S608  own texts only
-# The only experiment with a metric of its own beside performance.
+# The only experiment besides performance with a metric of its own.
 _SECOND_PROCESS = "caching_precompile"
 # Rows are many and wide: sorting them takes longer than reading them.
 _POINTS = {
@@ -54,7 +54,7 @@ select x.series_id, x.experiment, x.run_id, x.status, x.accuracy, x.time_us
 {points}
 limit 100000000
 """
-# Series without a batch size, which failures have, and those of the same model that have one.
+# Series without a batch size, which failures have, and those of the same model with one.
 SIBLINGS_SQL = f"""
 select u.id as unknown_id, k.id as known_id
 from series as u
@@ -260,7 +260,7 @@ def list_suite_points(
 def list_run_points(
     engine: Engine, names: Sequence[str] | None = None
 ) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
-    # Written only where it is given, so that the index of names is of use.
+    # Written only if set, so that the index of names is used.
     sql = RUN_POINTS_SQL.format(named="true" if names is None else "r.name $in(:names)")
     values = {} if names is None else {"names": list(names)}
     key: tuple[Any, ...]
@@ -297,7 +297,7 @@ def list_series_names(engine: Engine) -> list[SeriesName]:
     return [SeriesName(*row) for row in engine.rows(NAMES_SQL)]
 
 
-# Of runs in which something was compiled: in the others no function was recompiled.
+# Of runs that compiled something: the others cannot recompile.
 CATEGORY_SQL = """
 with newest as materialized (
   select r.id, $pub(r) as pub, r.name, $a.title, r.started_us

@@ -76,7 +76,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class Period:
-    """A period; `since_us` is in it, `until_us` is not.
+    """From `since_us` to before `until_us`.
 
     Units: microseconds since the epoch.
     """
@@ -100,10 +100,10 @@ class Period:
 
 
 def read_period(since: str | None, until: str | None, last: str | None, now_us: int) -> Period:
-    """Parse a period that ends at `until` (that day included), else now, and begins at `since` or
+    """Parse a period that ends at `until` (including that day), else now, and begins at `since` or
     `last` before its end.
 
-    Raises FilterError for an unreadable time, or an end that is not after the beginning.
+    Raises FilterError for an invalid time, or an end that is not after the beginning.
     """
     if since and last:
         raise FilterError(
@@ -124,15 +124,15 @@ def read_period(since: str | None, until: str | None, last: str | None, now_us: 
 
 
 def read_length(name: str, text: str) -> int:
-    """Parse a length of time such as 36h, 30d or 12w into microseconds.
+    """Parse a duration such as 36h, 30d or 12w into microseconds.
 
-    Raises FilterError if it is none.
+    Raises FilterError for an invalid one.
     """
     match = _LENGTH.fullmatch(text.strip())
     if match is None or not int(match[1]):
         raise FilterError(
-            f"{name}: {text[:40]!r} is no length of time; expected a number of hours, days or "
-            "weeks as 12w"
+            f"{name}: {text[:40]!r} is not a duration; expected a number of hours, days or "
+            "weeks, such as 12w"
         )
     return int(match[1]) * _UNITS_US[match[2]]
 
@@ -146,14 +146,14 @@ def _read_moment(name: str, text: str, now_us: int, *, ends: bool) -> int:
     try:
         moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
     except ValueError:
-        raise FilterError(f"{name}: {text[:40]!r} is no time; expected {_EXPECTED}") from None
+        raise FilterError(f"{name}: {text[:40]!r} is not a time; expected {_EXPECTED}") from None
     moment = moment.replace(tzinfo=timezone.utc) if moment.tzinfo is None else moment
     time_us = (moment - _EPOCH) // timedelta(microseconds=1)
     return time_us + DAY_US if ends and _DAY.fullmatch(text) else time_us
 
 
 INCIDENT_COUNT = 1_000
-# How many rows of each list a report for people shows; JSON, CSV and Parquet have all.
+# Rows per list in a report for people; JSON, CSV and Parquet have all.
 REPORT_ROWS = {
     "moved": 50,
     "runs": 200,
@@ -162,7 +162,7 @@ REPORT_ROWS = {
     "incidents": 100,
     "changes": 50,
 }
-_MOST_BEFORE = 40  # runs before the period, and of its beginning, among which base is looked for
+_MOST_BEFORE = 40  # runs before the period, or at its start, that may be the base
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class SuiteHeadline:
 
 @dataclass(frozen=True)
 class SuiteCommit:
-    run: TrendRun  # its first
+    run: TrendRun  # its first run
     run_count: int
 
 
@@ -249,9 +249,9 @@ def build_suite(
     """Build a suite's period for the selected configuration that was measured last."""
     during = replace(asked, since_us=period.since_us, until_us=period.until_us)
     engine = store.engine
-    chosen, others = _choose(engine, asked, during, period)
+    chosen, others = _choose_configuration(engine, asked, during, period)
     summed = summarize_runs(engine, during.narrow(chosen), definition, clock)
-    assert summed is not None  # _choose found a run of it in the period
+    assert summed is not None  # _choose_configuration found a run of it in the period
     formula, within, new = summed.definition, summed.summaries, summed.newest
     timed = list_timed_runs(engine, asked.narrow(chosen))
     rows = _read_rows(store, new, chosen)
@@ -260,11 +260,11 @@ def build_suite(
     )
     base, base_rows = _find_base(
         store,
-        [summary for summary in (*before, *_older(within, new)) if summary.run_id in timed],
+        [summary for summary in (*before, *_find_older(within, new)) if summary.run_id in timed],
         rows,
         chosen,
     )
-    comparison = _compare(store, clock, base, new, chosen) if base else None
+    comparison = _compare_runs(store, clock, base, new, chosen) if base else None
     summaries = [*within, base] if base in before and base is not None else within
     run_ids = [summary.run_id for summary in summaries]
     runs = list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
@@ -287,7 +287,7 @@ def build_suite(
         commits=tuple(_list_commits(runs, period)),
         incidents=incidents,
         changes=changes,
-        notes=tuple(_note(axis, chosen, others, len(within))),
+        notes=tuple(_list_notes(axis, chosen, others, len(within))),
     )
 
 
@@ -306,13 +306,13 @@ def _find_base(
     return None, []
 
 
-def _older(within: Sequence[StoredSummary], new: StoredSummary) -> list[StoredSummary]:
+def _find_older(within: Sequence[StoredSummary], new: StoredSummary) -> list[StoredSummary]:
     return [summary for summary in reversed(within) if summary.started_us < new.started_us][
         :_MOST_BEFORE
     ]
 
 
-def _choose(
+def _choose_configuration(
     engine: Engine, selection: TrendFilter, during: TrendFilter, period: Period
 ) -> tuple[ModelSet, list[ModelSet]]:
     sets = list_sets(engine)
@@ -378,7 +378,7 @@ def _sum_up(
     )
 
 
-def _compare(
+def _compare_runs(
     store: Store,
     clock: RecorderClock,
     base: StoredSummary,
@@ -435,7 +435,9 @@ def _list_incidents(
     return tuple(incident for incident in incidents if incident.id in own), tuple(changes)
 
 
-def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) -> Iterable[str]:
+def _list_notes(
+    axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int
+) -> Iterable[str]:
     yield from axis.notes
     if count == MOST_RUNS:
         yield f"the period has more runs than {MOST_RUNS}: these are the newest"
@@ -457,7 +459,7 @@ def _note(axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int) 
 
 
 Row = dict[str, Any]
-# What a column holds, where it is not text: int, float, bool, or a moment in µs since the epoch.
+# Column types other than text: int, float, bool, or time in µs since the epoch.
 Types = Mapping[str, str]
 _RUN = tuple(name for name in TrendRun.__dataclass_fields__ if name != "id")
 _CHANGE = tuple(name for name in SeriesChange.__dataclass_fields__ if name != "evidence")

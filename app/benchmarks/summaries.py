@@ -32,9 +32,9 @@ from compileboard.collectors.store.rollups import (
     geomean,
 )
 
-# What makes two results comparable; the hardware is the environment's, which is said beside.
+# What makes two results comparable; hardware is part of the environment.
 _KEY = (*MODEL_FIELDS, "device")
-# Of these a share is spoken of in points, and a mean of counts as it is.
+# Differences of shares are in points, of mean counts as they are.
 _PLAIN = frozenset({"pass_ratio", "graph_breaks_per_model", "recompiles_per_model"})
 _ABSENT = frozenset({"skipped", "not_run"})
 
@@ -43,8 +43,8 @@ _ABSENT = frozenset({"skipped", "not_run"})
 class SummaryDelta:
     """A number of both sides over the same models; None if no model has it on both.
 
-    `noise` is the 95% error of the logarithm of new ÷ base. `latency` is the compiled latency's new
-    ÷ base.
+    `noise` is the 95% error of the logarithm of new ÷ base. `latency` is new ÷ base of the compiled
+    latency.
     """
 
     metric: Metric
@@ -57,15 +57,15 @@ class SummaryDelta:
 
     @property
     def text(self) -> str:
-        """Format the change: `+2.1%`, `−1.5 points`, `+0.25`; '' if there is none."""
+        """Format the change: `+2.1%`, `−1.5 points`, `+0.25`; '' if unknown."""
         if self.base is None or self.new is None:
             return ""
         change = self.new - self.base
         if self.metric.name == "pass_ratio":
-            return _sign(f"{100 * change:.1f} points")
+            return _use_minus_sign(f"{100 * change:.1f} points")
         if self.metric.name in _PLAIN or not self.base:
-            return _sign(format_value(self.metric, change))
-        return _sign(f"{100 * change / self.base:.1f}%")
+            return _use_minus_sign(format_value(self.metric, change))
+        return _use_minus_sign(f"{100 * change / self.base:.1f}%")
 
     @property
     def word(self) -> str:
@@ -81,7 +81,7 @@ class SummaryDelta:
         )
 
 
-def _sign(text: str) -> str:
+def _use_minus_sign(text: str) -> str:
     plain = text.replace("−", "-")
     if not plain.strip("-+0. ×%points"):
         return "±" + plain.lstrip("-")
@@ -109,8 +109,8 @@ def compare(
     definition: Definition,
     verdicts: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[SummaryDelta]:
-    """Compare both sides over their common models. Pass rates leave out what was skipped or not
-    run.
+    """Compare both sides over their common models. Pass rates leave out skipped and missing
+    results.
     """
     common, _only_base, _only_new = _match_models(filter_models(base), filter_models(new))
     deltas = [_compare_one(metric, common, definition) for metric in SUMMARY_METRICS]
@@ -127,14 +127,14 @@ def _compare_one(
 ) -> SummaryDelta:
     if metric.name == "pass_ratio":
         there = [pair for pair in common if not {result.status for result in pair} & _ABSENT]
-        counts = [count_passed(rows, definition) for rows in _split(there)]
+        counts = [count_passed(rows, definition) for rows in _split_pairs(there)]
         base, new = (None if count is None or not there else count / len(there) for count in counts)
         return SummaryDelta(metric, base, new, len(there))
     number = definition.numbers.get(metric.name)
     if number is None:
         return SummaryDelta(metric, None, None, 0)
     pairs = [pair for pair in common if all(number.get(result) is not None for result in pair)]
-    base, new = map(number.sum_up, _split(pairs))
+    base, new = map(number.sum_up, _split_pairs(pairs))
     if metric.name != "geomean_speedup":
         return SummaryDelta(metric, base, new, len(pairs))
     return SummaryDelta(
@@ -158,7 +158,9 @@ def _find_noise(pairs: Sequence[tuple[ResultRow, ResultRow]], number: Number) ->
     )
 
 
-def _split(pairs: Sequence[tuple[ResultRow, ResultRow]]) -> tuple[list[ResultRow], list[ResultRow]]:
+def _split_pairs(
+    pairs: Sequence[tuple[ResultRow, ResultRow]],
+) -> tuple[list[ResultRow], list[ResultRow]]:
     return [base for base, _new in pairs], [new for _base, new in pairs]
 
 
@@ -166,7 +168,7 @@ def _match_models(
     base: Sequence[ResultRow], new: Sequence[ResultRow]
 ) -> tuple[list[tuple[ResultRow, ResultRow]], list[ResultRow], list[ResultRow]]:
     (same, more, other_batch), only_base, only_new = match(base, new, _KEY, getattr)
-    apart_base, apart_new = _split(other_batch)
+    apart_base, apart_new = _split_pairs(other_batch)
     return [*same, *more], [*only_base, *apart_base], [*only_new, *apart_new]
 
 

@@ -20,7 +20,7 @@ from compileboard.app.core.format import format_time
 
 POINTS_ID = "points"
 MOST_TABLE_ROWS = 200  # rows of the table; the API has all
-_MOST_INTERVALS = 150  # points with a bar each; more would be a smear
+_MOST_INTERVALS = 150  # points with an error bar; more would overlap
 _MOST_WORDS, _LONGEST_WORDS, _ROWS = 6, 34, 3
 _DENSE = 120
 _COLORS = 7
@@ -87,27 +87,27 @@ def _build_line(
         "mode": "lines" if count > _DENSE else "lines+markers",
         "name": label,
         "x": own,
-        "y": [None if value is None else _round(value * metric.factor) for value in values],
+        "y": [None if value is None else _round_value(value * metric.factor) for value in values],
         "connectgaps": False,
         "meta": {"color": color, "points": POINTS_ID},
         "marker": {"size": 6},
         "line": {"width": 1.5},
         "cliponaxis": False,
-        "hovertemplate": f"%{{y:.5~g}}{unit} {_plain(label)}\n%{{text}}",
+        "hovertemplate": f"%{{y:.5~g}}{unit} {_strip_html(label)}\n%{{text}}",
         "hoverlabel": {"namelength": 0},
     }
     notes = [points[at].note for at in own]
     if any(notes):
         trace["hovertext"] = [f"{note}\n" if note else "" for note in notes]
-        trace["hovertemplate"] = f"%{{y:.5~g}}{unit} {_plain(label)}\n%{{hovertext}}%{{text}}"
+        trace["hovertemplate"] = f"%{{y:.5~g}}{unit} {_strip_html(label)}\n%{{hovertext}}%{{text}}"
     if metric.low and len(own) <= _MOST_INTERVALS:
         trace["error_y"] = {
             "type": "data",
             "symmetric": False,
             "thickness": 1,
             "width": 3,
-            "array": [_reach(points[at].high, points[at].drawn, metric) for at in own],
-            "arrayminus": [_reach(points[at].drawn, points[at].low, metric) for at in own],
+            "array": [_error_bar(points[at].high, points[at].drawn, metric) for at in own],
+            "arrayminus": [_error_bar(points[at].drawn, points[at].low, metric) for at in own],
         }
     return trace
 
@@ -136,7 +136,7 @@ def _build_marks(metric: Metric, label: str, points: dict[int, TrendPoint]) -> l
             if point.status == status or (point.is_incomplete and status == "failed")
         )
         if own:
-            reasons = [_plain(_explain_mark(metric, points[at])) for at in own]
+            reasons = [_strip_html(_explain_mark(metric, points[at])) for at in own]
             marks.append({
                 "type": "scatter",
                 "mode": "markers",
@@ -147,7 +147,7 @@ def _build_marks(metric: Metric, label: str, points: dict[int, TrendPoint]) -> l
                 "marker": {"size": 7, "symbol": symbol},
                 "hovertext": reasons,
                 "hoverlabel": {"namelength": 0},
-                "hovertemplate": f"%{{hovertext}}: {_plain(label)}\n%{{text}}",
+                "hovertemplate": f"%{{hovertext}}: {_strip_html(label)}\n%{{text}}",
                 "showlegend": False,
             })  # fmt: skip
     return marks
@@ -159,15 +159,15 @@ def _explain_mark(metric: Metric, point: TrendPoint) -> str:
     return point.reason or point.status.replace("_", " ")
 
 
-def _plain(text: str) -> str:
+def _strip_html(text: str) -> str:
     return text.replace("%{", "% {")
 
 
-def _reach(high: float | None, low: float | None, metric: Metric) -> float:
-    return 0.0 if high is None or low is None else _round(max(high - low, 0) * metric.factor)
+def _error_bar(high: float | None, low: float | None, metric: Metric) -> float:
+    return 0.0 if high is None or low is None else _round_value(max(high - low, 0) * metric.factor)
 
 
-def _round(value: float) -> float:
+def _round_value(value: float) -> float:
     return float(f"{value:.5g}")
 
 
@@ -177,8 +177,8 @@ def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool
         yaxis |= count_axis(max(values, default=0))
     elif metric.unit:
         yaxis["ticksuffix"] = "×" if metric.unit == "×" else f" {metric.unit}"
-    yaxis |= _widen(values) if metric.kind != "count" else {}
-    # Plotly takes at most so many ticks, and steps over dates may be twice what would do.
+    yaxis |= _widen_range(values) if metric.kind != "count" else {}
+    # Plotly's limit of ticks; on a date axis its steps may be twice as long as needed.
     xaxis: dict[str, Any] = {
         "showgrid": False,
         "tickangle": 0,
@@ -204,7 +204,7 @@ def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool
     }
 
 
-def _widen(values: Sequence[float]) -> dict[str, Any]:
+def _widen_range(values: Sequence[float]) -> dict[str, Any]:
     low, high = min(values, default=0.0), max(values, default=0.0)
     level = max(abs(low), abs(high))
     if not values or high - low >= NEARLY_SAME * level > 0:
@@ -222,7 +222,7 @@ def _find_range(axis: Axis) -> list[float]:
     first, last = (axis.positions[0], axis.positions[-1]) if axis.positions else (0, 1)
     alone = (
         3_600_000 if axis.name == "date" else 0.5
-    )  # an hour around one run, and never around runs minutes apart
+    )  # an hour around a single run; less for runs minutes apart
     margin = (last - first) * 0.015 or alone
     if axis.name == "date":  # nothing is later than the newest run
         return [first - margin, last]

@@ -24,13 +24,13 @@ from compileboard.collectors.store.results import ResultRow
 
 AXES = (("date", "date"), ("commit", "commit"), ("torch", "torch version"))
 Status = Literal["measured", "failed", "skipped", "not_run", "absent"]
-# What of an environment is watched: our word for it, and its field of a run.
+# Watched environment fields: label, and field of a run.
 ENVIRONMENT = (
     ("GPU", "gpu_name"),
     ("driver", "driver_version"),
     ("torch", "torch_version"),
     ("triton", "triton_version"),
-    ("Python", "python_version"),  # a patch release is enough: docs/stack-cliff.md
+    ("Python", "python_version"),  # even a patch release matters: docs/stack-cliff.md
 )
 MOST_POINTS = 750
 _DAY_US = 86_400_000_000
@@ -41,15 +41,15 @@ _NUMBER = re.compile(r"\d+")
 class TrendPoint:
     run_id: Annotated[str, "The run."]
     value: Annotated[float | None, "The value; null where none was measured."]
-    low: Annotated[float | None, "Where its 95% interval begins."] = None
-    high: Annotated[float | None, "Where its 95% interval ends."] = None
+    low: Annotated[float | None, "Lower bound of its 95% interval."] = None
+    high: Annotated[float | None, "Upper bound of its 95% interval."] = None
     status: Status = "measured"
-    reason: Annotated[str | None, "Why it has no value."] = None
-    # What else is to know of the value.
+    reason: Annotated[str | None, "Reason for a missing value."] = None
+    # Remarks on the value.
     note: str | None = field(default=None, metadata=PRIVATE)
-    # Then it is a cross, no part of the line.
+    # Drawn as a cross, not as part of the line.
     is_incomplete: Annotated[
-        bool, "Whether models failed that a usual run measures: the value is of the others."
+        bool, "Whether usually measured models failed: the value is of the others."
     ] = False
 
     @property
@@ -247,7 +247,9 @@ CHOICES = ("pass_ratio", *BY_NAME)
 
 
 def find_metric(name: str, *, of_suite: bool) -> Metric | None:
-    """Raises FilterError for an unknown metric; None is one that a suite or model does not have."""
+    """Return None for a metric that this kind of page lacks. Raises FilterError for an unknown
+    one.
+    """
     if name not in BY_NAME and name not in SUMMARY_BY_NAME:
         known = ", ".join(dict.fromkeys((*BY_NAME, *SUMMARY_BY_NAME)))
         raise FilterError(f"metric: {name[:40]!r} is not one of {known}")
@@ -274,7 +276,7 @@ def build_suite_line(
 def _sum_point(metric: Metric, summary: StoredSummary) -> TrendPoint:
     value: float | None = getattr(summary, metric.name)
     if summary.measured_count:
-        # What failed is in no mean: a suite that loses its worst model is no better.
+        # Failed models are in no mean: a suite that loses its worst model is not better.
         note = (
             f"{summary.failed_count} of {summary.total_count} models failed"
             if summary.failed_count

@@ -103,7 +103,7 @@ def _read_list(key: str, most: int) -> list[str]:
         dict.fromkeys(value.strip() for value in request.args.getlist(key) if value.strip())
     )
     if len(values) > most:
-        raise FilterError(f"{key}: at most {most} at once, these are {len(values)}")
+        raise FilterError(f"{key}: at most {most} at once, got {len(values)}")
     return values
 
 
@@ -138,7 +138,7 @@ def index() -> str:
         reports=_list_reports(screen),
         recorded=_chart_recorded(engine, screen),
         definitions=[(definition.name, definition.label) for definition in DEFINITIONS.values()],
-        **_offer(engine, screen.selected),
+        **_list_choices(engine, screen.selected),
     )
 
 
@@ -181,7 +181,7 @@ def _list_reports(screen: TrendsScreen) -> list[tuple[str, str]]:
     ]
 
 
-def _offer(engine: Engine, selected: ModelSet | None) -> dict[str, Any]:
+def _list_choices(engine: Engine, selected: ModelSet | None) -> dict[str, Any]:
     functions = list_top(engine, TopFunction, newest=300, limit=_OFFERED)
     breaks = list_top(engine, TopBreak, newest=300, limit=_OFFERED)
     return {
@@ -227,9 +227,9 @@ class SummaryDefinition:
     """How a summary counts."""
 
     name: Annotated[str, one_of(DEFINITIONS), "Its name."]
-    label: Annotated[str, "Whose it is."]
-    pass_rate: Annotated[str, "What its pass rate is."]
-    geomean: Annotated[str, "What its geomean is over."]
+    label: Annotated[str, "Its source."]
+    pass_rate: Annotated[str, "Definition of its pass rate."]
+    geomean: Annotated[str, "Models in its geomean."]
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class SetSummaryJson(SuiteNumbers, SetFields):
     """Summary of the models of one configuration. null is not measured, never 0."""
 
     is_incomplete: Annotated[
-        bool, "Whether models failed that a usual run measures: its means are of the others."
+        bool, "Whether usually measured models failed: its means are of the others."
     ]
 
 
@@ -246,7 +246,7 @@ class SummaryJson:
     """Summary of a run's benchmark results by one formula."""
 
     run: Annotated[TrendRun, "The run."]
-    definition: Annotated[SummaryDefinition, "How it counts."]
+    definition: Annotated[SummaryDefinition, "How it is computed."]
     summaries: Annotated[
         list[SetSummaryJson],
         (
@@ -258,13 +258,13 @@ class SummaryJson:
 
 @dataclass(frozen=True)
 class TrendPointJson(TrendPoint, RunOfPoint):
-    """One run. Missing points are left out; nothing is interpolated."""
+    """One run. Missing points are left out, not interpolated."""
 
     tables = ("runs", "results")
 
     environment_changes: Annotated[
         list[Annotated[str, one_of(name for name, _field in ENVIRONMENT)]],
-        "What of the environment is new at this point.",
+        "Environment changes at this point.",
     ] = dataclasses.field(default_factory=list)
 
 
@@ -274,7 +274,7 @@ class TrendSeriesJson:
 
     tables = ("series",)
 
-    label: Annotated[str, "What it is of."]
+    label: Annotated[str, "Its subject."]
     suite: str | None
     mode: str | None
     dtype: str | None
@@ -292,9 +292,9 @@ class TrendJson:
     """A metric over time."""
 
     metric: Annotated[TrendMetric, "The drawn metric."]
-    axis: Annotated[str, one_of(name for name, _label in AXES), "What the points are ordered by."]
+    axis: Annotated[str, one_of(name for name, _label in AXES), "Order of the points."]
     definition: Annotated[str | None, one_of(DEFINITIONS), "Formula of the suite's summary."]
-    notes: Annotated[list[str], "What is left out, in words."]
+    notes: Annotated[list[str], "Omitted points, in words."]
     series: Annotated[list[TrendSeriesJson], "The newest first."]
 
 
@@ -306,7 +306,7 @@ class SummaryQuery:
         Keywords(pattern="^[0-9a-fA-F]*$"),
         "The beginning of the hash of a run's commit.",
     ] = None
-    torch: Annotated[str | None, "A run's version of torch, whole."] = None
+    torch: Annotated[str | None, "A run's exact torch version."] = None
     definition: DefinitionName = None
 
 
@@ -319,11 +319,11 @@ class TrendQuery:
         str | None, Parameter("break", most=0), "A graph break's `id`: its occurrences."
     ] = None
     category: Annotated[
-        str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."
+        str | None, Parameter(choices=tuple(BY_NAME)), "Kind of guard that failed."
     ] = None
     definition: DefinitionName = None
     axis: Annotated[
-        str, Parameter(choices=tuple(name for name, _label in AXES)), "What points are ordered by."
+        str, Parameter(choices=tuple(name for name, _label in AXES)), "Order of the points."
     ] = "date"
     last: Annotated[
         str | None, "How many of the newest runs, or `all`; 90 where it is not given."
@@ -336,8 +336,8 @@ _FIELDS = {"break": "break_"}
 
 @operation("/summary")
 def get_summary(asked: SummaryQuery, selection: TrendFilter) -> SummaryJson:
-    """Return the summary of benchmark results: of `run`, or of the newest run of a commit, branch
-    or torch version.
+    """Return the summary of benchmark results of `run`, or of the newest run of a commit, branch or
+    torch version.
     """
     if asked.run:
         find_run(asked.run)
@@ -361,7 +361,7 @@ def get_summary(asked: SummaryQuery, selection: TrendFilter) -> SummaryJson:
 
 @operation("/trend")
 def get_trend(asked: TrendQuery, selection: TrendFilter) -> TrendJson:
-    """Return a metric over the newest runs: of every matching suite, of one model, or a count.
+    """Return a metric over the newest runs, for every matching suite, for one model, or a count.
 
     Counts are of a function's recompiles, a distinct graph break, or a kind of guard.
     """
@@ -369,7 +369,7 @@ def get_trend(asked: TrendQuery, selection: TrendFilter) -> TrendJson:
 
 
 def build_asked_trend(asked: TrendQuery, selection: TrendFilter) -> TrendScreen:
-    """Raises FilterError for an unusable value."""
+    """Raises FilterError for an invalid value."""
     run_count = read_last({"last": asked.last or ""})[1]
     counted = [
         (name, value) for name in _COUNTED if (value := getattr(asked, _FIELDS.get(name, name)))

@@ -51,17 +51,16 @@ def find_usual(measured_counts: Sequence[int]) -> float:
 
 
 def is_incomplete(measured_count: int, failed_count: int, usual: float) -> bool:
-    """Return True if models failed that are usually measured."""
+    """True if models failed that are usually measured."""
     return failed_count > 0 and measured_count < usual
 
 
 MOST_RUNS = 2_000
-MOST_MODEL_ROWS = 100_000  # the models of a page, MOST_RUNS each, several experiments a run
-UNSAID = "unknown"  # in an address: what was measured without saying it
+MOST_MODEL_ROWS = 100_000  # the models of a page, MOST_RUNS each, several experiments per run
+UNSAID = "unknown"  # in an address: the value was not recorded
 _WORDS = SET[:-2]  # '' in the store where unknown
 
-# SQLite has what a run's machine was in the facts of the run and of its processes, ClickHouse in
-# columns.
+# SQLite has a run's environment in the facts of the run and its processes, ClickHouse in columns.
 _RUNS_SQL = f"""
 select
   r.id, coalesce($a.title, r.name) as name, {SHOWN_STATE} as state, r.started_us, r.git_commit,
@@ -74,7 +73,7 @@ where r.id $in(:ids)
 order by r.started_us, r.id
 limit :limit
 """  # noqa: S608  own texts only
-# In ClickHouse these are columns of the run: app.clickhouse reads them so when it publishes one.
+# In ClickHouse these are columns of the run, filled by app.clickhouse on publication.
 DRIVER_VERSION = "json_extract(r.facts, '$.gpus[0].driver_version')"
 TRITON_VERSION = """(
     select p.triton_version
@@ -106,8 +105,8 @@ def _write_wanted(conditions: Mapping[str, str], given: Mapping[str, Any], alias
     return "\n  and ".join(texts) or "true"
 
 
-# In ClickHouse a summary has its run's start: whether its run counts is asked in half the time of a
-# join.
+# In ClickHouse a summary has its run's start: checking whether the run counts takes half the time
+# of a join.
 _SUMMARIES: Mapping[Dialect, str] = {
     "sqlite": """
 from run_summaries as x
@@ -129,8 +128,7 @@ _SUMMARY = (
 _COUNTS = f"x.measured_count, {_SET}"
 _MEASURED = len(SET) + NUMBERS.index("measured_count")
 _OF_DEFINITION = "x.definition = :definition"
-# The definition that asks for a time alone: by the others a run whose accuracy nobody checked has
-# no speedup.
+# The definition for runs without accuracy checks, which have no speedup by the others.
 _TIMED = "x.definition = 'summarize_perf' and (x.speedup_count > 0 or x.failed_count > 0)"
 _SETS = (
     f"{_SET}, count(*) as run_count, max({{started_us}}) as newest_us, max(x.total_count) as "
@@ -153,7 +151,7 @@ limit :limit
 """.format(of_run=of_run, **_PLACED[engine.dialect])
 
 
-# Reading a column takes as long as finding its row: what no line is drawn of is left out.
+# Reading a column takes as long as finding its row, so columns that are not drawn are left out.
 _ALWAYS = frozenset(
     {"id", "run_id", "status", "reason", "accuracy", "time_us", "experiment", "task"}
 )
@@ -168,7 +166,7 @@ where {of_series}
   and {of_run}
 limit :limit
 """,
-    # It joins what it has read: it is told which series to read, and of which runs.
+    # Limits the rows before joining: the series to read and the runs to read them of.
     "clickhouse": """
 with wanted as materialized (
   select *
@@ -295,11 +293,11 @@ class StoredSummary(SuiteNumbers):
     run_id: str
     started_us: int
     set: ModelSet
-    # Lacks models that failed and are usually measured: its means are of others.
+    # Lacks models that failed and are usually measured, so its means are of other models.
     is_incomplete: bool = False
 
 
-def _bind(selection: TrendFilter) -> dict[str, Any]:
+def _bind_selection(selection: TrendFilter) -> dict[str, Any]:
     values = {field.name: getattr(selection, field.name) for field in fields(selection)}
     return values | {"dynamic": None if selection.dynamic is None else int(selection.dynamic)}
 
@@ -316,7 +314,7 @@ def _read_set(row: Row | Mapping[str, Any], **counts: int) -> ModelSet:
 
 def list_sets(engine: Engine, branch: str | None = None) -> list[ModelSet]:
     counts = ("run_count", "model_count", "newest_us")
-    values = _bind(TrendFilter(branch=branch)) | {"limit": 1000}
+    values = _bind_selection(TrendFilter(branch=branch)) | {"limit": 1000}
     rows = engine.rows(
         _summaries_sql(engine, _SETS, "x.definition = 'hud'", _BY_SET, values), values
     )
@@ -331,7 +329,7 @@ def list_summaries(
     engine: Engine, selection: TrendFilter, definition: str, limit: int = MOST_RUNS
 ) -> list[StoredSummary]:
     ever = replace(selection, run=None, commit=None, torch=None, since_us=None, until_us=None)
-    values = _bind(selection) | {
+    values = _bind_selection(selection) | {
         "definition": definition,
         "limit": MOST_RUNS if ever == selection else limit,
     }
@@ -340,10 +338,10 @@ def list_summaries(
             _summaries_sql(engine, _SUMMARY, _OF_DEFINITION, _NEWEST_FIRST, values), values
         )
     )
-    if ever == selection:  # what is usual is of them
+    if ever == selection:  # they define which models are usual
         usual = _find_usual((row[_MEASURED], row[: len(SET)]) for row in rows)
     else:
-        values = _bind(ever) | {"definition": definition, "limit": MOST_RUNS}
+        values = _bind_selection(ever) | {"definition": definition, "limit": MOST_RUNS}
         counted = engine.stream(
             _summaries_sql(engine, _COUNTS, _OF_DEFINITION, _NEWEST_FIRST, values), values
         )
@@ -363,8 +361,8 @@ def list_summaries(
 def list_eligible_summaries(
     engine: Engine, selection: TrendFilter, definition: str | None, limit: int = MOST_RUNS
 ) -> tuple[Definition, list[StoredSummary]]:
-    """List summaries by a definition; None is HUD's, or the one without accuracy if no run checked
-    it.
+    """List summaries by a definition; None is the HUD's, or the one without accuracy if no run
+    checked it.
     """
     summaries = list_summaries(engine, selection, definition or HUD.name, limit)
     if definition or any(
@@ -394,7 +392,7 @@ def _find_usual(measured: Iterable[tuple[int, tuple[Any, ...]]]) -> dict[tuple[A
 
 
 def list_timed_runs(engine: Engine, selection: TrendFilter) -> set[str]:
-    values = _bind(selection) | {"limit": 100_000}
+    values = _bind_selection(selection) | {"limit": 100_000}
     return {
         str(row[0])
         for row in engine.rows(_summaries_sql(engine, "x.run_id", _TIMED, "", values), values)
@@ -407,7 +405,7 @@ def list_model_rows(
     models: Sequence[str],
     columns: Iterable[str],
 ) -> list[ResultRow]:
-    values = _bind(selection) | {"models": list(models), "limit": MOST_MODEL_ROWS}
+    values = _bind_selection(selection) | {"models": list(models), "limit": MOST_MODEL_ROWS}
     by_run: dict[str, list[Any]] = {}
     selected = _ALWAYS | set(columns)
     some = re.sub(
@@ -420,7 +418,7 @@ def list_model_rows(
     measured = assign_batch_sizes(read_measured(engine.stream(sql, values)))
     for result in sorted(
         measured, key=lambda result: result.id
-    ):  # a key alone is sorted faster than whole rows
+    ):  # sorting keys alone is faster than whole rows
         by_run.setdefault(result.run_id, []).append(result)
     return [row for measured in by_run.values() for row in merge_results(measured)]
 
@@ -446,7 +444,7 @@ DEFAULT_LAST = "90"
 
 
 def read_trend_filter(query: Mapping[str, str]) -> TrendFilter:
-    """An empty parameter is no limit. Raises FilterError for an unusable value."""
+    """An empty parameter is no limit. Raises FilterError for an invalid value."""
     return read_filter(TrendFilter, query)
 
 
@@ -454,12 +452,14 @@ def read_text(query: Mapping[str, str], key: str) -> str | None:
     """Return None if the value is empty. Raises FilterError if it is too long."""
     value = query.get(key, "").strip()
     if len(value) > MOST_CHARACTERS:
-        raise FilterError(f"{key}: at most {MOST_CHARACTERS} characters, this has {len(value)}")
+        raise FilterError(
+            f"{key}: must have at most {MOST_CHARACTERS} characters, got {len(value)}"
+        )
     return value or None
 
 
 def read_choice(query: Mapping[str, str], key: str, choices: Iterable[str], default: str) -> str:
-    """Raises FilterError for any other word."""
+    """Raises FilterError unless the value is one of `choices`."""
     text, choices = query.get(key, "").strip() or default, tuple(choices)
     if text not in choices:
         raise FilterError(f"{key}: {text[:40]!r} is not one of {', '.join(choices)}")
@@ -467,7 +467,7 @@ def read_choice(query: Mapping[str, str], key: str, choices: Iterable[str], defa
 
 
 def read_last(query: Mapping[str, str]) -> tuple[str, int]:
-    """Raises FilterError if the value is neither a number nor `all`."""
+    """Raises FilterError unless the value is a number or `all`."""
     text = query.get("last", "").strip() or DEFAULT_LAST
     if text == "all":
         return text, MOST_RUNS

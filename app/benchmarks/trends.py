@@ -42,7 +42,7 @@ from compileboard.app.incidents.queries import list_series_changes
 from compileboard.collectors.contract.categories import CATEGORIES
 from compileboard.collectors.store.rollups import DEFINITIONS, HUD
 
-# What is counted in every run: its label, what a point is, and what one thing of it is called.
+# Counts of every run: label, what a point is, and the noun for one item.
 COUNTED = {
     "function": ("Recompiles of functions", "in each run", "function"),
     "break": ("Graph breaks", "occurrences per run", "distinct graph break"),
@@ -121,7 +121,7 @@ def build_trends(
             engine, narrowed, filters.definition, filters.run_count
         )
         definition = by.name
-        drawings = _measure(engine, filters, selected, definition, summaries, notes)
+        drawings = _measure_configuration(engine, filters, selected, definition, summaries, notes)
     drawings += [
         TrendDrawing(
             make_count_metric(kind),
@@ -157,8 +157,8 @@ def build_trend(
     run_count: int,
     clock: RecorderClock,
 ) -> TrendScreen:
-    """Build one metric of every matching configuration, or with `counted` (kind, value) a per-run
-    count.
+    """Build one metric of every matching configuration, or a per-run count if `counted` (kind,
+    value) is set.
 
     Raises UnknownCountedError for an unknown function or graph break.
     """
@@ -214,7 +214,7 @@ def _measure_sets(
     return lines
 
 
-def _measure(
+def _measure_configuration(
     engine: Engine,
     filters: TrendsFilters,
     selected: ModelSet,

@@ -32,7 +32,7 @@ from compileboard.app.runs.failures import CacheLookup, CacheResult
 from compileboard.collectors.store.payloads import Component, parse_components
 
 # Source: FxGraphHashDetails in torch/_inductor/codecache.py and AOTAutogradCacheDetails of 2.11 and
-# 2.13. What people change most often stands first; the order is that of a comparison's lines.
+# 2.13. The most frequently changed first, which is the order of a comparison's lines.
 _WORDS: dict[str, str] = {
     "gm": (
         "The graph itself: changed by other code, another path through it, or constants "
@@ -113,20 +113,20 @@ _POSITIONS = {name: position for position, name in enumerate(_WORDS)}
 
 
 def explain_component(name: str) -> str:
-    group = _group(name)
+    group = _find_group(name)
     return _WORDS.get(group) or (_PASSES if "_custom" in group and group.endswith("_pass") else "")
 
 
 def order_component(name: str) -> tuple[int, str, int, str]:
-    group, key = _group(name), name.partition("[")[2]
+    group, key = _find_group(name), name.partition("[")[2]
     number = key.rstrip("]")
     is_number = number.isascii() and number.isdigit() and len(number) < 9
     return _POSITIONS.get(group, len(_POSITIONS)), group, int(number) if is_number else -1, key
 
 
-def _group(name: str) -> str:
+def _find_group(name: str) -> str:
     group = name.partition("[")[0]
-    # torch._inductor.config_comms and its like are modules of settings too.
+    # torch._inductor.config_comms and similar modules are settings too.
     return "inductor_config" if group.startswith("inductor_config_") else group
 
 
@@ -215,7 +215,7 @@ def compare_keys(miss: Iterable[Component], earlier: Iterable[Component]) -> Key
 
 
 def _by_name(components: Iterable[Component]) -> dict[str, Component]:
-    # Damage may bring a name twice; which one counts must not hang on the order.
+    # A damaged key may repeat a name; the result must not depend on the order.
     return {
         component.name: component
         for component in sorted(
@@ -229,35 +229,39 @@ def _in_order(names: Iterable[str]) -> list[str]:
 
 
 def _describe_change(was: Component, now: Component) -> ComponentChange:
-    before, after = _readable(was.value), _readable(now.value)
+    before, after = _format_component(was.value), _format_component(now.value)
     fields: tuple[FieldChange, ...] = ()
     if now.name == "gm":
         summary = "the graph differs"
     elif before is None or after is None:
-        summary = f"{_label(now.name)} differs; torch records it as bytes"
+        summary = f"{_label_component(now.name)} differs; torch records it as bytes"
     elif before == after:
-        summary = f"{_label(now.name)} differs in its hash; torch's text for it is the same"
+        summary = (
+            f"{_label_component(now.name)} differs in its hash; torch's text for it is the same"
+        )
     else:
         old, new = read_fields(before), read_fields(after)
         fields = compare_fields(old, new) if old and new else ()
-        changes = [f"{field.name} {_show(field.before)} → {_show(field.after)}" for field in fields]
-        summary = (
-            f"{_label(now.name)}: {', '.join(changes) or f'{_shorten(before)} → {_shorten(after)}'}"
-        )
+        changes = [
+            f"{field.name} {_format_value(field.before)} → {_format_value(field.after)}"
+            for field in fields
+        ]
+        difference = ", ".join(changes) or f"{_shorten(before)} → {_shorten(after)}"
+        summary = f"{_label_component(now.name)}: {difference}"
     return ComponentChange(now.name, summary, explain_component(now.name), before, after, fields)
 
 
 def _describe_single(component: Component, is_miss: bool) -> ComponentChange:
-    value = _readable(component.value)
+    value = _format_component(component.value)
     side = "the miss" if is_miss else "the earlier key"
-    summary = f"{_label(component.name)}: only in {side}"
+    summary = f"{_label_component(component.name)}: only in {side}"
     before, after = (None, value) if is_miss else (value, None)
     return ComponentChange(
         component.name, summary, explain_component(component.name), before, after
     )
 
 
-def _label(name: str) -> str:
+def _label_component(name: str) -> str:
     match = _NAMED.match(name)
     if match is None:
         return name
@@ -268,11 +272,11 @@ def _label(name: str) -> str:
     return f"input {key}" if group == "example_inputs" else name
 
 
-def _readable(value: str) -> str | None:
+def _format_component(value: str) -> str | None:
     return None if _UNREADABLE.search(value) else value
 
 
-def _show(value: str | None) -> str:
+def _format_value(value: str | None) -> str:
     if value is None:
         return "not there"
     size = _SIZE.match(value)
@@ -284,11 +288,11 @@ def _shorten(text: str, limit: int = 120) -> str:
 
 
 Entry = TypeVar("Entry")
-_CANDIDATES = 4  # compared component by component, out of those that share the most whole lines
+_CANDIDATES = 4  # compared by component, among those that share the most lines
 _GRAPH = "gm"  # the component that is the graph's code
 _CALL = re.compile(r"= ([A-Za-z_][\w.]*)\(")
-# Of the calls. In captures of torch 2.11 two compiles of one function share 0.67 to 1.00, two
-# models that go through one wrapper of their library 0.28 to 0.53, and a forward and its backward
+# Share of common calls. In captures of torch 2.11 two compiles of one function share 0.67 to 1.00,
+# two models that use one wrapper of their library 0.28 to 0.53, and a forward and its backward
 # graph 0.51.
 _LEAST_ALIKE = 0.6
 
@@ -301,9 +305,7 @@ class ComponentGroup:
 
 
 def read_lines(text: str) -> list[str]:
-    """Read a key's components as whole lines: 0.2 ms for 600 of them, against 3 ms to parse
-    them.
-    """
+    """Read a key's components as whole lines: 0.2 ms for 600 of them, against 3 ms for parsing."""
     try:
         payload = orjson.loads(text)
     except ValueError:
@@ -317,7 +319,7 @@ def read_lines(text: str) -> list[str]:
 def _count_shared(sought: frozenset[str], lines: list[str]) -> int:
     try:
         return len(sought.intersection(lines))
-    except TypeError:  # damage: something in the list is no text and cannot be in a set
+    except TypeError:  # damaged: a list item that is not a string is unhashable
         return len(sought.intersection(line for line in lines if isinstance(line, str)))
 
 
@@ -397,7 +399,7 @@ def summarize_diff(diff: KeyDiff, most: int = 3) -> str:
     )
 
 
-MOST_EXPLAINED = 20  # misses of one page; each is compared with hundreds of keys
+MOST_EXPLAINED = 20  # misses per page; each is compared with hundreds of keys
 
 
 @dataclass(frozen=True)
@@ -436,8 +438,8 @@ def explain_miss(reader: sqlite3.Connection, run_id: str, lookup_id: int) -> str
 class CacheLookupScreen:
     """One lookup with its key and, for a miss, the difference from the nearest earlier key.
 
-    `looked_at_count` earlier lookups in `run_count` runs were candidates, of at most
-    `most_runs` runs.
+    `looked_at_count` earlier lookups in `run_count` runs were candidates, of at most `most_runs`
+    runs.
     """
 
     lookup: Lookup
@@ -485,8 +487,8 @@ class CacheLookupScreen:
 def build_lookup(
     reader: sqlite3.Connection, run_id: str, lookup_id: int, across: Store | None = None
 ) -> CacheLookupScreen | None:
-    """Read a lookup's key, and for a miss compare it with earlier keys of its run; None if it does
-    not exist.
+    """Read a lookup's key, and compare a miss with earlier keys of its run; None if it does not
+    exist.
 
     With a store as `across`, compare with keys of earlier runs of the same name instead.
     """

@@ -29,7 +29,7 @@ from compileboard.collectors.store.results import fill
 
 blueprint = Blueprint("caches", __name__)
 
-SHOWN = 100  # components of one sort on a page
+SHOWN = 100  # components of one kind on a page
 CHANGES = 200
 
 
@@ -101,20 +101,20 @@ class CacheLookupDetail(CacheLookup):
     differs: Differs
     traceback: Annotated[str | None, "Of a bypass: where torch decided it."]
     key_remark: Annotated[str | None, "Why no components are here; null where they are."]
-    components: Annotated[list[KeyComponent], "What the key is made of, in torch's order."]
+    components: Annotated[list[KeyComponent], "Components of the key, in torch's order."]
     looked_at_count: Annotated[Count, "Earlier lookups that a miss was compared with."]
     nearest: Annotated[NearestLookup | None, "The earlier lookup whose key differs least."]
     changed: Annotated[
         tuple[ComponentChange, ...] | None,
-        "What matters most first; null where nothing was compared.",
+        "Most important first; null if nothing was compared.",
     ]
     only_in_miss: Annotated[
         tuple[ComponentChange, ...] | None,
-        "What matters most first; null where nothing was compared.",
+        "Most important first; null if nothing was compared.",
     ]
     only_in_earlier: Annotated[
         tuple[ComponentChange, ...] | None,
-        "What matters most first; null where nothing was compared.",
+        "Most important first; null if nothing was compared.",
     ]
     same_count: Annotated[Count | None, "Components that are the same."]
 

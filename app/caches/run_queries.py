@@ -14,7 +14,7 @@ from compileboard.app.runs.failures import CacheLookup
 from compileboard.app.runs.trace_files import get_event
 from compileboard.collectors.store.codec import unpack
 
-# An earlier key costs 0.2 ms to unpack and compare: so many keep a page below 150 ms.
+# An earlier key takes 0.2 ms to unpack and compare: so many keep a page below 150 ms.
 MOST_OF_FUNCTION = 100
 RUNS_BACK = 3
 
@@ -32,7 +32,7 @@ class Lookup(CacheLookup):
 
     @staticmethod
     def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
-        return columns | {"text": _unpack(columns.pop("body"))}
+        return columns | {"text": _unpack_text(columns.pop("body"))}
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def get_lookup(connection: sqlite3.Connection, run_id: str, lookup_id: int) -> L
     return find_row(Lookup, LOOKUP_SQL, connection, run_id, lookup_id=lookup_id)
 
 
-def _unpack(body: bytes | None) -> str | None:
+def _unpack_text(body: bytes | None) -> str | None:
     try:
         return None if body is None else unpack(body)
     except ValueError:
@@ -150,12 +150,12 @@ def list_earlier(
 def read_texts(
     open_run: Callable[[str], sqlite3.Connection], earlier: Sequence[NearestLookup]
 ) -> Iterator[tuple[NearestLookup, str]]:
-    """Yield each lookup with torch's record, one at a time: together they may be large."""
+    """Yield lookups with torch's records one at a time, since they may be large."""
     for earlier_lookup in earlier:
         connection = open_run(earlier_lookup.run_id)
         row = connection.execute(
             "select body from payloads where id = :id", {"id": earlier_lookup.payload_id}
         ).fetchone()
-        text = _unpack(row["body"]) if row else None
+        text = _unpack_text(row["body"]) if row else None
         if text is not None:
             yield earlier_lookup, text

@@ -43,7 +43,7 @@ def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | N
     """Load the side to compare a run with: `latest`, `previous`, a stored baseline, a run or a
     commit.
 
-    Raises FilterError if there is none, or more than one.
+    Raises FilterError unless exactly one matches.
     """
     if text in ("latest", "previous"):
         if run is None:
@@ -64,7 +64,7 @@ def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | N
     other = find_run(store.board, store.engine, clock, text, run)
     if other is None:
         raise CannotCompare(
-            f"{text[:80]!r} is no run, commit or stored baseline of this database, and no file "
+            f"{text[:80]!r} is not a run, commit or stored baseline of this database, nor a file "
             "that ends in .csv; "
             "`compileboard-collect list` lists the runs, `compileboard baseline list` the baselines"
         )
@@ -105,22 +105,23 @@ def _find_keys(change: SeriesChange, run: RunRow, rows: Iterable[RuleInput]) -> 
         change.branch and run.git_branch and change.branch != run.git_branch
     ):
         return ()
-    alike = [row for row in rows if all(_fits(row, name, change) for name in FIELDS)]
+    alike = [row for row in rows if all(_matches_change(row, name, change) for name in FIELDS)]
     if change.subject == "model" and change.kind != "vanished":
         alike = [
             row
             for row in alike
-            if row.name == change.model and all(_fits(row, name, change) for name in TIE_BREAKERS)
+            if row.name == change.model
+            and all(_matches_change(row, name, change) for name in TIE_BREAKERS)
         ]
     return tuple(row.key for row in alike)
 
 
-def _fits(row: RuleInput, name: str, change: SeriesChange) -> bool:
+def _matches_change(row: RuleInput, name: str, change: SeriesChange) -> bool:
     ours, theirs = row.series.get(name) or None, getattr(change, name) or None
     return ours is None or theirs is None or ours == theirs
 
 
-# What judges accuracy counts too: upstream's counters are the accuracy file's.
+# Experiments that check accuracy count too: upstream's counters come from the accuracy file.
 _NUMBERS = (
     *(
         "speedup",
@@ -143,7 +144,7 @@ _COUNTS = (
     "recompiles",
 )
 _JUDGE = "accuracy"
-_EXPECTED = "expected_"  # experiments of what a file expects, not of what was measured
+_EXPECTED = "expected_"  # experiments expected by a file, not measured
 
 
 def load_run(store: Store, clock: RecorderClock, run: RunRow) -> Side:
@@ -215,7 +216,7 @@ def _make_row(
     key = name_configuration(merged.model, series)
     if all(
         result.experiment.startswith(_EXPECTED) for result in results
-    ):  # as `read_table` reads the file itself
+    ):  # as `read_table` reads the file
         return RuleInput(
             merged.model,
             {name: value for part in results for name, value in expected[part.id].items()},
@@ -223,7 +224,7 @@ def _make_row(
             key,
         )
     judge = next((result for result in results if result.experiment == _JUDGE), None)
-    # Of the leading experiment alone: a wrong answer is the accuracy gate's to tell.
+    # Only of the leading experiment: a wrong answer is up to the accuracy rule.
     cells: dict[str, Any] = {"status": results[0].status, "reason": results[0].reason}
     cells |= {STORED[name].upstream: getattr(merged, name) for name in _NUMBERS}
     for name in _COUNTS:
@@ -240,16 +241,16 @@ def _make_row(
 
 
 def choose(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Side:
-    """A bare CSV has no fields. Raises CannotCompare if no row is left."""
+    """Raises CannotCompare if no row is left. A bare CSV has no fields."""
     names = set(models)
     rows = [
         row
         for row in side.rows
-        if not row.series or all(_has(row, *item) for item in choices.items())
+        if not row.series or all(_has_value(row, *item) for item in choices.items())
     ]
     if side.rows and not rows:
         asked = ", ".join(
-            f"{name_field(field)} {_write(value)}" for field, value in choices.items()
+            f"{name_field(field)} {_format_choice(value)}" for field, value in choices.items()
         )
         there = "; ".join(f"{name_field(field)} {_list_values(side, field)}" for field in choices)
         raise CannotCompare(
@@ -296,19 +297,23 @@ def name_field(field: str) -> str:
     return field.replace("_", " ")
 
 
-def _has(row: RuleInput, field: str, value: Any) -> bool:
+def _has_value(row: RuleInput, field: str, value: Any) -> bool:
     own = row.series.get(field)
     return bool(own) == value if isinstance(value, bool) else str(own) == str(value)
 
 
-def _write(value: Any) -> str:
+def _format_choice(value: Any) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)[:80]
 
 
 def _list_values(side: Side, field: str) -> str:
     values = {row.series.get(field) for row in side.rows}
     words = {
-        _write(bool(value)) if field == "dynamic" else "unknown" if value is None else str(value)
+        _format_choice(bool(value))
+        if field == "dynamic"
+        else "unknown"
+        if value is None
+        else str(value)
         for value in values
     }
     return ", ".join(sorted(words)[:5])

@@ -43,8 +43,8 @@ from compileboard.exit_codes import DONE, FAILED, REFUSED
 class CheckedRule:
     """The result of one rule.
 
-    `is_due` means that the baseline has what the rule compares: being unable to apply it is then
-    no pass.
+    `is_due` means that the baseline has what the rule compares, so that a rule that cannot be
+    applied does not pass.
     """
 
     rule: Rule = field(metadata=PRIVATE)
@@ -76,7 +76,7 @@ class Check:
     run: Annotated[str, "The check."]
     baseline: Annotated[str | None, "What it was compared with."]
     rules: Annotated[Sequence[CheckedRule], "Rules, in their order."]
-    warnings: Annotated[Sequence[str], "What makes the comparison doubtful."]
+    warnings: Annotated[Sequence[str], "Reasons to doubt the comparison."]
     model_counts: Annotated[
         Mapping[str, Count] | None,
         "Models by Compare's verdict on all their metrics: worse, better, both, neither.",
@@ -84,7 +84,7 @@ class Check:
     changes: Annotated[str | None, "Changes of the models, as in Compare. null for a bare CSV."] = (
         None
     )
-    # What was compared, for people: the program and the commits.
+    # The compared program and commits, for people.
     subject: str = field(default="", metadata=PRIVATE)
 
     @property
@@ -147,7 +147,7 @@ def compare(
 ) -> Check:
     """Apply the named rules to both sides.
 
-    Raises CannotCompare if the comparison would mean nothing, or for an unknown rule.
+    Raises CannotCompare if the comparison would be meaningless, or for an unknown rule.
     """
     rules = find_rules(names)
     if expected is None:
@@ -162,7 +162,7 @@ def compare(
     options = replace(options, flaky=options.flaky | frozenset(named))
     if expected is not None:
         _need_common(actual, other, rules)
-    reports = [_decide(rule, actual, other, options, names) for rule in rules]
+    reports = [_decide_rule(rule, actual, other, options, names) for rule in rules]
     if all(report.not_compared for report in reports):
         raise CannotCompare(
             _describe_lack([actual] if expected is None else [other, actual], reports)
@@ -174,7 +174,7 @@ def compare(
     ]
     warnings = [*notes, *_check_environment(actual, other, reports, allow_environment_change)]
     warnings += [
-        f"{_name(side)} {side.failure}: what it did not reach is not compared"
+        f"{_name_side(side)} {side.failure}: what it did not reach is not compared"
         for side in (actual, other)
         if side.failure
     ]
@@ -191,7 +191,7 @@ def compare(
     )
 
 
-def _name(side: Side) -> str:
+def _name_side(side: Side) -> str:
     words = " at ".join(word for word in (side.name, side.commit) if word)
     return f"{words} ({side.title})" if words else side.title
 
@@ -209,7 +209,7 @@ def _describe_lack(sides: list[Side], reports: Iterable[CheckedRule]) -> str:
         if side.failure and not side.rows and side.breaks is None and side.causes is None:
             what = "the base, " if side is not sides[-1] else ""
             return (
-                f"nothing can be compared: {what}{_name(side)}, {side.failure} before it "
+                f"nothing can be compared: {what}{_name_side(side)}, {side.failure} before it "
                 "compiled anything"
             )
     return "nothing can be compared: " + "; ".join(
@@ -217,7 +217,7 @@ def _describe_lack(sides: list[Side], reports: Iterable[CheckedRule]) -> str:
     )
 
 
-def _decide(
+def _decide_rule(
     rule: Rule, actual: Side, expected: Side, options: RuleOptions, names: Sequence[str]
 ) -> CheckedRule:
     lacks = rule.applies(actual, expected, options)
@@ -226,12 +226,12 @@ def _decide(
     if lacks:
         is_due = rule.needs_baseline and not rule.applies(expected, expected, options)
         return CheckedRule(rule, (), lacks, is_due)
-    verdicts = rule.check(*_narrow(rule, actual, expected), options)
+    verdicts = rule.check(*_narrow_sides(rule, actual, expected), options)
     rank = (FAIL, IMPROVED, NOTE, PASS).index
     return CheckedRule(rule, sorted(verdicts, key=lambda verdict: rank(verdict.outcome)))
 
 
-def _narrow(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]:
+def _narrow_sides(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]:
     if not rule.columns:
         return actual, expected
     sides = (actual, expected)
@@ -298,7 +298,7 @@ def _check_environment(
     ]
 
 
-# What a check asks for; which runs it compares and where it writes are the caller's.
+# Options of a check; the caller chooses the runs and the output.
 KEYS = (
     *("rule", "suite", "mode", "dtype", "device", "backend", "batch-size", "world-size", "model"),
     *("flaky", "no-known-flaky", "threshold", "threshold-scale", "metric", "fail-on-improvement"),
@@ -307,8 +307,8 @@ KEYS = (
 
 
 def load_rules(path: str, parameters: Mapping[str, click.Parameter]) -> dict[str, Any]:
-    """Raises ValueError with the file and the key if it cannot be read or has an unknown option."""
-    # Python 3.10 has it not.
+    """Raises ValueError with the file and key if it cannot be read or has an unknown option."""
+    # Not in Python 3.10.
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -368,7 +368,7 @@ def build_check(
     options: RuleOptions,
     allow_environment_change: bool,
 ) -> CheckScreen:
-    """Check a run against a baseline; the database is opened only if one of both is stored in it.
+    """Check a run against a baseline; the database is opened only if it stores one of them.
 
     Raises FilterError if a side does not exist, CannotCompare if the comparison would be
     meaningless.

@@ -1,4 +1,4 @@
-"""Annotations of GitHub Actions: new findings on the lines that a pull request changed."""
+"""GitHub Actions annotations: new findings on the lines that a pull request changed."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class ChangedLines:
 
 
 def list_changed_lines(folder: str, base: str) -> ChangedLines:
-    """List the lines of HEAD that are not in `base`, or in the merge base where the clone has it.
+    """List the lines of HEAD that are not in `base`, or in the merge base if the clone has it.
 
     Raises ValueError with git's message if the clone lacks the commit.
     """
-    root = _ask(folder, "rev-parse", "--show-toplevel").stdout.strip()
+    root = _run_git(folder, "rev-parse", "--show-toplevel").stdout.strip()
     for sides in (f"{base}...HEAD", f"{base}..HEAD"):
-        answer = _ask(folder, "diff", *_OPTIONS, "--end-of-options", sides, "--")
+        answer = _run_git(folder, "diff", *_OPTIONS, "--end-of-options", sides, "--")
         if answer.returncode == 0:
             top = Path(root).resolve()
             return ChangedLines(
@@ -80,7 +80,7 @@ def parse_diff(text: str) -> dict[str, list[range]]:
             continue
         left_count = 0
         if line.startswith("+++ "):
-            name = _unquote(line.removeprefix("+++ ").rstrip("\t"))
+            name = _unquote_path(line.removeprefix("+++ ").rstrip("\t"))
             file = name.removeprefix(_SIDE) if name.startswith(_SIDE) else None
         elif (hunk := _HUNK.match(line)) and file:
             first, count = int(hunk[1]), int(hunk[2] or 1)
@@ -91,7 +91,7 @@ def parse_diff(text: str) -> dict[str, list[range]]:
     return ranges
 
 
-def _unquote(name: str) -> str:
+def _unquote_path(name: str) -> str:
     if not (name.startswith('"') and name.endswith('"') and len(name) > 1):
         return name
     return _ESCAPE.sub(
@@ -102,7 +102,7 @@ def _unquote(name: str) -> str:
     )
 
 
-def _ask(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
+def _run_git(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["git", "-c", "core.quotePath=false", *words],
         cwd=folder,
@@ -126,7 +126,7 @@ class Annotation:
     line: int
     title: str
     message: str
-    count: int  # how often it came, to put the worst first
+    count: int  # occurrences, to put the worst first
 
 
 def list_annotations(
@@ -203,13 +203,13 @@ class CommentNotWritten(Exception):
 
 
 class NoPullRequest(CommentNotWritten):
-    """The workflow's event is no pull request."""
+    """The workflow's event is not a pull request."""
 
 
 def save_comment(markdown: str, name: str, environment: Mapping[str, str]) -> str:
     """Create or update the pull request's comment of this name; return its URL.
 
-    Raises CommentNotWritten if this is no pull request, or GitHub refuses.
+    Raises CommentNotWritten if there is no pull request, or GitHub refuses.
     """
     number = _read_number(environment)
     token, repository = (
@@ -226,7 +226,7 @@ def save_comment(markdown: str, name: str, environment: Mapping[str, str]) -> st
             "no GITHUB_TOKEN, GITHUB_REPOSITORY or GITHUB_API_URL; pass the token to this step"
         )
     marker = f"<!-- compileboard: {name} -->"
-    body = {"body": f"{marker}\n{_shorten(markdown)}\n{_link(environment)}"}
+    body = {"body": f"{marker}\n{_shorten(markdown)}\n{_run_url(environment)}"}
     with closing(_GitHub(api, token, environment)) as github:
         issues = f"repos/{repository}/issues"
         comments = github.list_comments(f"{issues}/{number}/comments")
@@ -245,8 +245,6 @@ def _is_ours(comment: Any, marker: str) -> bool:
 
 
 class _GitHub:
-    """GitHub's API with a token."""
-
     def __init__(self, address: str, token: str, environ: Mapping[str, str]) -> None:
         self._connection, self._base = Connection(address, environ), urlsplit(address).path
         self._headers = {
@@ -297,7 +295,7 @@ def _read_number(environment: Mapping[str, str]) -> int:
         number = None
     if not isinstance(number, int):
         raise NoPullRequest(
-            "the workflow's event is no pull request, so there is nothing to comment on"
+            "the workflow's event is not a pull request, so there is nothing to comment on"
         )
     return number
 
@@ -317,7 +315,7 @@ def _shorten(markdown: str) -> str:
     return "\n".join(lines)
 
 
-def _link(environment: Mapping[str, str]) -> str:
+def _run_url(environment: Mapping[str, str]) -> str:
     parts = [
         environment.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID")
     ]
@@ -342,17 +340,17 @@ def publish(
     """
     note = ""
     if report is not None and changed_since:
-        note = _annotate(report, changed_since, environment, folder, fixes)
+        note = _print_annotations(report, changed_since, environment, folder, fixes)
     text = f"{markdown}\n{prose(note, 400)}\n" if note else markdown
     if comment:
         try:
             address = save_comment(text, comment, environment)
             sys.stderr.write(f"compileboard: comment written: {address}\n")
-        except NoPullRequest as error:  # a push: as it should be
+        except NoPullRequest as error:  # expected on a push
             sys.stderr.write(f"compileboard: {error}\n")
         except CommentNotWritten as error:
             text += f"\nNo comment on the pull request: {prose(str(error), 400)}\n"
-            _print(
+            _print_line(
                 format_command(
                     "notice", f"no comment on the pull request: {error}", title="CompileBoard"
                 )
@@ -362,7 +360,7 @@ def publish(
             file.write(text + "\n")
 
 
-def _annotate(
+def _print_annotations(
     report: Check, base: str, environment: Mapping[str, str], folder: str, fixes: Mapping[str, str]
 ) -> str:
     new = [
@@ -373,7 +371,9 @@ def _annotate(
     try:
         changed = list_changed_lines(folder, base)
     except (ValueError, OSError) as error:
-        _print(format_command("notice", f"nothing is annotated: {error}", title="CompileBoard"))
+        _print_line(
+            format_command("notice", f"nothing is annotated: {error}", title="CompileBoard")
+        )
         return f"Nothing is annotated: {error}"
     is_pull_request = environment.get("GITHUB_EVENT_NAME", "pull_request").startswith(
         "pull_request"
@@ -383,7 +383,7 @@ def _annotate(
         report, changed, environment.get("GITHUB_WORKSPACE") or folder, fixes, subject
     )
     for line in format_annotations(annotations):
-        _print(line)
+        _print_line(line)
     elsewhere = len({item.fingerprint for item in new if not changed.find(item.file, item.line)})
     notes = []
     if len(annotations) > MOST:
@@ -394,6 +394,6 @@ def _annotate(
     return " ".join(notes)
 
 
-def _print(line: str) -> None:
+def _print_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -16,8 +16,8 @@ from compileboard.app.incidents.model import Incident
 from compileboard.collectors.contract.result_columns import STORE_NAMES
 from compileboard.collectors.contract.verdicts import THRESHOLD, SideValues, is_wrong_answer
 
-# What became of one thing under one rule. An improvement fails as it does upstream: the baseline no
-# longer holds.
+# Outcomes of one item under one rule. An improvement fails as it does upstream, because the
+# baseline no longer holds.
 PASS, NOTE, IMPROVED, FAIL = "pass", "note", "improved", "fail"
 
 
@@ -29,23 +29,23 @@ class CannotCompare(FilterError):
 
 @dataclass(frozen=True)
 class RuleInput:
-    """An absent column is not in `cells`; an empty one is NaN, since upstream's checkers
-    distinguish the two.
+    """A missing column is not in `cells`; an empty one is NaN, since upstream's checkers
+    distinguish them.
     """
 
     name: str
     cells: Mapping[str, Any]
     series: Mapping[str, Any] = field(
         default_factory=dict
-    )  # suite, mode, dtype, …: empty where only a name is known
-    key: str = ""  # what its graph breaks and causes have as `model`, before sides are paired
-    # Of our own runs, as Compare reads them. A file of upstream's has none.
+    )  # suite, mode, dtype, …: empty if only a name is known
+    key: str = ""  # the `model` of its graph breaks and causes, before sides are paired
+    # Of our own runs, as Compare reads them. Upstream's files have none.
     repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @cached_property
     def side(self) -> SideValues:
-        """Return its numbers for a comparison; a speedup of 0 is upstream's padding, and no
-        number.
+        """Return its numbers for a comparison; a speedup of 0 is upstream's padding and left
+        out.
         """
         numbers = {
             STORE_NAMES.get(name, name): read_number(cell) for name, cell in self.cells.items()
@@ -69,15 +69,15 @@ class OpenIncident:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a check. None was never recorded or looked for; it is not absent."""
+    """One side of a check. None means not recorded, not absent."""
 
     title: str
     rows: tuple[RuleInput, ...]
     breaks: tuple[DistinctItem, ...] | None = None
     causes: tuple[DistinctItem, ...] | None = None
-    rerecordings: tuple[DistinctItem, ...] | None = None  # why CUDA graphs were recorded again
+    rerecordings: tuple[DistinctItem, ...] | None = None  # reasons for CUDA graph re-recording
     environment: Mapping[str, str] = field(default_factory=dict)
-    # Of each row, as Compare has it; none of a bare CSV.
+    # Of each row, as in Compare; none for a bare CSV.
     results: tuple[ModelResult, ...] = field(default=(), compare=False)
     incidents: tuple[OpenIncident, ...] | None = None
     # Of a run, for people: its name, its commit's short hash, and how its program failed.
@@ -89,7 +89,7 @@ class Side:
         return {row.name for row in self.rows}
 
     def get(self, name: str, column: str) -> Any | None:
-        """Return a cell; None if the column is absent or not exactly one row has the name."""
+        """Return a cell; None unless exactly one row has the name, and the column."""
         rows = self._by_name.get(name, ())
         return rows[0].cells.get(column) if len(rows) == 1 else None
 
@@ -111,9 +111,9 @@ class RuleOptions:
     threshold_scale: float = 1.0
     metric: str = "speedup"
     fail_on_improvement: bool = False
-    # Of pr-time, where the baseline has none: what upstream gives most benchmarks.
+    # For pr-time, if the baseline has none: upstream's value for most benchmarks.
     noise_margin: float = 0.015
-    tolerance: float = THRESHOLD  # of speedup: a smaller change is none
+    tolerance: float = THRESHOLD  # of speedup: smaller changes do not count
     allow_improvement: bool = False
 
 
@@ -127,12 +127,12 @@ class Verdict:
     fails: Annotated[bool, "Whether it fails the check."]
     detail: Annotated[str, "Expected and actual values."]
     rule: str = field(metadata=PRIVATE)
-    # The graph break or cause that the baseline has not.
+    # The graph break or cause that is not in the baseline.
     new: DistinctItem | None = field(metadata=PRIVATE)
 
 
-# A model's name, a verdict of the rule's words; then, where there are any, the detail and the
-# graph break or cause that the baseline has not.
+# A model's name, one of the rule's verdicts; then, if any, the detail and the graph break or cause
+# that is not in the baseline.
 Finding = tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, DistinctItem]
 
 
@@ -145,11 +145,11 @@ class Rule:
     find: Callable[[Side, Side, RuleOptions], Iterator[Finding]]
     applies: Callable[[Side, Side, RuleOptions], str]
     is_default: bool = False
-    is_performance: bool = False  # means something on like machines alone
-    # One of the default rules that is not told of where neither side has what it compares
+    is_performance: bool = False  # only meaningful on the same kind of machine
+    # A default rule that is not mentioned if neither side has what it compares
     is_optional: bool = False
     needs_baseline: bool = True
-    # A model of our own runs of which neither side says any of these is left out.
+    # A model of our own runs is left out if neither side has any of these.
     columns: tuple[str, ...] = ()
 
     def check(self, actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:

@@ -13,16 +13,16 @@ from compileboard.app.comparison.pairs import match
 from compileboard.app.comparison.queries import DISTINCT, DistinctItem
 
 FIELDS = ("suite", "mode", "dtype", "device", "backend", "dynamic", "world_size")
-# Not part of what a model is: another batch size or machine is said, not a vanished model. They
-# tell twins apart.
+# Not part of a model's identity: another batch size or machine is mentioned, not a vanished model.
+# They distinguish duplicates.
 TIE_BREAKERS = ("batch_size", "hardware")
 _TIE_BREAKERS = ("batch_size", *MACHINE_FIELDS)
 _CONFIGURATION = tuple(name for name in MODEL_FIELDS if name not in ("model", "batch_size"))
 
 
 def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
-    """Name rows of the same configuration alike on both sides, by Compare's key as far as both know
-    it.
+    """Give rows of the same configuration the same name on both sides, by Compare's key as far as
+    both know it.
 
     Raises CannotCompare if a run has several results of a model that the other side cannot
     distinguish.
@@ -35,7 +35,7 @@ def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
         if rows and all(row.series.get(name) is not None for row in rows)
     ]
     shown = [name for name in fields if len({str(row.series[name]) for row in rows}) > 1]
-    names = {id(row): _name(row.name, row.series, shown) for row in rows}
+    names = {id(row): _name_row(row.name, row.series, shown) for row in rows}
     twins = {
         name
         for side in sides
@@ -47,31 +47,31 @@ def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
             name: _list_differing([row for row in rows if names[id(row)] == name]) for name in twins
         }
         names = {
-            id(row): _name(row.name, row.series, [*shown, *differing.get(names[id(row)], ())])
+            id(row): _name_row(row.name, row.series, [*shown, *differing.get(names[id(row)], ())])
             for row in rows
         }
     for side in sides:
         counts = Counter(names[id(row)] for row in side.rows)
         same = [
             row for row in side.rows if counts[names[id(row)]] > 1 and row.series
-        ]  # of a bare CSV the rules say it
+        ]  # for a bare CSV the rules mention it
         if same:
-            raise CannotCompare(_describe(side, same))
+            raise CannotCompare(_describe_duplicates(side, same))
     together, _left, _right = match(
-        expected.rows, actual.rows, ("model", *fields, "batch_size"), _read
+        expected.rows, actual.rows, ("model", *fields, "batch_size"), _read_field
     )
     for row, new in (both for pairs in together for both in pairs):
         if not twins or None not in (row.series.get("batch_size"), new.series.get("batch_size")):
             names[id(row)] = names[id(new)]
-    return _rename(actual, names), _rename(expected, names)
+    return _rename_rows(actual, names), _rename_rows(expected, names)
 
 
-def _read(row: RuleInput, field: str) -> Any:
+def _read_field(row: RuleInput, field: str) -> Any:
     return row.name if field == "model" else row.series.get(field)
 
 
-def _name(model: str, series: Mapping[str, Any], fields: Iterable[str]) -> str:
-    words = [_word(name, series.get(name)) for name in fields]
+def _name_row(model: str, series: Mapping[str, Any], fields: Iterable[str]) -> str:
+    words = [_format_field(name, series.get(name)) for name in fields]
     return f"{model} ({', '.join(words)})" if words else model
 
 
@@ -81,14 +81,16 @@ def _list_differing(rows: Sequence[RuleInput]) -> list[str]:
 
 def name_configuration(model: str, series: Mapping[str, Any]) -> str:
     known = (name for name in (*FIELDS, *TIE_BREAKERS) if series.get(name) not in (None, ""))
-    return _name(model, series, known)
+    return _name_row(model, series, known)
 
 
-def _describe(side: Side, twins: list[RuleInput]) -> str:
+def _describe_duplicates(side: Side, twins: list[RuleInput]) -> str:
     name = twins[0].name
     same = [row for row in twins if row.name == name]
     alike = "; ".join(
-        ", ".join(_word(field, row.series.get(field)) for field in FIELDS if row.series.get(field))
+        ", ".join(
+            _format_field(field, row.series.get(field)) for field in FIELDS if row.series.get(field)
+        )
         for row in same[:4]
     )
     return (
@@ -99,7 +101,7 @@ def _describe(side: Side, twins: list[RuleInput]) -> str:
     )
 
 
-def _rename(side: Side, names: Mapping[int, str]) -> Side:
+def _rename_rows(side: Side, names: Mapping[int, str]) -> Side:
     rows = tuple(replace(row, name=names[id(row)]) for row in side.rows)
     by_key = {row.key: row.name for row in rows}
     distinct: Any = {name: _rename_models(getattr(side, name), by_key) for name in DISTINCT}
@@ -111,7 +113,7 @@ def _rename_models(
 ) -> tuple[DistinctItem, ...] | None:
     if items is None:
         return None
-    # Those of a model that was filtered away go.
+    # Drops those of models that were filtered out.
     return merge_distinct(
         replace(item, model=None if item.model is None else names[item.model])
         for item in items
@@ -129,7 +131,7 @@ def merge_distinct(items: Iterable[DistinctItem]) -> tuple[DistinctItem, ...]:
     return tuple(merged.values())
 
 
-def _word(field: str, value: Any) -> str:
+def _format_field(field: str, value: Any) -> str:
     if field == "dynamic":
         return "dynamic" if value else "static"
     return (

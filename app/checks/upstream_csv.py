@@ -42,7 +42,7 @@ _CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
 
 
 def is_file(text: str) -> bool:
-    """Return True if a text names a CSV, not something in the database; a baseline's name may have
+    """True if a text names a CSV rather than something in the database; a baseline's name may have
     slashes.
     """
     if text.startswith("baseline:"):
@@ -51,9 +51,7 @@ def is_file(text: str) -> bool:
 
 
 def read_table(path: str) -> Side:
-    """Read a CSV of upstream's, with or without a header. Raises CannotCompare if it cannot be
-    read.
-    """
+    """Read an upstream CSV, with or without a header. Raises CannotCompare if it cannot be read."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except IsADirectoryError:
@@ -119,7 +117,7 @@ def _read_counts(path: str, lines: list[tuple[int, list[str]]]) -> Iterator[Rule
         counts = counts_by_name.setdefault(name, {})
         if metric in counts:
             raise CannotCompare(
-                f"{path}:{line}: {name},{metric} stands there twice; leave one of them"
+                f"{path}:{line}: {name},{metric} appears twice; remove one of the lines"
             )
         counts[metric] = count
         counts[metric_margin(metric)] = margin

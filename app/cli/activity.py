@@ -42,7 +42,7 @@ def list_deleted(db: str) -> None:
 
     with closing(open_reader(db)) as reader:
         for run in list_deleted_runs(reader, limit=1000).rows:
-            _print(
+            _print_line(
                 f"{run.run_id}  deleted {format_time(run.deleted_us)}  until "
                 f"{format_time(run.expires_us)}  {run.name}"
             )
@@ -62,7 +62,7 @@ def delete(run: str, db: str) -> int:
         if not delete_run(writer, run):
             return fail(f"there is no run {run[:80]!r}")
         record_action(writer, "run.delete", run, command_origin())
-    _print(f"deleted; for a week, this brings it back: compileboard trash restore {run}")
+    _print_line(f"deleted; for a week, this brings it back: compileboard trash restore {run}")
     return 0
 
 
@@ -71,7 +71,7 @@ def delete(run: str, db: str) -> int:
 @board_option
 def restore(run: str, db: str) -> int:
     """Restore a deleted run."""
-    open_reader(db).close()  # says what is wrong with it
+    open_reader(db).close()  # reports what is wrong with it
     with closing(open_writer(db, create=False)) as writer:
         try:
             restored = restore_run(writer, run)
@@ -81,7 +81,7 @@ def restore(run: str, db: str) -> int:
             return fail(f"no deleted run {run[:80]!r}; `compileboard trash list` lists all")
         record_action(writer, "run.restore", run, command_origin())
         index_run(writer, run)
-    _print("restored")
+    _print_line("restored")
     return 0
 
 
@@ -98,12 +98,12 @@ def prune(days: int, db: str) -> int:
     """Delete for good what was deleted some days ago."""
     if days < 0:
         return fail(f"--days is {days}; expected 0 or more")
-    open_reader(db).close()  # says what is wrong with it
+    open_reader(db).close()  # reports what is wrong with it
     with closing(open_writer(db, create=False)) as writer:
         pruned = prune_trash(writer, age_us=days * DAY_US)
         for run_id in pruned:
             record_action(writer, "run.prune", run_id, command_origin())
-    _print(f"deleted for good: {format_plural(len(pruned), 'run')}")
+    _print_line(f"deleted for good: {format_plural(len(pruned), 'run')}")
     return 0
 
 
@@ -125,8 +125,8 @@ def audit(db: str, subject: str | None, by: str | None, limit: int) -> None:
                 f"{change.action:<16} "
                 f"{change.subject}{f'  {change.detail}' if change.detail else ''}"
             )
-            _print(f"{format_time(change.time_us)}  {what}  ({author}, {change.channel})")
+            _print_line(f"{format_time(change.time_us)}  {what}  ({author}, {change.channel})")
 
 
-def _print(text: str) -> None:
+def _print_line(text: str) -> None:
     sys.stdout.write(one_line(text) + "\n")

@@ -91,7 +91,7 @@ rules_option = click.option(
 @rules_option
 def check(db: str, rules_path: str) -> Answer:
     """Check the rules, and show what each would send now."""
-    rules, now_us = _load(rules_path), _now()
+    rules, now_us = _load_rules(rules_path), _read_now_us()
     lines = [f"{rules.path}: {format_plural(len(rules.rules), 'rule')}, valid"]
     if not rules.base_url:
         lines.append("no base_url: messages have no links to the dashboard")
@@ -109,7 +109,7 @@ def check(db: str, rules_path: str) -> Answer:
         reader = store.board
         for status in list_rule_statuses(reader, rules, now_us):
             lines += ["", f"rule {status.rule.name}: {status.filters}", f"  {status.when}"]
-            lines += [f"  {status.start}", *_preview(reader, rules, status.rule, now_us)]
+            lines += [f"  {status.start}", *_format_preview(reader, rules, status.rule, now_us)]
             lines += [
                 f"  note: {note}" for note in list_unmatched_patterns(store.engine, status.rule)
             ]
@@ -123,12 +123,14 @@ def check(db: str, rules_path: str) -> Answer:
 def send(db: str, rules_path: str, dry_run: bool) -> Answer:
     """Send what is due."""
     if dry_run:
-        rules, now_us = _load(rules_path), _now()
+        rules, now_us = _load_rules(rules_path), _read_now_us()
         with closing(open_reader(db)) as reader:
             return [
-                line for rule in rules.rules for line in _preview(reader, rules, rule, now_us)
+                line
+                for rule in rules.rules
+                for line in _format_preview(reader, rules, rule, now_us)
             ], DONE
-    report = send_due(db, _need_rules(rules_path), os.environ, _now())
+    report = send_due(db, _need_rules(rules_path), os.environ, _read_now_us())
     for problem in report.problems:
         sys.stderr.write(f"compileboard: {problem}\n")
     return describe_report(report), FAILED if report.problems else DONE
@@ -168,7 +170,7 @@ def _check_rule(reader: sqlite3.Connection, rule: str, rules_path: str) -> None:
     if rule in known:
         return
     if rules_path:
-        known = list(dict.fromkeys([*(row.name for row in _load(rules_path).rules), *known]))
+        known = list(dict.fromkeys([*(row.name for row in _load_rules(rules_path).rules), *known]))
     if rule not in known:
         expected = f"expected one of {', '.join(known)}" if known else "no rule ever ran here"
         raise RulesError([f"there is no rule {rule[:80]!r}; {expected}"])
@@ -185,7 +187,7 @@ def _format_nothing(rule: str | None, state: str | None) -> str:
 @rules_option
 def test(name: str, db: str, rules_path: str) -> Answer:
     """Send a test message to a rule's channels; nothing is stored."""
-    rules, now_us = _load(rules_path), _now()
+    rules, now_us = _load_rules(rules_path), _read_now_us()
     rule = next((candidate for candidate in rules.rules if candidate.name == name), None)
     if rule is None:
         known = ", ".join(known_rule.name for known_rule in rules.rules)
@@ -232,7 +234,7 @@ def describe_report(report: SendReport) -> list[str]:
     return [*report.notes, f"messages: {text}{waiting}"]
 
 
-def _preview(
+def _format_preview(
     reader: sqlite3.Connection, rules: Rules, rule: AlertRule, now_us: int
 ) -> Iterator[str]:
     for channel, events, is_due in preview(reader, rule, now_us):
@@ -246,7 +248,7 @@ def _preview(
             yield from (f"    {line}" for line in part.lines)
 
 
-def _load(rules_path: str) -> Rules:
+def _load_rules(rules_path: str) -> Rules:
     return load_rules(_need_rules(rules_path))
 
 
@@ -263,5 +265,5 @@ def _need_rules(path: str) -> str:
     return path
 
 
-def _now() -> int:
+def _read_now_us() -> int:
     return time.time_ns() // 1000

@@ -83,7 +83,7 @@ note_option = click.option("--note", metavar="TEXT", help="Note on why it is the
 @note_option
 def save(store: Store, path: str, name: str, run: str, note: str | None) -> Iterator[str]:
     """Save a run under a new name."""
-    side, run_id = _load(store, run)
+    side, run_id = _load_run(store, run)
     try:
         with closing(open_writer(path)) as writer:
             is_new = save_baseline(writer, name, dump_baseline(side), run_id=run_id, note=note)
@@ -97,7 +97,7 @@ def save(store: Store, path: str, name: str, run: str, note: str | None) -> Iter
             f"there is a baseline {name!r} already; `baseline update {name} --run {run}` "
             "replaces it, or choose another name"
         )
-    yield f"baseline {name}: {_count(side)} of run {run_id}"
+    yield f"baseline {name}: {_count_contents(side)} of run {run_id}"
 
 
 @action
@@ -111,8 +111,8 @@ def update(
     store: Store, path: str, name: str, run: str, note: str | None, models: tuple[str, ...]
 ) -> Iterator[str]:
     """Replace the saved results by a run's, and print the changes."""
-    stored = _get(store, name)
-    side, run_id = _load(store, run)
+    stored = _get_baseline(store, name)
+    side, run_id = _load_run(store, run)
     before = load_baseline(stored.body, f"baseline {stored.name}")
     after = merge(before, side, list(models))
     changes = list_changes(before, after)
@@ -129,17 +129,17 @@ def update(
         yield f"{change.word:8} {one_line(change.model)}" + (
             f": {one_line(change.detail)}" if change.detail else ""
         )
-    yield f"baseline {stored.name}: {len(changes) or 'nothing'} changed, {_count(after)}"
+    yield f"baseline {stored.name}: {len(changes) or 'nothing'} changed, {_count_contents(after)}"
 
 
 @action
 @name_argument
 def show(store: Store, _path: str, name: str) -> Iterator[str]:
     """Show a baseline's content."""
-    stored = _get(store, name)
+    stored = _get_baseline(store, name)
     side = load_baseline(stored.body, stored.name)
     yield (
-        f"baseline {stored.name}: {_count(side)} of run {stored.run_id}, changed "
+        f"baseline {stored.name}: {_count_contents(side)} of run {stored.run_id}, changed "
         f"{format_time(stored.changed_us)}"
     )
     if stored.note:
@@ -188,7 +188,7 @@ def delete(_store: Store, path: str, name: str) -> Iterator[str]:
 )
 def export(store: Store, _path: str, name: str, output: str) -> Iterator[str]:
     """Write upstream's CSV of expected accuracies and counters."""
-    side = load_baseline(_get(store, name).body, name)
+    side = load_baseline(_get_baseline(store, name).body, name)
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     columns = [
@@ -207,7 +207,7 @@ def export(store: Store, _path: str, name: str, output: str) -> Iterator[str]:
         write_file(output, [out.getvalue().encode()])
 
 
-def _load(store: Store, text: str) -> tuple[Side, str]:
+def _load_run(store: Store, text: str) -> tuple[Side, str]:
     clock = read_command_clock()
     run = need_run(store, clock, text)
     side = load_run(store, clock, run)
@@ -218,7 +218,7 @@ def _load(store: Store, text: str) -> tuple[Side, str]:
     return side, run.id
 
 
-def _get(store: Store, name: str) -> Baseline:
+def _get_baseline(store: Store, name: str) -> Baseline:
     stored = get_baseline(store.board, name)
     if stored is None:
         raise FilterError(
@@ -227,7 +227,7 @@ def _get(store: Store, name: str) -> Baseline:
     return stored
 
 
-def _count(side: Side) -> str:
+def _count_contents(side: Side) -> str:
     return (
         f"{format_plural(len(side.rows), 'result')}, "
         f"{format_plural(len(side.breaks or ()), 'distinct graph break')}, "

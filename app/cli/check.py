@@ -73,7 +73,7 @@ NUMBERS = ("batch_size", "world_size")
 
 def _read_whole(text: str) -> int:
     if not text.isdecimal() or not text.isascii():
-        raise ValueError(f"{text[:80]!r} is no whole number")
+        raise ValueError(f"{text[:80]!r} is not a whole number")
     return int(text)
 
 
@@ -83,13 +83,13 @@ def _read_positive(text: str) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{text[:80]!r} is no finite number above 0")
+        raise ValueError(f"{text[:80]!r} is not a finite number above 0")
     return value
 
 
 def _read_comment_name(text: str) -> str:
     if not NAME.fullmatch(text):
-        raise ValueError(f"{text[:80]!r} is no name; expected letters, digits and . _ -")
+        raise ValueError(f"{text[:80]!r} is not a valid name; expected letters, digits and . _ -")
     return text
 
 
@@ -245,14 +245,14 @@ def check(db: str, **given: Any) -> int:
                 return 0
             if arguments.not_measured:
                 raise CannotCompare(arguments.not_measured)
-            screen = _build(db, arguments)
-            proposed = _propose(screen) if arguments.propose else ""
+            screen = _build_check(db, arguments)
+            proposed = _propose_expected(screen) if arguments.propose else ""
         except (FilterError, StoreError) as error:
-            # An older comment would go on saying what an older commit came to.
+            # An older comment would keep showing an older commit's result.
             words = "measured" if arguments.not_measured else "compared"
-            _publish(None, f"### ⚠️ Not {words}\n\n{prose(str(error), 1000)}\n", arguments)
+            _publish_to_github(None, f"### ⚠️ Not {words}\n\n{prose(str(error), 1000)}\n", arguments)
             raise
-        _write(db, screen.report, arguments, proposed)
+        _write_outputs(db, screen.report, arguments, proposed)
     except FilterError as error:
         flags = getattr(error, "flags", "")
         return fail(f"{error}: {flags}" if flags else str(error))
@@ -277,7 +277,7 @@ def _read_options(arguments: SimpleNamespace) -> RuleOptions:
     )
 
 
-def _build(path: str, arguments: SimpleNamespace) -> CheckScreen:
+def _build_check(path: str, arguments: SimpleNamespace) -> CheckScreen:
     names = (*FIELDS, "dynamic", *NUMBERS)
     with ExitStack() as stack:
         return build_check(
@@ -314,7 +314,7 @@ def _list_targets(arguments: SimpleNamespace) -> dict[str, str | None]:
     return named | {"--github-summary": summary} | commands
 
 
-def _write(db: str, report: Check, arguments: SimpleNamespace, proposed: str) -> None:
+def _write_outputs(db: str, report: Check, arguments: SimpleNamespace, proposed: str) -> None:
     is_told = (
         arguments.markdown
         or arguments.github_summary
@@ -333,7 +333,7 @@ def _write(db: str, report: Check, arguments: SimpleNamespace, proposed: str) ->
     write_outputs(
         documents, write_table(report, every=arguments.all, in_pull_request=in_pull_request)
     )
-    _publish(report, markdown, arguments, fixes)
+    _publish_to_github(report, markdown, arguments, fixes)
 
 
 def _load_fixes(db: str, run: str) -> Mapping[str, str]:
@@ -343,7 +343,7 @@ def _load_fixes(db: str, run: str) -> Mapping[str, str]:
         )
 
 
-def _publish(
+def _publish_to_github(
     report: Check | None,
     markdown: str,
     arguments: SimpleNamespace,
@@ -361,7 +361,7 @@ def _publish(
     )
 
 
-def _propose(screen: CheckScreen) -> str:
+def _propose_expected(screen: CheckScreen) -> str:
     actual, expected, options = screen.actual, screen.expected, screen.options
     if expected is None or not counts.list_counts(expected):
         raise CannotCompare(
@@ -373,7 +373,7 @@ def _propose(screen: CheckScreen) -> str:
         writer.writerow(row)
         writer.writerows(
             [[], [], []]
-        )  # as upstream: merges of neighbouring rows conflict otherwise
+        )  # as upstream: otherwise merges of neighbouring rows conflict
     return out.getvalue()
 
 

@@ -40,7 +40,7 @@ _SITE_OPTIONS = (
     "db",
     "payloads",
     "no_source",
-)  # every other option is a report's
+)  # all other options are a report's
 EPILOG = """\
 formats:
   html   one file to read and forward: opens offline, with charts, light and dark, printable
@@ -180,14 +180,14 @@ def export(**options: Any) -> int:
         return _export_site(arguments)
     if arguments.runs or arguments.pages:
         return fail("--runs and --pages are for --site")
-    refusal = _refuse(arguments)
+    refusal = _find_option_conflict(arguments)
     if refusal is not None:
         return fail(refusal)
     with closing(open_store(arguments.db)) as store:
-        return _export(store, arguments)
+        return _export_run(store, arguments)
 
 
-def _refuse(arguments: SimpleNamespace) -> str | None:
+def _find_option_conflict(arguments: SimpleNamespace) -> str | None:
     if arguments.run is arguments.compare is arguments.suite is None:
         return "nothing to write; expected --run ID, --compare BASE NEW, --suite NAME or --site DIR"
     missing = [f"--{name}" for name in ("format", "output") if getattr(arguments, name) is None]
@@ -266,8 +266,8 @@ def _refuse_others(arguments: SimpleNamespace) -> str | None:
     return None
 
 
-def _compare(store: Store, arguments: SimpleNamespace) -> int:
-    # Imported here, as templates and charts are.
+def _export_comparison(store: Store, arguments: SimpleNamespace) -> int:
+    # Imported here because templates and charts are slow to load.
     from compileboard.app.comparison.compare import build_comparison
     from compileboard.app.reports.comparison_report import write_comparison
 
@@ -286,9 +286,9 @@ def _compare(store: Store, arguments: SimpleNamespace) -> int:
     )
 
 
-def _export(store: Store, arguments: SimpleNamespace) -> int:
+def _export_run(store: Store, arguments: SimpleNamespace) -> int:
     if arguments.compare:
-        return _compare(store, arguments)
+        return _export_comparison(store, arguments)
     if arguments.run is None:
         return export_suite(store, arguments)
     if arguments.format == BUNDLE:
@@ -376,7 +376,7 @@ def _export_folder(reader: sqlite3.Connection, run_id: str, arguments: SimpleNam
 
 
 def export_suite(store: Store, arguments: SimpleNamespace) -> int:
-    # Imported here, as templates and charts are.
+    # Imported here because templates and charts are slow to load.
     from compileboard.app.benchmarks.suite import build_suite, read_period
     from compileboard.app.reports.suite_report import write_suite
 

@@ -14,7 +14,7 @@ from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import StoreError, explain
 from compileboard.command_line import SETTINGS, Entry, Group, run_group
 
-# What the extra [server] brings; an environment that only collects is without them.
+# Dependencies of the extra [server]; an environment that only collects lacks them.
 SERVER_MODULES = (
     "flask",
     "gunicorn",

@@ -86,16 +86,18 @@ def backup(folder: str, db: str) -> int:
         db,
         folder,
         program_version=__version__,
-        progress=lambda step, done, total: _show(f"{step}: {done * 100 // max(total, 1)}%"),
+        progress=lambda step, done, total: _show_progress(
+            f"{step}: {done * 100 // max(total, 1)}%"
+        ),
         problems=problems,
     )
-    _show("")
+    _show_progress("")
     size_bytes = sum(file.size_bytes for file in manifest.files.values())
     runs = format_plural(manifest.row_counts.get("runs", 0), "run")
     trashed = format_plural(
         sum(name.startswith("trash/") for name in manifest.files), "deleted run"
     )
-    _print(
+    _print_line(
         f"{folder}: {runs} and {trashed}, {format_bytes(size_bytes)}, as of "
         f"{format_time(manifest.created_us)}"
     )
@@ -121,12 +123,12 @@ def restore(folder: str, run_files: bool, db: str) -> int:
     restored = restore_backup(folder, db)
     manifest = restored.manifest
     runs = format_plural(manifest.row_counts.get("runs", 0), "run")
-    _print(f"{db}: {runs}, as of {format_time(manifest.created_us)}")
+    _print_line(f"{db}: {runs}, as of {format_time(manifest.created_us)}")
     if restored.replaced_path is not None:
         old = format_plural(restored.replaced_run_count or 0, "run")
-        _print(f"what it replaced, {old}, is at {restored.replaced_path}")
+        _print_line(f"what it replaced, {old}, is at {restored.replaced_path}")
     if manifest.database_version < DATABASE_VERSION:
-        _print(f"it is of an older version; next: compileboard migrate --db {db}")
+        _print_line(f"it is of an older version; next: compileboard migrate --db {db}")
     else:
         with closing(open_writer(db, create=False)) as writer:
             record_action(
@@ -134,7 +136,7 @@ def restore(folder: str, run_files: bool, db: str) -> int:
             )
     lost_count = manifest.missing_run_files + manifest.missing_trash
     if lost_count:
-        _print(
+        _print_line(
             f"the backup lacks files of {format_plural(lost_count, 'run')}: `compileboard "
             "verify` names them, "
             "`restore --run-files` takes them from another backup"
@@ -147,7 +149,7 @@ def _restore_run_files(folder: str, db: str) -> int:
 
     restored = restore_run_files(folder, db)
     for run_id in restored.run_ids:
-        _print(f"run {run_id}: its file is back")
+        _print_line(f"run {run_id}: its file is back")
     if restored.run_ids:
         with closing(open_writer(db, create=False)) as writer:
             for run_id in restored.run_ids:
@@ -155,7 +157,7 @@ def _restore_run_files(folder: str, db: str) -> int:
     for problem in restored.problems:
         fail(problem)
     if not restored.run_ids and not restored.problems:
-        _print(f"{db}: no run lacks its file")
+        _print_line(f"{db}: no run lacks its file")
     return FAILED if restored.problems else 0
 
 
@@ -177,9 +179,9 @@ def verify(path: str | None, texts: bool, db: str) -> int:
     for check in verify_store(
         find_board(path) if path else db,
         texts=texts,
-        progress=lambda subject: _show(f"{subject} …"),
+        progress=lambda subject: _show_progress(f"{subject} …"),
     ):
-        _show("")
+        _show_progress("")
         state = (
             f"not checked: {check.skipped}"
             if check.skipped
@@ -187,9 +189,9 @@ def verify(path: str | None, texts: bool, db: str) -> int:
             if not check.problems
             else "wrong"
         )
-        _print(f"{check.subject}: {state}")
+        _print_line(f"{check.subject}: {state}")
         for problem in check.problems:
-            _print(f"  {problem}")
+            _print_line(f"  {problem}")
         problem_count += len(check.problems)
     return FAILED if problem_count else 0
 
@@ -231,7 +233,7 @@ def copy(source: str, target: str, resume: bool, verify_only: bool) -> int:
                 f"{name:24} {digest.row_count:14,} {other.row_count if other else 0:14,}  {state}\n"
             )
     for difference in comparison.differences:
-        _print(difference)
+        _print_line(difference)
     return FAILED if comparison.differences else 0
 
 
@@ -273,11 +275,13 @@ def prune(
         rule = _read_rule(older_than, max_size, clock.now_us, suite)
     except ValueError as error:
         return fail(str(error))
-    open_reader(db).close()  # says what is wrong with it
+    open_reader(db).close()  # reports what is wrong with it
     if dry_run:
         with closing(open_reader(db)) as reader:
             runs = list(map(_print_pruned, list_prunable(reader, rule, clock.alive_since_us)))
-        _print(f"would prune {format_plural(len(runs), 'run')}, about {format_bytes(sum(runs))}")
+        _print_line(
+            f"would prune {format_plural(len(runs), 'run')}, about {format_bytes(sum(runs))}"
+        )
         return 0
     lease = take_lease(db, PRUNE)
     if lease is None:
@@ -296,15 +300,15 @@ def prune(
             )
             runs.append(_print_pruned(run))
         free_bytes = measure_free(writer)
-        _print(f"pruned {format_plural(len(runs), 'run')}, about {format_bytes(sum(runs))}")
+        _print_line(f"pruned {format_plural(len(runs), 'run')}, about {format_bytes(sum(runs))}")
         used_bytes = measure_used(writer)
         if rule.most_bytes is not None and used_bytes > rule.most_bytes:
-            _print(f"{format_bytes(used_bytes)} are still used: no other run may be pruned")
+            _print_line(f"{format_bytes(used_bytes)} are still used: no other run may be pruned")
         if vacuum:
             vacuum_database(writer)
-            _print(f"returned {format_bytes(free_bytes)} to the disk")
+            _print_line(f"returned {format_bytes(free_bytes)} to the disk")
         elif free_bytes:
-            _print(
+            _print_line(
                 f"{format_bytes(free_bytes)} of the file are free for new runs; --vacuum "
                 "returns them to the disk"
             )
@@ -342,19 +346,19 @@ def _read_amount(option: str, text: str, units: Mapping[str, int], example: str)
 
 def _print_pruned(run: PrunedRun) -> int:
     suite = run.suite or "no suite"
-    _print(
+    _print_line(
         f"{run.id}  {format_time(run.started_us)}  {format_bytes(run.detail_bytes):>9}  "
         f"{run.name} ({suite})"
     )
     return run.detail_bytes
 
 
-def _print(text: str) -> None:
+def _print_line(text: str) -> None:
     sys.stdout.write(one_line(text) + "\n")
     sys.stdout.flush()
 
 
-def _show(text: str) -> None:
+def _show_progress(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()

@@ -103,7 +103,7 @@ def report(db: str, last: str, **rest: Any) -> int:
 
 
 def _read_days(last: str, until: str | None, now_us: int) -> Period:
-    # Imported here, as all that only this command needs.
+    # Imported here because only this command needs it.
     from compileboard.app.benchmarks.suite import DAY_US, read_period
 
     period = read_period(None, until, last, now_us // DAY_US * DAY_US)
@@ -189,7 +189,7 @@ def _write_one(
 
 
 def name_sets(sets: Sequence[ModelSet]) -> list[str]:
-    """Return a unique name for each suite; add the configuration where one suite has several."""
+    """Return a unique name for each suite; add the configuration if one suite has several."""
     from compileboard.app.reports.suite_report import name_part
 
     names: list[str] = []
@@ -199,7 +199,7 @@ def name_sets(sets: Sequence[ModelSet]) -> list[str]:
         name = "-".join(
             name_part(_format_message(key, model_set.fields[key])) for key in ("suite", *differing)
         )
-        # A suite may be called as another one's way is, and some file systems take A for a.
+        # Names may equal another suite's with its configuration, and some file systems ignore case.
         taken = name.lower() in (other_name.lower() for other_name in names)
         names.append(f"{name}-{name_part(repr(model_set.fields))[-6:]}" if taken else name)
     return names

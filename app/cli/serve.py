@@ -16,7 +16,7 @@ from compileboard.collectors.store.connection import StoreError, open_reader
 from compileboard.command_line import Command, Option
 from compileboard.exit_codes import REFUSED
 
-SERVE_SETTINGS = {  # those that are options, by what they take
+SERVE_SETTINGS = {  # the settings that are options, by their type
     "db": "FILE",
     "host": "ADDRESS",
     "port": "N",

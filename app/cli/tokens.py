@@ -64,7 +64,7 @@ def create(name: str, scope: str, expires: str, db: str) -> int:
     made = make_missing(db)
     if made is not None:
         sys.stderr.write(f"compileboard: {one_line(made)}\n")
-    open_reader(db).close()  # says what is wrong with it
+    open_reader(db).close()  # reports what is wrong with it
     with closing(open_writer(db, create=False)) as writer:
         try:
             secret = create_token(
@@ -108,7 +108,7 @@ def list_all(db: str) -> None:
 @board_option
 def revoke(name: str, db: str) -> int:
     """Revoke a token and end its logins."""
-    open_reader(db).close()  # says what is wrong with it
+    open_reader(db).close()  # reports what is wrong with it
     with closing(open_writer(db, create=False)) as writer:
         token_id = revoke_token(writer, name)
         if token_id is None:

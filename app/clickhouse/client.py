@@ -1,4 +1,4 @@
-"""Connections to ClickHouse: over HTTP, or to the one in this process (chdb)."""
+"""Connections to ClickHouse: over HTTP, or to chdb in this process."""
 
 from __future__ import annotations
 
@@ -23,27 +23,25 @@ if TYPE_CHECKING:
     from clickhouse_connect.driver.exceptions import Error
 
 
-_LOCK = "status"  # ClickHouse's own; a server that was killed left it
+_LOCK = "status"  # ClickHouse's own; left by a killed server
 _MEMORY = "/dev/shm"  # noqa: S108  a file system in memory
-_linked: dict[
-    str, tempfile.TemporaryDirectory[str]
-] = {}  # of this process, by the folder on the disk
+_linked: dict[str, tempfile.TemporaryDirectory[str]] = {}  # of this process, by folder on disk
 _linking = threading.Lock()
 
 
 def find_writable(path: str) -> str:
-    """Return `path`, or links to its files if its disk is read-only. Raises StoreError if no links
-    can be made.
+    """Return `path`, or a folder of links to its files if its disk is read-only. Raises StoreError
+    if no links can be made.
     """
     try:
         is_read_only = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    except OSError:  # it is not there: whoever opens it says so
+    except OSError:  # missing: opening it reports that
         return path
     if not is_read_only:
         return path
     with _linking:
         if path not in _linked:
-            _linked[path] = _link(path)
+            _linked[path] = _link_read_only(path)
             log(
                 f"{path} is on a read-only disk: ClickHouse reads it through links in "
                 f"{_linked[path].name}"
@@ -51,7 +49,7 @@ def find_writable(path: str) -> str:
         return _linked[path].name
 
 
-def _link(path: str) -> tempfile.TemporaryDirectory[str]:
+def _link_read_only(path: str) -> tempfile.TemporaryDirectory[str]:
     refusal: OSError | None = None
     for root in (None, _MEMORY):
         try:
@@ -81,28 +79,28 @@ def _link_files(source: Path, target: Path) -> None:
         there = target / os.path.relpath(folder, source)
         there.mkdir(exist_ok=True)
         for name in names:
-            with suppress(OSError):  # no link, but a folder
+            with suppress(OSError):  # a folder, not a link
                 (there / name).symlink_to(os.readlink(os.path.join(folder, name)))
         for name in files:
             if name != _LOCK or Path(folder) != source:
                 (there / name).symlink_to(os.path.join(folder, name))
 
 
-# What makes ClickHouse answer as SQLite does; `final`: replaced and deleted rows are not read.
+# Makes ClickHouse answer as SQLite does; `final`: replaced and deleted rows are not read.
 SETTINGS: dict[str, Any] = {
     "final": 1,
     "join_use_nulls": 1,
     "union_default_mode": "DISTINCT",
     "transform_null_in": 0,
-    # A common table expression that is `materialized` is computed once
+    # A `materialized` common table expression is computed once
     "enable_materialized_cte": 1,
-    # What is joined to is small: a table of hashes for each thread, and a filter of it, take longer
-    # than they save.
+    # Joined tables are small: one hash table per thread, and a filter of it, take longer than they
+    # save.
     "join_algorithm": "hash",
     "enable_join_runtime_filters": 0,
 }
 CONNECT_TIMEOUT_S = 5
-ANSWER_TIMEOUT_S = 120.0  # of silence, of a statement that has a limit of its own
+ANSWER_TIMEOUT_S = 120.0  # without data, for a statement that has a limit of its own
 _TABLES_LACK = {"UNKNOWN_TABLE", "UNKNOWN_DATABASE", "UNKNOWN_IDENTIFIER"}
 _LIMITS = {
     "TIMEOUT_EXCEEDED": "took too long",
@@ -118,7 +116,7 @@ _REFUSED = {
 }
 
 
-_opened: set[str] = set()  # folders of ClickHouse in this process
+_opened: set[str] = set()  # folders that this process opened with chdb
 
 
 class EngineAway(StoreError):
@@ -126,8 +124,8 @@ class EngineAway(StoreError):
 
 
 class Clients:
-    """Over HTTP one client serves every thread; in this process a statement during a client's
-    stream is refused.
+    """Over HTTP one client serves every thread; chdb refuses a statement while its client
+    streams.
     """
 
     def __init__(self, address: ClickHouseAddress, password: str = "") -> None:
@@ -145,7 +143,7 @@ class Clients:
         is_new = client is None
         client = client or connect(
             self.address, self._password
-        )  # outside the lock: nobody waits for another's attempt
+        )  # outside the lock, so that others do not wait for this attempt
         if is_shared and is_new:
             self._give_back(client)
         try:
@@ -165,10 +163,10 @@ class Clients:
 
 
 def connect(address: ClickHouseAddress, password: str = "") -> Client:
-    """Return a new client; those to ClickHouse in this process share one engine.
+    """Return a new client; those of chdb share one engine.
 
-    Raises EngineAway if there is none, another process has its files, or the libraries are not
-    installed.
+    Raises EngineAway if it cannot be reached, another process has its files, or the libraries are
+    not installed.
     """
     try:
         import clickhouse_connect
@@ -176,13 +174,13 @@ def connect(address: ClickHouseAddress, password: str = "") -> Client:
 
         logging.getLogger("clickhouse_connect").addHandler(
             logging.NullHandler()
-        )  # its errors are ours to report
+        )  # its errors are reported below
     except ImportError as error:
         raise EngineAway(
             f"{address.label} needs clickhouse-connect: pip install 'compileboard[clickhouse]'"
         ) from error
     if address.host is None and address.path not in _opened:
-        _check_free(address)  # first: the library writes its own words to stderr
+        _check_free(address)  # first: the library prints to stderr
     try:
         folder = "" if address.host else find_writable(address.path)
     except StoreError as error:
@@ -194,7 +192,7 @@ def connect(address: ClickHouseAddress, password: str = "") -> Client:
                 client = clickhouse_connect.get_client(
                     interface="chdb", path=folder, database=address.database
                 )
-            finally:  # chdb blocks SIGPIPE, and programs started later would inherit that
+            finally:  # chdb blocks SIGPIPE, which programs started later would inherit
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _opened.add(address.path)
             return client
@@ -257,7 +255,9 @@ def explain(error: Error, address: ClickHouseAddress) -> EngineAway:
         return EngineAway(
             f"{address.label}: its disk is full. Free some space; what waits is published then."
         )
-    if address.host is None and "No such file or directory" in words:  # several codes have it
+    if (
+        address.host is None and "No such file or directory" in words
+    ):  # several error codes share it
         return EngineAway(
             f"{address.label} lacks files that it had. Stop the server, remove that folder, "
             "and start it again: every "

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 
 _MASK = (1 << 64) - 1
-# What a copy has of its own, or has to make anew.
+# What a copy has of its own, or rebuilds.
 _OWN = (
     *(
         "_sqlite_migrations",
@@ -177,7 +177,7 @@ class _RowDigests:
                 for column, value in zip(columns, row)
             ]
             count += 1
-            total += int.from_bytes(_digest(name, content), "big")
+            total += int.from_bytes(_digest_row(name, content), "big")
         return TableDigest(count, total & _MASK)
 
     def _point(self, name: str, number: Any) -> bytes:
@@ -202,17 +202,15 @@ class _RowDigests:
             if own < 0 or values[own] is None:
                 break
             number = values[own]
-        for number, values, own in reversed(
-            chain
-        ):  # the outermost first: recursion would be as deep as a stack
+        for number, values, own in reversed(chain):  # outermost first, to avoid deep recursion
             if own >= 0 and values[own] is not None:
                 values[own] = self._pointed[name, values[own]]
-            self._pointed[name, number] = _digest(name, values)
+            self._pointed[name, number] = _digest_row(name, values)
         return self._pointed[name, chain[0][0] if chain else number]
 
 
-# Where the schema's unique columns do not say it: an index of an expression, or a text by what it
-# is.
+# For tables without unique columns in the schema: an index of an expression, or a text by its
+# content.
 _CONTENT = {"stack_nodes": ("run_id", "parent_id", "file", "line", "name")}
 
 
@@ -220,14 +218,14 @@ def _is_numbered(table: RunTable) -> bool:
     return table.has_id and (table.name in _IN_FILE or table.name in ("payloads", "span_names"))
 
 
-def _digest(name: str, values: Iterable[Any]) -> bytes:
+def _digest_row(name: str, values: Iterable[Any]) -> bytes:
     digest = blake2b(name.encode(), digest_size=8)
     for value in values:
-        digest.update(_dump(value))
+        digest.update(_dump_value(value))
     return digest.digest()
 
 
-def _dump(value: Any) -> bytes:
+def _dump_value(value: Any) -> bytes:
     if value is None:
         return b"n"
     if isinstance(value, int):
@@ -242,7 +240,7 @@ def _digest_trash(board: str) -> TableDigest:
     digest = TableDigest()
     folder = trash_path(board, "").parent
     for path in sorted(folder.glob("*.db")) if folder.is_dir() else ():
-        digest = digest.add(1, int.from_bytes(_digest(path.name, [path.read_bytes()]), "big"))
+        digest = digest.add(1, int.from_bytes(_digest_row(path.name, [path.read_bytes()]), "big"))
     return digest
 
 
@@ -251,13 +249,13 @@ def _add_rollups(
 ) -> None:
     for table, rows in read_rollups(connection, run_id)[0].items():
         total = sum(
-            zlib.crc32("\x1f".join(map(_write, (run_id, *row))).encode("utf-8", "replace"))
+            zlib.crc32("\x1f".join(map(_format_digest, (run_id, *row))).encode("utf-8", "replace"))
             for row in rows
         )
         rollups[table] = rollups[table].add(len(rows), total)
 
 
-def _write(value: Any) -> str:
+def _format_digest(value: Any) -> str:
     if value is None:
         return "\\N"
     return (
@@ -339,27 +337,27 @@ def copy_store(
 ) -> StoreComparison:
     """Copy a store to an empty place, and compare the two.
 
-    Raises CopyError, with the copy left for `resume`, if something differs; StoreError.
+    Raises CopyError if something differs, and leaves the copy for `resume`; StoreError.
     """
     work = _find_work(target)
     with _open_work(work, source, target, resume) as state:
         board = str(work / BOARD)
         if "digest" not in state:
             try:
-                _take(source, work, program_version, say)
+                _take_source(source, work, program_version, say)
                 say("adding up what was copied")
                 state["digest"] = digest_board(board)
             except BaseException:
-                shutil.rmtree(work, ignore_errors=True)  # nothing is to go on with
+                shutil.rmtree(work, ignore_errors=True)  # nothing to resume
                 raise
-            _save(work, state)
+            _save_state(work, state)
         expected = _read_digest(state["digest"])
         if target.clickhouse is None:
             _reopen_all(board, say)
         else:
             _publish_all(work, state, board, target.clickhouse, password, say)
             _seal_all(board, say)
-        comparison = _compare(expected, board, target.clickhouse, password, say)
+        comparison = _compare_copy(expected, board, target.clickhouse, password, say)
         problems = [*comparison.differences, *_list_problems(board, say)]
         if problems:
             raise CopyError(
@@ -379,7 +377,7 @@ def compare_stores(
     source: StoreAddress, target: StoreAddress, password: str, say: Say
 ) -> StoreComparison:
     say("adding up the first")
-    return _compare(digest_board(source.board), target.board, target.clickhouse, password, say)
+    return _compare_copy(digest_board(source.board), target.board, target.clickhouse, password, say)
 
 
 def _find_work(target: StoreAddress) -> Path:
@@ -417,7 +415,7 @@ def _open_work(
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         state = known or names
-        _save(work, state)
+        _save_state(work, state)
         yield state
     except BlockingIOError:
         raise CopyError(f"another copy is at work in {work}; wait for it.") from None
@@ -429,7 +427,7 @@ def _open_work(
         os.close(descriptor)
 
 
-def _save(work: Path, state: dict[str, Any]) -> None:
+def _save_state(work: Path, state: dict[str, Any]) -> None:
     new = work / f"{_STATE}.new"
     new.write_text(json.dumps(state), encoding="utf-8")
     new.replace(work / _STATE)
@@ -444,7 +442,7 @@ def _read_digest(values: Any) -> StoreDigest:
     )
 
 
-def _take(source: StoreAddress, work: Path, program_version: str, say: Say) -> None:
+def _take_source(source: StoreAddress, work: Path, program_version: str, say: Say) -> None:
     for left in work.iterdir():
         if left.name != _STATE:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -467,7 +465,7 @@ def _take(source: StoreAddress, work: Path, program_version: str, say: Say) -> N
     shutil.rmtree(snapshot)
     migrate(board)
     with closing(open_writer(board, create=False)) as writer, write_transaction(writer):
-        # Of the engine that it had; what detection has seen is numbered by it.
+        # Belongs to the engine it came from: its progress of detection is numbered by it.
         for table in ("published_runs", "engine_publications", "detection"):
             writer.execute(f"delete from {table}")  # noqa: S608 - our own names
 
@@ -506,7 +504,7 @@ def _publish_all(
                     f"{address.label} has the runs of another board; name an empty database."
                 )
         state["engine"] = address.label
-        _save(work, state)
+        _save_state(work, state)
         publisher = Publisher(clients)
         with closing(open_writer(board, create=False)) as writer:
             say("publishing runs")
@@ -531,7 +529,7 @@ def _seal_all(board: str, say: Say) -> None:
             vacuum(writer)
 
 
-def _compare(
+def _compare_copy(
     expected: StoreDigest, board: str, address: ClickHouseAddress | None, password: str, say: Say
 ) -> StoreComparison:
     say("comparing")

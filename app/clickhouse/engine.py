@@ -1,4 +1,4 @@
-"""The engine across runs over ClickHouse: its macros, and rows as SQLite returns them."""
+"""ClickHouse as the engine that queries all runs: its macros, and rows as SQLite returns them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from compileboard.app.clickhouse.client import SETTINGS, Clients, explain
 from compileboard.app.core.engine import TOKENS, Dialect, Row
 
 LIMITS: dict[str, Any] = {
-    "readonly": 2,  # nothing is written, settings may be given
+    "readonly": 2,  # read-only, but settings may be passed
     "max_execution_time": 30,
     "max_memory_usage": 4 << 30,
 }
-FIELD_BYTES = 120_000  # of a field of a form a server takes 128 KiB
+FIELD_BYTES = 120_000  # a server accepts 128 KiB per form field
 _MACROS = {
     "join": "join",
     "is": "is not distinct from",
     "div": "div",
-    "t": "r",  # a run's row has its totals and what people called it
+    "t": "r",  # a run's row includes its totals and annotations
     "a": "r",
     "totals": "",
     "words": "",
@@ -27,7 +27,7 @@ _MACROS = {
     "each": "(select arrayJoin({}) as value)",
     "rows": "(select * from {table}_rows where pub in {pubs})",
     "stored": "{}_rows",
-    "of": "{table}.pub = {of}.pub",  # numbers are joined in half the time of texts
+    "of": "{table}.pub = {of}.pub",  # joining numbers takes half the time of texts
     "pub": "{}.pub",
 }
 _OF_NOTHING = {
@@ -103,14 +103,14 @@ def prepare(sql: str, values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     types = {name: _type_of(value) for name, value in values.items()}
     bound = dict(values)
     for name, kind in types.items():
-        if kind.startswith("Array") and len(parts := _split(values[name])) > 1:
+        if kind.startswith("Array") and len(parts := _split_list(values[name])) > 1:
             types[name] = f"{kind}*{len(parts)}"
             bound |= {f"{name}_{index}": part for index, part in enumerate(parts)}
-    text, names = _render(sql, tuple(sorted(types.items())))
-    return text, {name: _convert(bound[name]) for name in names}
+    text, names = _render_sql(sql, tuple(sorted(types.items())))
+    return text, {name: _convert_value(bound[name]) for name in names}
 
 
-def _split(values: Sequence[Any]) -> list[list[Any]]:
+def _split_list(values: Sequence[Any]) -> list[list[Any]]:
     parts: list[list[Any]] = [[]]
     size_bytes = 0
     for value in values:
@@ -126,7 +126,7 @@ def _split(values: Sequence[Any]) -> list[list[Any]]:
 
 
 @lru_cache(maxsize=1024)
-def _render(sql: str, types: tuple[tuple[str, str], ...]) -> tuple[str, tuple[str, ...]]:
+def _render_sql(sql: str, types: tuple[tuple[str, str], ...]) -> tuple[str, tuple[str, ...]]:
     named = dict(types)
     used: dict[str, None] = {}
 
@@ -145,7 +145,9 @@ def _render(sql: str, types: tuple[tuple[str, str], ...]) -> tuple[str, tuple[st
         pieces.append(sql[position : token.start()])
         position = token.end()
         if token["literal"]:
-            pieces.append(token["literal"].replace("\\", "\\\\"))  # to SQLite a backslash is one
+            pieces.append(
+                token["literal"].replace("\\", "\\\\")
+            )  # SQLite does not escape backslashes
         elif token["macro"]:
             name = token["of"]
             if token["table"]:
@@ -183,10 +185,10 @@ def _type_of(value: Any) -> str:
     for kind, name in ((int, "Int64"), (float, "Float64"), (str, "String")):
         if isinstance(value, kind):
             return name
-    raise TypeError(f"{type(value).__name__} is no value of a statement")
+    raise TypeError(f"{type(value).__name__} cannot be bound to a statement")
 
 
-def _convert(value: Any) -> Any:
+def _convert_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_convert(element) for element in value]
+        return [_convert_value(element) for element in value]
     return int(value) if isinstance(value, bool) else value

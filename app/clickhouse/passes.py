@@ -1,4 +1,4 @@
-"""Passes that publish the board's changes to ClickHouse, and removals.
+"""Passes that publish the board's changes and removals to ClickHouse.
 
     begin    versions and numbers, given once, and their runs    board, one transaction
     months   are noted as changed                                engine
@@ -79,7 +79,7 @@ def list_months(client: Client) -> set[int]:
 
 
 def rebuild_month(client: Client, month: int, version: int) -> None:
-    """Replace a month's sums; nothing may be published meanwhile."""
+    """Replace a month's sums; nothing may be published concurrently."""
     for table, rollup in MONTHS.items():
         client.command(f"truncate table {table}_new")
         client.command(_sum_sql(table, rollup), parameters={"month": month}, settings=SETTINGS)
@@ -89,7 +89,7 @@ def rebuild_month(client: Client, month: int, version: int) -> None:
             if is_empty
             else f"replace partition {int(month)} from {table}_new"
         )
-        client.command(f"alter table {table} {change}")  # an empty partition replaces none
+        client.command(f"alter table {table} {change}")  # an empty partition cannot replace one
     note_months(client, [month], version, clean=True)
 
 
@@ -114,9 +114,9 @@ ROWS_AT_ONCE = 10_000
 RUNS_AT_ONCE = 500
 FIRST_ROLLUPS_US = 60_000_000  # of a live run; then after 2, 4, 8 minutes
 MOST_DOUBLINGS = 6
-QUIET_US = 600_000_000  # a month that nothing changed in for so long is summed up
+QUIET_US = 600_000_000  # a month is summed up after so long without a change
 
-# Runs that have changed since, and those that were not published whole.
+# Runs changed since the last pass, and those that were not published completely.
 _CHANGED_SQL = """
 select
   r.id, r.pub, r.state, r.heartbeat_us, a.changed_us,
@@ -142,13 +142,13 @@ _NUMBERS_SQL = "select pub, removed_pub from publications"
 
 
 class ForeignBoard(StoreError):
-    """The engine's database belongs to another board."""
+    """ClickHouse's database belongs to another board."""
 
 
 @dataclass
 class PassOutcome:
-    whole_count: int = 0  # runs with their roll-ups
-    row_count: int = 0  # runs whose row alone changed
+    whole_count: int = 0  # published with their roll-ups
+    row_count: int = 0  # published without roll-ups, which did not change
     removed_count: int = 0
     refused: list[StoreError] = field(
         default_factory=list
@@ -175,13 +175,13 @@ class Publisher:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
         self._is_checked = False
-        self._cursor = -1  # every run up to this pub is published, or among the open ones
+        self._cursor = -1  # every run up to this pub is published or open
         self._removed_pub = -1
-        self._open: dict[str, int] = {}  # runs that are live or wait, by the pub that they had
+        self._open: dict[str, int] = {}  # live or waiting runs, by their last pub
         self._next_open: dict[str, int] = {}
         self._lost: dict[
             str, tuple[tuple[int, ...] | None, RunFileUnavailable | None]
-        ] = {}  # files, and why
+        ] = {}  # unusable files, and why
         self._clean: set[int] = set()
         self._changed_us: dict[int, int] = {}  # when months changed
 
@@ -231,7 +231,7 @@ class Publisher:
         version = self._ask_number("select max(version) from runs")
         tables = ["runs", *(f"{table}_rows" for table in ROLLUPS)]
         pub = max(self._ask_number(f"select max(pub) from {table}") for table in tables)  # noqa: S608  own names
-        is_older = version > numbers.version or pub > numbers.pub  # the board is
+        is_older = version > numbers.version or pub > numbers.pub  # the board is older
         if not boards or is_older or version < published_runs.get_newest_version(board):
             rows = self._client.query("select id from runs", settings=SETTINGS).result_rows
             published_runs.publish_all_again(board, version, pub, [row[0] for row in rows], now_us)
@@ -306,9 +306,7 @@ class Publisher:
                 continue
             try:
                 snapshot = self._read_run(board, run, with_rollups=is_due and not is_whole)
-            except (
-                RunFileUnavailable
-            ) as error:  # the run is listed all the same, by what the board has of it
+            except RunFileUnavailable as error:  # the run is still listed, from the board's data
                 outcome.refused.append(error)
                 self._next_open[run.run_id] = run.pub
                 if not has_news:
@@ -340,7 +338,7 @@ class Publisher:
     def _read_run(
         self, board: sqlite3.Connection, run: _Changed, *, with_rollups: bool
     ) -> RunSnapshot | None:
-        board.execute("begin")  # whether it is sealed is of the moment of its row
+        board.execute("begin")  # row and sealed state must be from the same snapshot
         try:
             sealed = get_sealed_run(board, run.run_id)
             snapshot = read_run(board, run.run_id, with_rollups=with_rollups and sealed is None)
@@ -407,9 +405,7 @@ class Publisher:
                     month=snapshot.month,
                 )
             )
-            if (
-                pub is not None or snapshot.run_pub != run.run_pub
-            ):  # words of people alone are in no sum
+            if pub is not None or snapshot.run_pub != run.run_pub:  # annotations are in no sum
                 months |= {snapshot.month, run.month or snapshot.month}
         self._note_months(months, versions[0], now_us)
         publisher.insert_things(self._client, [snapshot for snapshot, _pub in whole], versions[-1])

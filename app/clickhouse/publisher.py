@@ -1,7 +1,7 @@
 """Publication of runs and commits.
 
-A run's roll-ups are inserted under a new number, then its row, which names the number: that is the
-commit. So a failed attempt may be repeated.
+A run's roll-ups are inserted under a new number, then its row, which names the number and thereby
+commits them. So a failed attempt may be repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Values = tuple[Any, ...]
 
 _RUN = RECORDS["runs"].list_names("facts", "pub")
-# What a row of a run has, in this order, beside its publication and its tags.
+# Columns of a run's row, in this order, without its publication and tags.
 RUN_NAMES = (
     *(*_RUN, "driver_version", "triton_version"),
     *(
@@ -49,7 +49,7 @@ left join run_annotations as a on a.run_id = r.id
 where r.id = :run_id
 """  # noqa: S608  own names only
 _TAGS_SQL = "select key, value from run_tags where run_id = :run_id order by key"
-# The roll-ups of a run, without its id: the columns of each table there and here.
+# The roll-ups of a run, without its id: the columns of each table on both sides.
 ROLLUPS: dict[str, tuple[str, ...]] = {
     table: RECORDS[table].list_names("run_id", "traceback", "facts")
     for table in (
@@ -57,7 +57,7 @@ ROLLUPS: dict[str, tuple[str, ...]] = {
         *("run_summaries", "results"),
     )
 }
-# Things by the id of their content, and what tells one from another of the same id.
+# Items by content id, and what distinguishes those with the same id.
 THINGS = {
     table: RECORDS[table].list_names()
     for table in (
@@ -91,7 +91,7 @@ class RunSnapshot:
     """Shape: run: RUN_NAMES; rollups: by table, ROLLUPS; things: by table, THINGS"""
 
     run_id: str
-    run_pub: int  # runs.pub there
+    run_pub: int  # runs.pub in ClickHouse
     run: Values
     tags: dict[str, str]
     rollups: dict[str, list[Values]] | None = None
@@ -123,11 +123,11 @@ def read_run(
 ) -> RunSnapshot | None:
     key = {"run_id": run_id}
     with _one_state(connection):
-        rows = _read(connection, _RUN_SQL, key)
+        rows = _read_rows(connection, _RUN_SQL, key)
         if not rows:
             return None
         (*run, pub) = rows[0]
-        tags: dict[str, str] = dict(_read(connection, _TAGS_SQL, key))
+        tags: dict[str, str] = dict(_read_rows(connection, _TAGS_SQL, key))
         rollups, things = read_rollups(connection, run_id) if with_rollups else (None, None)
     return RunSnapshot(run_id, pub, tuple(run), tags, rollups, things)
 
@@ -137,14 +137,14 @@ def read_rollups(
 ) -> tuple[dict[str, list[Values]], dict[str, list[Values]]]:
     key = {"run_id": run_id}
     rollups = {
-        table: _read(
+        table: _read_rows(
             connection,
             f"select {', '.join(names)} from {table} where run_id = :run_id",  # noqa: S608 - our own names
             key,
         )
         for table, names in ROLLUPS.items()
     }
-    return rollups, {table: _read(connection, _things_sql(table), key) for table in THINGS}
+    return rollups, {table: _read_rows(connection, _things_sql(table), key) for table in THINGS}
 
 
 def _things_sql(table: str) -> str:
@@ -154,7 +154,7 @@ def _things_sql(table: str) -> str:
     )
 
 
-def _read(connection: sqlite3.Connection, sql: str, values: dict[str, str]) -> list[Values]:
+def _read_rows(connection: sqlite3.Connection, sql: str, values: dict[str, str]) -> list[Values]:
     cursor = connection.cursor()
     cursor.row_factory = None
     return cursor.execute(sql, values).fetchall()
@@ -185,8 +185,8 @@ def list_columns(table: str) -> Sequence[str]:
 
 _TABLES = {"series": "series_rows"} | {table: f"{table}_rows" for table in ROLLUPS}
 _INSERT: dict[str, Any] = {"max_partitions_per_insert_block": 0}  # an import may cover years
-_AT_ONCE = 2_000  # of ids in one statement: a field of a request has at most 128 KiB
-# What tells a thing from another of the same id: the columns after it.
+_AT_ONCE = 2_000  # ids per statement: a request's field has at most 128 KiB
+# Distinguishes items with the same id: the columns after it.
 _CONTENT = {"functions": 2, "series": 10} | dict.fromkeys(
     ("distinct_breaks", "recompile_causes", "rerecording_reasons"), 1
 )
@@ -226,7 +226,7 @@ _KNOWN_COMMITS_SQL = "select hash, parent_hash from commits"
 
 
 class IdClash(StoreError):
-    """Two things have the same id: nothing of the run is published."""
+    """Two items have the same id: nothing of the run is published."""
 
 
 def find_clashes(client: Client, snapshots: Sequence[RunSnapshot]) -> dict[str, IdClash]:
@@ -241,7 +241,7 @@ def find_clashes(client: Client, snapshots: Sequence[RunSnapshot]) -> dict[str, 
             {row[0] for snapshot in snapshots for row in (snapshot.things or {}).get(table, ())}
         )
         known: dict[int, tuple[Any, ...]] = {}
-        for some in _slice(ids):
+        for some in _slice_values(ids):
             rows = client.query(sql, parameters={"ids": some}, settings=SETTINGS).result_rows
             known |= {row[0]: tuple(row) for row in rows}
         for snapshot in snapshots:
@@ -261,7 +261,7 @@ def insert_things(client: Client, snapshots: Sequence[RunSnapshot], version: int
             row[0]: row for snapshot in snapshots for row in (snapshot.things or {}).get(table, ())
         }
         if things:
-            _insert(
+            _insert_rows(
                 client,
                 _TABLES.get(table, table),
                 [(*row, version) for row in things.values()],
@@ -282,16 +282,16 @@ def insert_rollups(client: Client, published: Iterable[tuple[RunSnapshot, int]])
             rows[table] += [(*key, *row) for row in values]
     for table, values in rows.items():
         if values:
-            _insert(client, _TABLES[table], values, list_columns(table))
+            _insert_rows(client, _TABLES[table], values, list_columns(table))
 
 
 def insert_rows(client: Client, published: Iterable[tuple[RunSnapshot, int, int]]) -> None:
     rows = [(*snapshot.run, snapshot.tags, pub, version, 0) for snapshot, pub, version in published]
-    _insert(client, "runs", rows, (*RUN_NAMES, "tags", "pub", "version", "is_deleted"))
+    _insert_rows(client, "runs", rows, (*RUN_NAMES, "tags", "pub", "version", "is_deleted"))
 
 
 def remove_runs(client: Client, removed: Sequence[tuple[str, int]]) -> None:
-    _insert(
+    _insert_rows(
         client,
         "runs",
         [(run_id, version, 1) for run_id, version in removed],
@@ -314,16 +314,14 @@ def list_measured(snapshot: RunSnapshot) -> set[tuple[int, str]]:
 def renew_newest(
     client: Client, run_ids: Sequence[str], measured: Iterable[tuple[int, str]], version: int
 ) -> None:
-    """Recompute the newest result of every series that the runs measured, or had the newest result
-    of.
-    """
+    """Recompute the newest result of every series that the runs measured or were the newest of."""
     keys = set(measured)
-    for some_ids in _slice(run_ids):
+    for some_ids in _slice_values(run_ids):
         rows = client.query(
             _NEWEST_OF_RUNS_SQL, parameters={"run_ids": some_ids}, settings=SETTINGS
         ).result_rows
         keys |= {(series_id, experiment) for series_id, experiment in rows}
-    for some in _slice(sorted(keys)):
+    for some in _slice_values(sorted(keys)):
         series_ids, experiments = zip(*some)
         values = {
             "series_ids": list(series_ids),
@@ -334,12 +332,12 @@ def renew_newest(
             client.command(sql, parameters=values, settings=SETTINGS | _INSERT)
 
 
-def _slice(values: Sequence[Any]) -> Iterator[list[Any]]:
+def _slice_values(values: Sequence[Any]) -> Iterator[list[Any]]:
     for start in range(0, len(values), _AT_ONCE):
         yield list(values[start : start + _AT_ONCE])
 
 
-def _insert(
+def _insert_rows(
     client: Client, table: str, rows: Sequence[Sequence[Any]], names: Sequence[str]
 ) -> None:
     client.insert(table, rows, column_names=list(names), settings=_INSERT)
@@ -365,15 +363,15 @@ def publish_commits(board: sqlite3.Connection, client: Client, version: int) -> 
     return len(rows)
 
 
-# ClickHouse makes them of what is added to others.
+# ClickHouse fills them from inserts into other tables.
 _SUMS = ("run_break_kinds", "run_cause_kinds", "run_rerecording_kinds")
-_SWEPT_AT_ONCE = 5_000  # numbers in one statement
+_SWEPT_AT_ONCE = 5_000  # numbers per statement
 _WORTH_IT = 20  # a month is rewritten for a twentieth of its rows
 _DELETE = {"lightweight_deletes_sync": 2}
 
 
 def sweep(client: Client) -> int:
-    """Delete unreferenced roll-ups; return their number. Nothing may be published meanwhile."""
+    """Delete unreferenced roll-ups; return their number. Nothing may be published concurrently."""
     row_count = 0
     for table in (f"{table}_rows" for table in (*ROLLUPS, *_SUMS)):
         sql = f"""

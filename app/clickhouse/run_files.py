@@ -1,10 +1,10 @@
 """The unpacked files of sealed runs, read beside the board.
 
-<folder>/cache/                     0700; all of it can be made again
+<folder>/cache/                     0700; can be rebuilt
     <digest of the file>.<version>.db
 
 The connection's main database is the sealed run's file; tables that others may change are views of
-the board. If cache/ cannot be written, a temporary folder of this user or memory stands in for it.
+the board. If cache/ cannot be written, a temporary folder of this user or memory is used instead.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from compileboard.collectors.store.trash import database_path
 
 CACHE_BYTES = 10 << 30
 TEMPORARY_BYTES = 1 << 30
-SPARE_BYTES = 64 << 20  # of a disk, for the board's own writes
+SPARE_BYTES = 64 << 20  # of a disk, left for the board's own writes
 MEMORY = "/dev/shm"  # noqa: S108  a file system in memory
 _NEW = ".new."
 _ATTEMPTS = 3  # another process may remove a file before it is opened
 _ABANDONED_S = 3600
 COUNT_EVERY_S = 60.0
 COUNT_PAUSE = 100  # times as long as counting took
-COUNT_S = 0.05  # of one probe: of many files the next probes look at the rest
+COUNT_S = 0.05  # per probe: with many files the next probes continue
 _COUNTED_AT_ONCE = 100
 
 
@@ -74,7 +74,7 @@ class LostCount:
 
 _counts: dict[str, LostCount] = {}  # by board
 _counting = threading.Lock()
-_reported: set[str] = set()  # caches that cannot be written, as this process has logged
+_reported: set[str] = set()  # unwritable caches that this process has logged
 
 
 class RunFiles:
@@ -93,15 +93,15 @@ class RunFiles:
         )
 
     def open(self, sealed: SealedRun) -> sqlite3.Connection:
-        """Raises RunFileUnavailable if the run's file cannot be used; StoreError if it can be
-        unpacked nowhere.
+        """Raises RunFileUnavailable if the run's file cannot be used; StoreError if it cannot be
+        unpacked anywhere.
         """
         name = f"{sealed.file.digest.hex()}.{DATABASE_VERSION}.db"
         for _attempt in range(_ATTEMPTS):
             path = self._find(name) or self._unpack(sealed, name)
             try:
                 connection = _open_file(path)
-            except sqlite3.DatabaseError:  # removed meanwhile, or damaged: it is made anew
+            except sqlite3.DatabaseError:  # removed in the meantime, or damaged: rebuild it
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
                 continue
@@ -117,7 +117,7 @@ class RunFiles:
 
     def _find(self, name: str) -> Path | None:
         folders = [self._cache, *(folder for folder in self._temporary if _is_own(folder))]
-        return next((folder / name for folder in folders if _use(folder / name)), None)
+        return next((folder / name for folder in folders if _mark_used(folder / name)), None)
 
     def _unpack(self, sealed: SealedRun, name: str) -> Path:
         refusal: StoreError | None = None
@@ -134,7 +134,7 @@ class RunFiles:
                     _make_own(folder)
                 _make_room(folder, sealed.file.unpacked_bytes)
                 _unpack_into(folder, self.board, sealed, name)
-                _trim(folder, folder / name, most_bytes)
+                _trim_cache(folder, folder / name, most_bytes)
             except RunFileUnavailable:
                 raise
             except (StoreError, OSError) as error:
@@ -182,7 +182,7 @@ def count_lost_files(board: sqlite3.Connection) -> int:
     lost = _counts.get(path, LostCount())
     if time.monotonic() >= lost.due_s and _counting.acquire(
         blocking=False
-    ):  # others have the count before
+    ):  # others get the previous count
         try:
             lost = _counts[path] = _count_further(board, lost)
         finally:
@@ -206,7 +206,7 @@ def _count_further(board: sqlite3.Connection, lost: LostCount) -> LostCount:
 
 
 _NEXT_SQL = "select run_id from sealed_runs where run_id > ? order by run_id limit ?"
-# Listed by the second engine, but without roll-ups: those are in the file alone.
+# Listed by ClickHouse, but without roll-ups: those are only in the file.
 _UNREAD_SQL = """
 select s.run_id
 from sealed_runs as s
@@ -222,7 +222,7 @@ _UNREAD = (
 
 def _list_temporary(board: str) -> list[Path]:
     digest = hashlib.sha256(os.fsencode(os.path.realpath(board))).hexdigest()[:16]
-    with suppress(FileNotFoundError):  # no folder may be written
+    with suppress(FileNotFoundError):  # no folder is writable
         roots = dict.fromkeys((tempfile.gettempdir(), MEMORY))
         return [Path(root, f"compileboard-{os.geteuid()}-{digest}") for root in roots]
     return []
@@ -253,13 +253,13 @@ def _unpack_into(folder: Path, board: str, sealed: SealedRun, name: str) -> None
         new.chmod(0o600)
         copy_owner(new, Path(board))
         with new.open("rb") as file:
-            os.fsync(file.fileno())  # a file that is there is whole, also after a power cut
+            os.fsync(file.fileno())  # an existing file is complete, even after a power failure
         new.replace(folder / name)
 
 
 def _make_room(folder: Path, needed_bytes: int) -> None:
     lacking_bytes = needed_bytes + SPARE_BYTES - shutil.disk_usage(folder).free
-    if lacking_bytes <= 0:  # as mostly: a cache of small files has very many
+    if lacking_bytes <= 0:  # the usual case: a cache of small files has very many
         return
     files = _list_files(folder)
     if lacking_bytes > sum(size_bytes for _used_s, size_bytes, _path in files):
@@ -272,7 +272,7 @@ def _make_room(folder: Path, needed_bytes: int) -> None:
         lacking_bytes -= size_bytes
 
 
-def _trim(folder: Path, newest: Path, most_bytes: int) -> None:
+def _trim_cache(folder: Path, newest: Path, most_bytes: int) -> None:
     files = [file for file in _list_files(folder) if file[2] != str(newest)]
     total_bytes = newest.stat().st_size + sum(size_bytes for _used_s, size_bytes, _path in files)
     for _used_s, size_bytes, path in files:
@@ -295,12 +295,12 @@ def _list_files(folder: Path) -> list[tuple[float, int, str]]:
     return sorted(files)
 
 
-def _use(path: Path) -> bool:
+def _mark_used(path: Path) -> bool:
     try:
         os.utime(path)
     except FileNotFoundError:
         return False
-    except OSError:  # another user's, or of a read-only disk: it is read all the same
+    except OSError:  # another user's, or on a read-only disk: still readable
         return path.exists()
     return True
 
@@ -341,7 +341,7 @@ class SealingPass:
 def seal_ended_runs(
     board: str, quiet_us: int = QUIET_US, *, now_us: int | None = None, most_s: float = PASS_S
 ) -> SealingPass:
-    """Seal runs that ended, did not change for a while and are fully published.
+    """Seal ended runs that did not change for a while and are fully published.
 
     Raises StoreError if the board cannot be opened.
     """
@@ -363,7 +363,7 @@ def seal_ended_runs(
                 seal_run(writer, run_id, now_us=now_us, quiet_us=quiet_us)
                 done.sealed_count += 1
             except NotSealable:
-                continue  # it changed since it was listed
+                continue  # changed since it was listed
             except (StoreBusy, StoreFull) as error:
                 done.problems.append(str(error))
                 return done

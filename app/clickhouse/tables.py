@@ -1,4 +1,4 @@
-"""The tables of the second engine (tables.sql), and making them."""
+"""Creates the tables of ClickHouse (tables.sql)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _FILE = Path(__file__).parent / "tables.sql"
-# Rows that the board has noted as published survive a power failure of the server.
+# Rows that the board has noted as published must survive a power failure of the server.
 _DURABLE = "fsync_after_insert = 1, fsync_part_directory = 1"
 _COLUMNS = re.compile(r"\$(columns|sums|names)\((\w+)((?: -\w+)*)\)")
 _TYPES = {"text": "String", "json": "String", "real": "Float64"}  # the others are Int64
@@ -48,7 +48,7 @@ _LONG_TEXTS = frozenset(
 
 
 def create(client: Client) -> None:
-    """Make the tables and views that are not there yet in a client's database."""
+    """Create missing tables and views in a client's database."""
     text = re.sub(r"(?m)^--.*\n", "", _FILE.read_text(encoding="utf-8"))
     text = _COLUMNS.sub(_write_columns, text)
     for statement in filter(None, map(str.strip, text.split(";\n"))):
@@ -91,7 +91,7 @@ def prepare_store(address: StoreAddress, password: str = "") -> int:
 
 
 def make_folder(folder: str) -> None:
-    """Create the folder of a store with access for its owner only. Raises StoreError if that
+    """Create the folder of a store, accessible only to its owner. Raises StoreError if that
     fails.
     """
     try:
@@ -106,13 +106,13 @@ def prepare_engine(address: ClickHouseAddress, password: str = "") -> None:
     """Create the database in ClickHouse and its tables if they are missing. Raises EngineAway."""
     try:
         client = connect(address, password)
-    except EngineAway as error:  # also where there is no such database
+    except EngineAway as error:  # also if there is no such database
         try:
             _create_database(address, password)
         except EngineAway:
             raise error from None
         client = connect(address, password)
-    with closing(client), _explained(address):
+    with closing(client), _explaining_errors(address):
         create(client)
 
 
@@ -121,13 +121,13 @@ def _create_database(address: ClickHouseAddress, password: str) -> None:
 
     with (
         closing(connect(replace(address, database="default"), password)) as client,
-        _explained(address),
+        _explaining_errors(address),
     ):
         client.command(f"create database if not exists {quote_identifier(address.database)}")
 
 
 @contextmanager
-def _explained(address: ClickHouseAddress) -> Iterator[None]:
+def _explaining_errors(address: ClickHouseAddress) -> Iterator[None]:
     from clickhouse_connect.driver.exceptions import Error
 
     try:

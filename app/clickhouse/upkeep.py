@@ -1,4 +1,4 @@
-"""Upkeep of a folder's engine: publishing, summing up months, sweeping, sealing."""
+"""Upkeep of a ClickHouse store: publishing, summing up months, sweeping, sealing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from compileboard.collectors.store.published_runs import get_numbers, save_outco
 
 GATHER_S = 2.0
 SWEEP_EVERY_S = 86_400.0
-FILES_EVERY_S = 600.0  # whether a run's file is lost
-MOST_LOST = 20  # in the log
-SETTLE_EVERY_S = 60.0  # months and sealing wait for quiet minutes: they need no haste
+FILES_EVERY_S = 600.0  # checks whether a run's file is lost
+MOST_LOST = 20  # per log line
+SETTLE_EVERY_S = 60.0  # months and sealing wait for quiet minutes
 
 
 class Upkeep:
@@ -29,7 +29,7 @@ class Upkeep:
         self._engine = engine
         self._seal_after_us = seal_after_s * 1_000_000
         self._reader: sqlite3.Connection | None = None
-        self._version = -1  # of the board, as its reader counts what others write
+        self._version = -1  # data_version of the board, changed by others' writes
         self._published_s = 0.0
         self._clients: Clients | None = None
         self._publisher: Publisher | None = None
@@ -66,9 +66,7 @@ class Upkeep:
         self.problems = [str(error) for error in outcome.refused] if outcome else []
 
     def settle(self) -> None:
-        """Sum up months, seal ended runs and sweep, if it is time. Raises EngineAway or
-        StoreError.
-        """
+        """Sum up months, seal ended runs and sweep, if due. Raises EngineAway or StoreError."""
         now_s, now_us = time.monotonic(), time.time_ns() // 1000
         if now_s - self._settled_s < SETTLE_EVERY_S:
             return
@@ -92,7 +90,7 @@ class Upkeep:
 
     def _save_error(self, error: StoreError) -> None:
         with closing(open_writer(self._board, create=False)) as board:
-            get_numbers(board)  # names the board
+            get_numbers(board)  # its errors name the board
             save_outcome(board, str(error), time.time_ns() // 1000)
 
     def close(self) -> None:

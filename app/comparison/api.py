@@ -56,15 +56,15 @@ class NamedSeries(SeriesFields):
 class CompareDelta(Change):
     """One metric on both sides."""
 
-    verdict: Annotated[str, one_of(LABELS), "What it means."]
-    method: Annotated[str, one_of(METHODS), "What the verdict rests on."]
+    verdict: Annotated[str, one_of(LABELS), "The verdict."]
+    method: Annotated[str, one_of(METHODS), "Method of the verdict."]
     detail: Annotated[str, "Its outcome."]
     basis: Annotated[
         str, "What the verdict rests on: the samples a side, and how far they scatter."
     ]
-    p_value: Annotated[float | None, "Of the Mann–Whitney U test."]
-    ratio_low: Annotated[float | None, "Where the interval of new ÷ base begins."]
-    ratio_high: Annotated[float | None, "Where it ends."]
+    p_value: Annotated[float | None, "p-value of the Mann–Whitney U test."]
+    ratio_low: Annotated[float | None, "Lower bound of new ÷ base."]
+    ratio_high: Annotated[float | None, "Upper bound of new ÷ base."]
 
 
 @dataclass(frozen=True)
@@ -75,20 +75,20 @@ class MetricMean(Change):
     label: Annotated[str, "Its label."]
     unit: Annotated[str, "Its unit, empty for counts."]
     direction: Annotated[
-        str, one_of(("up_is_good", "down_is_good", "neutral")), "Which way is better."
+        str, one_of(("up_is_good", "down_is_good", "neutral")), "The better direction."
     ]
     mean: Annotated[str, one_of(("sum", "geometric mean")), "What base and new are."]
     count: Annotated[Count, "Models in it; a wrong answer counts in no mean."]
     verdict: Annotated[
         str | None,
         one_of(LABELS),
-        "What the change over all models means; null where there is no mean.",
+        "Verdict on the change over all models; null without a mean.",
     ]
     basis: Annotated[
         str | None, "What the verdict on the mean rests on: how many of its models moved."
     ]
     verdicts: Annotated[dict[str, Count], "Models by verdict."]
-    methods: Annotated[dict[str, Count], "Models by what the verdict rests on."]
+    methods: Annotated[dict[str, Count], "Models by method of the verdict."]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ComparedModel(PairedSeries):
     accuracy_change: Annotated[
         str | None, one_of(("broke", "fixed")), "Whether its answers became wrong or right."
     ]
-    warning: Annotated[str | None, "What makes its numbers doubtful."]
+    warning: Annotated[str | None, "Reasons to doubt its numbers."]
     metrics: Annotated[dict[str, CompareDelta], "Its metrics by name."]
 
 
@@ -119,7 +119,7 @@ class UnpairedModel(NamedSeries):
     """A model of one side."""
 
     run_id: Annotated[str | None, "The run that its result is of."]
-    status: Annotated[str, "What became of it."]
+    status: Annotated[str, "Its outcome."]
     reason: Annotated[str | None, "Why it failed or was not run."]
 
 
@@ -136,8 +136,8 @@ class ComparedFunction:
 
     file: Annotated[str, "Its file."]
     function: Annotated[str, "Its name."]
-    base: Annotated[FunctionCost | None, "What base spent on it, null where base has none."]
-    new: Annotated[FunctionCost | None, "What new spent on it, null where new has none."]
+    base: Annotated[FunctionCost | None, "Time in base, null if base lacks it."]
+    new: Annotated[FunctionCost | None, "Time in new, null if new lacks it."]
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ class ComparisonJson:
     base: Annotated[ComparedSide, "The base."]
     new: Annotated[ComparedSide, "The new side."]
     anyway: Annotated[bool, "Whether numbers across machines are compared as well."]
-    refused: Annotated[list[str], "What makes the numbers lie, so that they are not compared."]
-    warnings: Annotated[list[str], "What makes the numbers doubtful."]
+    refused: Annotated[list[str], "Reasons why the numbers are not comparable."]
+    warnings: Annotated[list[str], "Reasons to doubt the numbers."]
     common_count: Annotated[Count, "Models that both sides measured."]
     metrics: Annotated[list[MetricMean], "Every metric."]
     models: Annotated[list[ComparedModel], "By name."]
@@ -173,9 +173,9 @@ class ComparisonJson:
 
 @dataclass(frozen=True)
 class KeptDistinct(Distinct):
-    """A graph break, recompile cause or reason to record CUDA graphs again in a baseline."""
+    """A graph break, recompile cause or reason for CUDA graph re-recording in a baseline."""
 
-    count: Annotated[Count, "Occurrences."]
+    count: Annotated[Count, "Actual value."]
     result: Annotated[str | None, "The result whose process had it; null where that is not known."]
 
 
@@ -234,7 +234,7 @@ class CheckQuery:
     world_size: Annotated[
         int | None, Parameter(expected="a whole number"), "Ranks that it ran on."
     ] = None
-    model: Annotated[str | None, "A model's name, whole."] = None
+    model: Annotated[str | None, "A model's exact name."] = None
 
 
 _SERIES = ("suite", "mode", "dtype", "device", "backend", "dynamic", "batch_size", "world_size")
@@ -276,12 +276,12 @@ def _list_distinct(items: Iterable[DistinctItem] | None) -> list[KeptDistinct] |
 
 @operation("/check")
 def get_check(query: CheckQuery) -> Check:
-    """Check a run against a baseline under rules, as `compileboard check` does. What cannot be
-    compared is 400.
+    """Check a run against a baseline under rules, as `compileboard check` does. Sides that cannot
+    be compared are answered with 400.
     """
     asked = query.run or "latest"
     for name, value in (("run", asked), ("baseline", query.baseline)):
-        if value and is_file(value):  # a file of the server's is nobody's business
+        if value and is_file(value):  # clients must not read the server's files
             raise FilterError(
                 f"{name}: {value[:80]!r} is a file; the API compares what is in the database"
             )

@@ -58,7 +58,7 @@ class Baseline(BaselineRow):
 def list_baselines(
     connection: sqlite3.Connection, cursor: str | None = None, limit: int = 1000
 ) -> Page[BaselineRow]:
-    """Raises FilterError for an unusable cursor."""
+    """Raises FilterError for an invalid cursor."""
     after, _created_us = decode_cursor(cursor, str, int) or ("", 0)
     rows = connection.execute(LIST_SQL, {"after": after, "limit": limit + 1})
     return make_page(
@@ -73,10 +73,15 @@ def get_baseline(connection: sqlite3.Connection, name: str) -> Baseline | None:
 
 def dump_baseline(side: Side) -> dict[str, Any]:
     stored = asdict(replace(side, results=()))
-    for name in ("results", "name", "commit", "failure"):  # the rows have what results are made of
+    for name in (
+        "results",
+        "name",
+        "commit",
+        "failure",
+    ):  # the rows already have what results are made of
         del stored[name]
     for item in (item for name in DISTINCT for item in stored[name] or ()):
-        del item["experiment"]  # a check does not ask for it
+        del item["experiment"]  # a check does not use it
     return {"version": BASELINE_VERSION, **stored}
 
 
@@ -123,7 +128,7 @@ class BaselineChange:
 
 
 def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
-    """Raises CannotCompare if neither side has one of the models."""
+    """Raises CannotCompare if one of the models is on neither side."""
     names = set(models)
     if not names:
         return replace(run, title=saved.title)

@@ -1,4 +1,4 @@
-"""Two sides as dots: new relative to base, one dot for each model, with its noise."""
+"""Two sides as dots: new relative to base, one dot per model, with its noise."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _COLORS = {
     "single": "state-quiet",
     "same": "series-7",
 }
-# Of verdicts that share a colour.
+# Verdicts that share a colour.
 _MARKERS = {
     "eager": {"symbol": "diamond"},
     "wrong": {"symbol": "x"},
     "single": {"symbol": "circle-open"},
 }
 _MOST_NAMES = 24
-LEAST_MODELS = 3  # fewer are read in the table
+LEAST_MODELS = 3  # fewer are easier to read in the table
 _WAYS = {"up_is_good": "above 0 is better", "down_is_good": "below 0 is better"}
 Moves = Sequence[tuple[ModelPair, MetricDelta]]
 
@@ -43,13 +43,13 @@ def chart_changes(
     known = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
     moves = sorted(
         (moved for moved in known if moved[1].change is not None),
-        key=lambda moved: (-_percent(moved[1]), moved[0].model),
+        key=lambda moved: (-_percent_change(moved[1]), moved[0].model),
     )
     if len(moves) < least:
         return None
     positions = {id(pair): n for n, (pair, _delta) in enumerate(moves, start=1)}
     traces = [
-        _trace(word, [moved for moved in moves if moved[1].word == word], positions, address)
+        _build_trace(word, [moved for moved in moves if moved[1].word == word], positions, address)
         for word in LABELS
         if any(moved[1].word == word for moved in moves)
     ]
@@ -85,14 +85,14 @@ def chart_changes(
         ("New ÷ base, 95% interval", True),
     ]
     columns += [("Verdict", False), ("By", False)]
-    rows = [_row(metric, pair, delta) for pair, delta in moves]
+    rows = [_make_row(metric, pair, delta) for pair, delta in moves]
     title = f"{metric.label}: change of each model"
     return Chart(
         "changes-chart", title, finish(traces, xaxis=xaxis, yaxis=yaxis), columns, rows, note, "m"
     )
 
 
-def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None]:
+def _make_row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None]:
     values = [
         format_value_of(metric, delta.base),
         format_value_of(metric, delta.new),
@@ -107,7 +107,7 @@ def _row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None
     ]
 
 
-def _trace(
+def _build_trace(
     word: str, moves: Moves, positions: dict[int, int], address: Callable[[ModelPair], str]
 ) -> dict[str, Any]:
     trace: dict[str, Any] = {
@@ -115,14 +115,14 @@ def _trace(
         "mode": "markers",
         "name": LABELS[word],
         "x": [positions[id(pair)] for pair, _delta in moves],
-        "y": [_percent(delta) for _pair, delta in moves],
+        "y": [_percent_change(delta) for _pair, delta in moves],
         "text": [pair.model for pair, _delta in moves],
         "customdata": [address(pair) for pair, _delta in moves],
         "meta": {"color": _COLORS[word]},
         "marker": {"size": 8} | _MARKERS.get(word, {}),
         "hovertemplate": "%{text}: %{y}%<extra></extra>",
     }
-    bars = [_bar(delta) for _pair, delta in moves]
+    bars = [_interval_bar(delta) for _pair, delta in moves]
     if any(above or below for above, below in bars):
         trace["error_y"] = {
             "type": "data",
@@ -135,17 +135,17 @@ def _trace(
     return trace
 
 
-def _bar(delta: MetricDelta) -> tuple[float, float]:
+def _interval_bar(delta: MetricDelta) -> tuple[float, float]:
     if delta.ratio_interval is None or delta.change is None:
         return 0.0, 0.0
     low, high = delta.ratio_interval
     ratio = 1 + delta.change
-    return _round(100 * (high - ratio)), _round(100 * (ratio - low))
+    return _round_share(100 * (high - ratio)), _round_share(100 * (ratio - low))
 
 
-def _percent(delta: MetricDelta) -> float:
-    return _round(100 * (delta.change or 0.0))
+def _percent_change(delta: MetricDelta) -> float:
+    return _round_share(100 * (delta.change or 0.0))
 
 
-def _round(value: float) -> float:
+def _round_share(value: float) -> float:
     return float(f"{value:.4g}")

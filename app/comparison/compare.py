@@ -82,7 +82,8 @@ def build_comparison(
         side, warning = drop_programs(side, other)
         warnings += [warning] if warning else []
         if suite:
-            # The runs that measured the suite; all where none did, of which then nothing is left.
+            # The runs that measured the suite; all runs if none did, which leaves nothing to
+            # compare.
             runs = tuple(
                 run
                 for run in side.runs

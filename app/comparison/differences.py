@@ -45,10 +45,10 @@ def diff_distinct(
     name: Callable[[Key], str],
     lack: str = "torch was not recorded {}: there are only numbers",
 ) -> CompareDistinct:
-    """Compare distinct items per model if both sides' tasks name the model, else over the whole
+    """Compare distinct items per model if the tasks of both sides name it, else over the whole
     side.
 
-    Items that only one side measured are neither new nor resolved: they are left out, and counted.
+    Items that only one side measured are left out and counted, neither new nor resolved.
     """
     if base is None or new is None:
         where = "on either side" if base is new else "on base" if base is None else "in new"
@@ -177,7 +177,7 @@ def _sum_metric(metric: Metric, pairs: Sequence[ModelPair]) -> MetricSum | None:
         )
         whole = decide_overall(metric, *sums, verdicts)
         return MetricSum(metric, len(measured), *sums, whole.change, whole, verdicts, methods)
-    # How fast a wrong answer comes says nothing; a ratio needs both sides above 0.
+    # The speed of a wrong answer is meaningless; a ratio needs both sides above 0.
     usable = [
         (pair, delta)
         for pair, delta in measured
@@ -241,7 +241,7 @@ def _pair_functions(
     def away(pair: FunctionPair) -> tuple[int, str, str]:
         times = [(function.compile_us if function else None) or 0 for function in pair]
         function = pair[1] or pair[0]
-        assert function is not None  # each key is of one side at least
+        assert function is not None  # each key is on one side at least
         return (-abs(times[1] - times[0]), function.file, function.name)
 
     return tuple(sorted(pairs, key=away))

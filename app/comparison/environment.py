@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from compileboard.app.comparison.model import ChangedSetting, ComparedSide, EnvironmentDifference
 from compileboard.app.core.fields import Count
 
-# In the order of the page. A number across another GPU says which is the faster GPU.
+# In the order of the page. A number from another GPU only shows which GPU is faster.
 REFUSES, WARNS, DIFFERS = "refuses", "warns", "differs"
 FIELDS = {
     "device": ("Device", REFUSES),
@@ -23,7 +23,7 @@ FIELDS = {
     "python": ("Python", WARNS),
     "host": ("Host", DIFFERS),
 }
-# A version of torch brings its own.
+# Each torch version comes with its own.
 _OF_TORCH = ("torch", "triton", "cuda")
 
 
@@ -34,18 +34,20 @@ def diff_environment(base: ComparedSide, new: ComparedSide) -> tuple[Environment
         if not base_values and not new_values:
             continue
         differences.append(
-            EnvironmentDifference(label, base_values, new_values, _weigh(field, weight, base, new))
+            EnvironmentDifference(
+                label, base_values, new_values, _weigh_difference(field, weight, base, new)
+            )
         )
     return tuple(differences)
 
 
-def _weigh(field: str, weight: str, base: ComparedSide, new: ComparedSide) -> str:
+def _weigh_difference(field: str, weight: str, base: ComparedSide, new: ComparedSide) -> str:
     ours, theirs = set(base.environment.get(field, ())), set(new.environment.get(field, ()))
     if not ours or not theirs or ours == theirs:
         return "same"
     if field in _OF_TORCH and base.kind == new.kind == "torch":
         return "intended"
-    # Where a machine is on both sides, its models are compared, and the others are excluded one by
+    # If a machine is on both sides, its models are compared, and the others are excluded one by
     # one.
     return WARNS if weight == REFUSES and ours & theirs else weight
 

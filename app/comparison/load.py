@@ -1,4 +1,4 @@
-"""Load a side of a comparison: results, breaks, causes and surroundings."""
+"""Load a side of a comparison: results, graph breaks, causes and environment."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> ComparedS
             for run_id in ids
             for task, item in queries.list_task_distinct(store.open_run(run_id), sql, run_id)
             for model, experiment in (tasks.get((run_id, task or ""), (None, None)),)
-            # Else a newer result stands for what this task measured.
+            # Otherwise a newer result replaced this task's.
             if task is None or model is not None
         )
         for name, sql in queries.DISTINCT.items()
@@ -162,7 +162,7 @@ def _sum_totals(runs: Sequence[RunDetail]) -> dict[str, float]:
     }
     times = [detail.run.compile_us for detail in runs]
     known = [time_us for time_us in times if time_us is not None]
-    # A sum that lacks a run's time is no less time.
+    # A sum without a run's time is not smaller.
     return totals | ({"compile_s": sum(known) / 1e6} if len(known) == len(times) else {})
 
 
@@ -181,7 +181,7 @@ def _load_settings(store: Store, run_ids: Sequence[str]) -> dict[tuple[str, str]
 
 
 def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:
-    """Drop observed programs that the other side never ran: their breaks are neither new nor
+    """Drop observed programs that the other side never ran: their graph breaks are neither new nor
     resolved.
     """
     known = {(detail.run.suite, detail.run.name) for detail in other.runs}
@@ -196,7 +196,7 @@ def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:
 
 
 def filter_suite(side: ComparedSide, suite: str) -> ComparedSide:
-    """Filter to one suite; items without a model stay only if there is no other suite."""
+    """Keep one suite; items without a model stay only if there is no other suite."""
     entries = tuple(entry for entry in side.entries if entry.series["suite"] == suite)
     if len(entries) == len(side.entries) > 0:
         return side

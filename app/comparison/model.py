@@ -1,4 +1,4 @@
-"""Data types of a comparison. Base is the reference, new is the side that is judged."""
+"""Data types of a comparison. Base is the reference, new is judged."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from compileboard.app.core.schema import PRIVATE, one_of, published
 from compileboard.collectors.contract.verdicts import Verdict, is_wrong_answer
 from compileboard.collectors.store.results import ExperimentResult, ResultRow
 
-# What tells two series apart. Another machine makes other numbers of the same model; the others
-# make another model.
+# What distinguishes two series. Another machine gives other numbers for the same model; any other
+# field makes it another model.
 MODEL_FIELDS = ("suite", "model", "mode", "dtype", "backend", "dynamic", "batch_size", "world_size")
 MACHINE_FIELDS = ("device", "hardware")
 Key = tuple[Any, ...]
@@ -37,7 +37,7 @@ class ModelResult:
     interval: tuple[float, float] | None = None  # of the speedup
     repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)  # eager, compiled, samples
     run_id: str | None = None
-    experiments: tuple[str, ...] = ()  # that it is made of; none where that is not known
+    experiments: tuple[str, ...] = ()  # that it combines; empty if unknown
 
     @cached_property
     def key(self) -> Key:
@@ -61,7 +61,7 @@ class ComparedRun:
     """A run of one side."""
 
     id: Annotated[str, "Its id."]
-    name: Annotated[str, "What it is called."]
+    name: Annotated[str, "Its name."]
     started_us: Annotated[TimeUs, "When it started."]
     state: Annotated[str, "Its state."]
     shown_state: Annotated[
@@ -77,10 +77,10 @@ private = partial(field, metadata=PRIVATE)
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """One side."""
+    """One side of a comparison."""
 
     asked: Annotated[str, "What names it."]
-    title: Annotated[str, "What it is called."]
+    title: Annotated[str, "Its name."]
     runs: Annotated[
         tuple[ComparedRun, ...], "Its runs, the newest first; none of a stored baseline."
     ] = ()
@@ -114,7 +114,7 @@ class ModelPair:
     base: ModelResult
     new: ModelResult
     deltas: Mapping[str, MetricDelta]
-    accuracy: str = ""  # broke | fixed | "" where the verdict about its answers did not change
+    accuracy: str = ""  # broke | fixed | "" if the accuracy verdict did not change
     warning: str = ""
 
     @property
@@ -162,22 +162,22 @@ WORDS = {
 
 @dataclass(frozen=True)
 class DistinctChange(Distinct):
-    """One distinct graph break, recompile cause or reason to record CUDA graphs again."""
+    """One distinct graph break, recompile cause or reason for CUDA graph re-recording."""
 
     model: Annotated[str | None, "The model that had it, null where only the whole side tells."]
-    word: Annotated[str, one_of(WORDS), "What became of it."]
+    word: Annotated[str, one_of(WORDS), "Its outcome."]
     base_count: Annotated[Count, "Occurrences in base."]
     new_count: Annotated[Count, "Occurrences in new."]
-    key: Key | None = field(default=None, metadata=PRIVATE)  # the model's
+    key: Key | None = field(default=None, metadata=PRIVATE)  # of the model
 
 
 @dataclass(frozen=True)
 class CompareDistinct:
-    """Graph breaks, recompile causes or reasons to record CUDA graphs again."""
+    """Graph breaks, recompile causes or reasons for CUDA graph re-recording."""
 
     not_compared: Annotated[str | None, "Why they are not compared."]
     left_out_count: Annotated[Count, "Those of models or experiments that only one side has."]
-    changes: Annotated[tuple[DistinctChange, ...], "What is new comes first."]
+    changes: Annotated[tuple[DistinctChange, ...], "New ones first."]
 
     def count(self, word: str) -> int:
         return sum(change.word == word for change in self.changes)
@@ -191,7 +191,7 @@ class EnvironmentDifference:
     base: Annotated[tuple[str, ...], "Base's values."]
     new: Annotated[tuple[str, ...], "New's values."]
     weight: Annotated[
-        str, one_of(("refuses", "warns", "intended", "differs", "same")), "What that means."
+        str, one_of(("refuses", "warns", "intended", "differs", "same")), "Its meaning."
     ]
 
 
@@ -208,13 +208,12 @@ class ChangedSetting:
     @property
     @published
     def differs(self) -> Annotated[bool, "Whether the sides differ."]:
-        """Return whether the sides differ in it."""
         return self.base != self.new
 
 
 @dataclass(frozen=True)
 class Paired:
-    """The models of two sides: those that both measured, and why the others are left out."""
+    """Models that both sides measured, and why others are left out."""
 
     pairs: tuple[ModelPair, ...]
     only_base: tuple[ModelResult, ...]
@@ -252,7 +251,7 @@ class Comparison(Paired):
         )
 
 
-# Key, label and the metrics' names; the first of a group is the one that is drawn.
+# Key, label and the metrics' names; the first of a group is drawn.
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "speed": ("Speed", ("speedup", "abs_latency_ms", "eager_latency_ms")),
     "compile": (
@@ -311,7 +310,7 @@ def group_of(name: str) -> str:
 KINDS = {"worse": "bad", "better": "good", "changed": "warn"} | dict.fromkeys(
     ("eager", "wrong", "negligible", "noise", "single", "same"), "quiet"
 )
-# Of an accuracy that changed: the word and its kind.
+# For an accuracy that changed: the word and its kind.
 ACCURACY_CHANGES = {"broke": ("now wrong", "bad"), "fixed": ("now right", "good")}
 
 
@@ -321,7 +320,7 @@ def make_result(
     values = {metric.name: getattr(row, metric.name) for metric in COMPARED}
     return ModelResult(
         series={name: getattr(row, name) for name in (*MODEL_FIELDS, *MACHINE_FIELDS)},
-        status=lead.status,  # what was timed is compared, and a wrong answer said beside it
+        status=lead.status,  # timings are compared even if the answer is wrong
         values={name: value for name, value in values.items() if value is not None},
         reason=lead.reason,
         accuracy=read_accuracy(row),

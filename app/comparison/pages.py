@@ -55,7 +55,7 @@ def index() -> str | WerkzeugResponse:
     check_keys(request.args, PARAMETERS, noun="parameter")
     given = {key: request.args.get(key, "").strip() for key in PARAMETERS}
     is_chosen = bool(given["base"] or given["new"] or given["suite"])
-    screen = _build(given) if is_chosen else None
+    screen = _build_from_query(given) if is_chosen else None
     shared: dict[str, Any] = {
         "given": given,
         "choices": list_side_choices(get_reader(), get_engine()),
@@ -75,7 +75,7 @@ def index() -> str | WerkzeugResponse:
 def download(format: str) -> Response:
     check_keys(request.args, SIDES, noun="parameter")
     check_format(format)
-    screen = _build({key: request.args.get(key, "").strip() for key in SIDES})
+    screen = _build_from_query({key: request.args.get(key, "").strip() for key in SIDES})
     if screen is None:
         abort(404, "There is nothing to compare with: name both sides, base and new.")
     body = b"".join(write_comparison(screen, format, time.time_ns() // 1000))
@@ -83,7 +83,7 @@ def download(format: str) -> Response:
     return send_report(body, format, name, policy_of(screen.comparison) if format == "html" else "")
 
 
-def _build(given: dict[str, str]) -> ComparisonScreen | None:
+def _build_from_query(given: dict[str, str]) -> ComparisonScreen | None:
     return build_default_comparison(
         get_store(),
         get_clock(),
@@ -101,7 +101,7 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
     changed = set(map(id, choice.rows))
     unchanged = [pair for pair in comparison.pairs if id(pair) not in changed]
     limit = check_limit(given["limit"] or None, get_settings().page_size)
-    entry_address = partial(_address, url_for("models.index"))
+    entry_address = partial(_entry_url, url_for("models.index"))
 
     def model_address(pair: ModelPair) -> str:
         return entry_address(pair.new if pair.new.run_id else pair.base)
@@ -150,9 +150,9 @@ def _find_ids(table: str, diff: CompareDistinct) -> dict[str, str]:
     return find_distinct_ids(get_engine(), table, [change.fingerprint for change in diff.changes])
 
 
-def _address(models: str, entry: ModelResult) -> str:
-    """Return the address of a result, or for a baseline of its model. `url_for` takes 0.1 ms for so
-    many parameters, and a chart has one address per model.
+def _entry_url(models: str, entry: ModelResult) -> str:
+    """Return the address of a result, or of a baseline's model. `url_for` takes 0.1 ms for so many
+    parameters, and a chart has one address per model.
     """
     here = f"{models}/{quote(entry.model)}"
     if not entry.run_id:

@@ -1,4 +1,4 @@
-"""Pairs of models that both sides measured, and why the others are left out."""
+"""Pairs of models that both sides measured, and why others are left out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pair_entries(
     excluded: list[Excluded] = []
     for base_result, new_result in (*together, *more):
         reason, kind = _find_obstacle(base_result, new_result, anyway)
-        pair = None if reason else _pair(base_result, new_result)
+        pair = None if reason else _make_pair(base_result, new_result)
         if pair is None:
             excluded.append(
                 Excluded(
@@ -48,13 +48,14 @@ def pair_entries(
         else:
             pairs.append(pair)
     for base_result, new_result in other_batch:
-        sizes = f"batch size {_size(base_result)} on base, {_size(new_result)} in new"
+        old_size, new_size = _format_batch_size(base_result), _format_batch_size(new_result)
+        sizes = f"batch size {old_size} on base, {new_size} in new"
         excluded.append(Excluded(base_result, new_result, sizes, "quiet"))
     return Paired(
-        tuple(sorted(pairs, key=_order)),
-        tuple(sorted(left, key=_order)),
-        tuple(sorted(right, key=_order)),
-        tuple(sorted(excluded, key=_order)),
+        tuple(sorted(pairs, key=_pair_sort_key)),
+        tuple(sorted(left, key=_pair_sort_key)),
+        tuple(sorted(right, key=_pair_sort_key)),
+        tuple(sorted(excluded, key=_pair_sort_key)),
     )
 
 
@@ -76,7 +77,9 @@ def describe_entry(entry: ModelResult, shown: Iterable[str]) -> str:
             words += map(describe_part, split_backend(str(value)))
         elif value is not None:
             words.append(
-                f"{name.replace('_', ' ')} {value}" if name.endswith("_size") else str(value)
+                f"{name.replace('_', ' ')} {value}"
+                if name.endswith("_format_batch_size")
+                else str(value)
             )
     return " · ".join(words)
 
@@ -92,15 +95,15 @@ def match(
     Pairs on the same machine come first, then on another one, then with another batch size.
     """
     batchless = [name for name in fields if name != "batch_size"]
-    together, left, right = _match(base, new, (*fields, *MACHINE_FIELDS), read)
-    more, left, right = _match(left, right, fields, read)
-    others, left, right = _match(left, right, batchless, read)
+    together, left, right = _match_alike(base, new, (*fields, *MACHINE_FIELDS), read)
+    more, left, right = _match_alike(left, right, fields, read)
+    others, left, right = _match_alike(left, right, batchless, read)
     unknown = [pair for pair in others if None in (read(entry, "batch_size") for entry in pair)]
     other_batch = [pair for pair in others if pair not in unknown]
     return (together, [*more, *unknown], other_batch), left, right
 
 
-def _match(
+def _match_alike(
     base: Iterable[Entry],
     new: Iterable[Entry],
     fields: Sequence[str],
@@ -147,7 +150,7 @@ def _format_status(entry: ModelResult) -> str:
     return f"{word} ({reason})" if reason and entry.status != "measured" else word
 
 
-def _pair(base: ModelResult, new: ModelResult) -> ModelPair | None:
+def _make_pair(base: ModelResult, new: ModelResult) -> ModelPair | None:
     verdicts = judge_sides(COMPARED, base, new)
     if not verdicts and not (base.accuracy and new.accuracy):
         return None
@@ -168,10 +171,10 @@ def _pair(base: ModelResult, new: ModelResult) -> ModelPair | None:
     return ModelPair(base, new, verdicts, accuracy, "; ".join(warnings))
 
 
-def _size(entry: ModelResult) -> str:
+def _format_batch_size(entry: ModelResult) -> str:
     return str(entry.series.get("batch_size") or "not recorded")
 
 
-def _order(model_pair: ModelPair | ModelResult | Excluded) -> tuple[str, ...]:
+def _pair_sort_key(model_pair: ModelPair | ModelResult | Excluded) -> tuple[str, ...]:
     entry = model_pair if isinstance(model_pair, ModelResult) else model_pair.new
     return (entry.model.lower(), *(str(value) for value in (*entry.key, *entry.machine)))

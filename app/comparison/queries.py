@@ -28,7 +28,7 @@ from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.results import TIMING, ExperimentResult
 from compileboard.collectors.store.run_causes import find_break_call, find_first_call
 
-# Samples of an experiment that may stand beside the leading one.
+# Samples of an experiment that may be shown beside the leading one.
 _SECOND_PROCESS = "second_process_s"
 _WANTED = "from json_each(:run_ids) as wanted"
 REPEATS_SQL = f"""
@@ -84,9 +84,9 @@ class Versions:
 def load_repeats(
     connection: sqlite3.Connection, run_ids: Sequence[str]
 ) -> dict[int, dict[str, list[float]]]:
-    """Units: eager and compiled ms, the others as their names say."""
+    """Units: eager and compiled ms, the others as named."""
     repeats_by_result: dict[int, dict[str, list[float]]] = {}
-    for row in connection.execute(REPEATS_SQL, _bind(run_ids, 60_000)):
+    for row in connection.execute(REPEATS_SQL, _bind_runs(run_ids, 60_000)):
         repeats_by_result.setdefault(row["result_id"], {})[row["name"]] = (
             read_json(list[float], row["body"]) or []
         )
@@ -104,7 +104,7 @@ def choose_samples(
 
 
 def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Versions:
-    rows = connection.execute(VERSIONS_SQL, _bind(run_ids, 1000)).fetchall()
+    rows = connection.execute(VERSIONS_SQL, _bind_runs(run_ids, 1000)).fetchall()
     columns = list(zip(*rows)) or [()] * 4
     return Versions(
         *(tuple(sorted({version for version in column if version})) for column in columns)
@@ -112,27 +112,29 @@ def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Ver
 
 
 def list_timing(connection: sqlite3.Connection, run_ids: Sequence[str]) -> list[dict[str, Any]]:
-    rows = connection.execute(TIMING_SQL, _bind(run_ids, 100))
+    rows = connection.execute(TIMING_SQL, _bind_runs(run_ids, 100))
     return [{name: value for name, value in dict(row).items() if value is not None} for row in rows]
 
 
 def list_changed(
     connection: sqlite3.Connection, run_ids: Sequence[str]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """List what differed from torch's defaults, each text once: hash and {module: {setting: …}}."""
+    """List settings changed from torch's defaults, each text once: hash and {module: {setting:
+    …}}.
+    """
     changed = []
-    for row in connection.execute(CHANGED_SQL, _bind(run_ids, 1000)):
+    for row in connection.execute(CHANGED_SQL, _bind_runs(run_ids, 1000)):
         values = read_json(dict[str, Any], row["body"])
         if values is not None:
             changed.append((row["hash"], values))
     return changed
 
 
-def _bind(run_ids: Sequence[str], limit: int) -> dict[str, Any]:
+def _bind_runs(run_ids: Sequence[str], limit: int) -> dict[str, Any]:
     return {"run_ids": json.dumps(list(run_ids)), "limit": limit}
 
 
-# The line is that of the first one: SQLite takes it from the row of the minimum.
+# The first one's line: SQLite takes it from the row of the minimum.
 BREAKS_SQL = """
 select
   p.task, d.fingerprint, d.gb_id as kind, d.reason, f.name as function, f.file, b.line,
@@ -184,8 +186,7 @@ where x.run_id = :run_id
 order by v.result_id, v.name
 limit :limit
 """
-# What a file of expected results says has names of its own, so that nobody takes it for a
-# measurement.
+# Files of expected results use names of their own, so that they are not taken for measurements.
 EXPECTED_SQL = """
 select x.id, v.name, v.value, json_extract(x.facts, '$.expected_accuracy') as accuracy
 from results as x
@@ -230,8 +231,8 @@ class Distinct:
 
 @dataclass(frozen=True)
 class DistinctItem(Distinct):
-    """`model` is a result's key, or in a check the name of its row; None if only the whole side
-    had it. `experiment` is the one whose task had it, if known.
+    """`model` is a result's key, or in a check the name of its row; None if only the whole side is
+    known. `experiment` is the one whose task had it, if known.
     """
 
     count: int

@@ -31,7 +31,7 @@ MOST_RUNS = 64
 _LONGEST = 200
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 
-# Runs are thousands, not millions: reading each row is right.
+# Runs are thousands, not millions: reading each row is fast enough.
 CANDIDATES_SQL = f"""
 select
   r.id, r.suite, r.name, r.started_us, {SHOWN_STATE} as state, r.git_commit, r.torch_version,
@@ -48,8 +48,8 @@ where r.source <> 'trial'
 order by r.started_us desc, r.id desc
 limit 20000
 """  # noqa: S608  own texts only
-# Runs of the same suite around one, the nearest first; then the first of them that measured any of
-# the same series.
+# Runs of the same suite around one, nearest first; then the first of them that measured one of the
+# same series.
 _NEAR = """
 select r.id, $pub(r) as pub, r.started_us
 from runs as r
@@ -94,7 +94,7 @@ limit :limit
 
 
 class NoSuchRun(FilterError, LookupError):
-    """There is no run that a word such as `latest` stands for."""
+    """There is no run for a word such as `latest`."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,8 @@ def find_run(
 ) -> RunRow | None:
     """Find a run by `latest`, or by the beginning of its ID or of its commit's hash.
 
-    A commit stands for its newest run other than `beside`, with the name and suite of `beside` if
-    there is such a run. Raises FilterError if several runs or commits match,
-    or there is no run at all.
+    A commit stands for its newest run other than `beside`, preferably with the name and suite of
+    `beside`. Raises FilterError if several runs or commits match, or there are no runs.
     """
     if text == LATEST:
         return find_word(engine, clock, text)
@@ -144,9 +143,9 @@ def find_run(
 
 
 def need_run(store: Store, clock: RecorderClock, text: str) -> RunRow:
-    """Find a run by `latest`, an id or its beginning, or a commit's beginning.
+    """Find a run by `latest`, or the beginning of an id or of a commit's hash.
 
-    Raises FilterError if there is none, or more than one.
+    Raises FilterError unless exactly one matches.
     """
     run = find_run(store.board, store.engine, clock, text)
     if run is None:
@@ -159,8 +158,8 @@ def need_run(store: Store, clock: RecorderClock, text: str) -> RunRow:
 
 
 def find_word(engine: Engine, clock: RecorderClock, word: str, run: RunRow | None = None) -> RunRow:
-    """Return the run for a word: `latest` is the newest run; relative to `run`, `latest` is the
-    newest other one and `previous` the one before it.
+    """Return the newest run for `latest`; relative to `run`, the newest other one, or for
+    `previous` the one before it.
 
     Raises NoSuchRun if there is none.
     """
@@ -181,9 +180,9 @@ def find_side(
 ) -> NamedSide:
     """Resolve a text to a side of a comparison; `name` is the parameter named in errors.
 
-    Raises FilterError if nothing or more than one thing matches.
+    Raises FilterError unless exactly one side matches.
     """
-    with _naming(name):
+    with _prefixing_errors(name):
         return _find_side(connection, engine, clock, text.strip())
 
 
@@ -192,12 +191,12 @@ def name_runs(
 ) -> tuple[str, str]:
     """Resolve `latest`, and for base `previous`, to run IDs, as `check` takes them."""
     if new == LATEST:
-        with _naming("new"):
+        with _prefixing_errors("new"):
             new = find_word(engine, clock, new).id
     if base not in (LATEST, "previous"):
         return base, new
     named = find_side(connection, engine, clock, new, "new")
-    with _naming("base"):
+    with _prefixing_errors("base"):
         if not named.runs:
             raise FilterError(
                 f"{base} is of a run's name and suite, and {new[:80]!r} is no run; name base's run"
@@ -220,7 +219,7 @@ def find_default(
     given = new or base
     if not given:
         newest = get_newest_run_id(engine, clock, benched=True) or get_newest_run_id(engine, clock)
-        other = newest and _neighbour(engine, clock, newest, is_before=True)
+        other = newest and _find_neighbour(engine, clock, newest, is_before=True)
         return (other, newest) if newest and other else None
     if given == LATEST:
         given = find_word(engine, clock, given).id
@@ -228,7 +227,7 @@ def find_default(
     if not named.runs:
         return None
     run_id = named.runs[0].run.id
-    other = _neighbour(engine, clock, run_id, is_before=bool(new))
+    other = _find_neighbour(engine, clock, run_id, is_before=bool(new))
     if other is None:
         return None
     return (other, given) if new else (given, other)
@@ -260,7 +259,7 @@ def name_baselines(connection: sqlite3.Connection) -> str:
 
 
 @contextmanager
-def _naming(name: str) -> Iterator[None]:
+def _prefixing_errors(name: str) -> Iterator[None]:
     try:
         yield
     except FilterError as error:
@@ -271,7 +270,7 @@ def _find_side(
     connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str
 ) -> NamedSide:
     if len(text) > _LONGEST:
-        raise FilterError(f"at most {_LONGEST} characters, this has {len(text)}")
+        raise FilterError(f"must have at most {_LONGEST} characters, got {len(text)}")
     kind, colon, value = text.partition(":")
     if not colon:
         detail = _find_detail(connection, engine, text)
@@ -287,7 +286,7 @@ def _find_side(
                 f"there is no baseline {value[:80]!r}; known: {name_baselines(connection)}"
             )
         return NamedSide(text, (), stored)
-    ids = _choose(engine, clock, kind, value.lower() if kind == "commit" else value)
+    ids = _choose_runs(engine, clock, kind, value.lower() if kind == "commit" else value)
     details = (get_run(connection, run_id) for run_id in ids)
     return NamedSide(text, tuple(detail for detail in details if detail is not None))
 
@@ -317,7 +316,7 @@ def _list_newest(engine: Engine, clock: RecorderClock, kind: str, value: str) ->
     )
 
 
-def _choose(engine: Engine, clock: RecorderClock, kind: str, value: str) -> Sequence[str]:
+def _choose_runs(engine: Engine, clock: RecorderClock, kind: str, value: str) -> Sequence[str]:
     rows = _list_newest(engine, clock, kind, value)
     if not rows:
         raise FilterError(f"no run of {kind} {value[:80]!r} is in this database")
@@ -334,7 +333,9 @@ def _choose(engine: Engine, clock: RecorderClock, kind: str, value: str) -> Sequ
     return chosen[:MOST_RUNS]
 
 
-def _neighbour(engine: Engine, clock: RecorderClock, run_id: str, is_before: bool) -> str | None:
+def _find_neighbour(
+    engine: Engine, clock: RecorderClock, run_id: str, is_before: bool
+) -> str | None:
     values = {"run_id": run_id, "run_ids": [run_id], "alive_since_us": clock.alive_since_us}
     for is_alike in (True, False):
         row = get_row(engine, near_sql(is_before, is_alike), values)

@@ -29,8 +29,8 @@ from compileboard.collectors.contract.compile_labels import build_label
 
 UNCHANGED = "environment unchanged"
 FAILS, WORSE, CHANGED, BETTER = "fails", "worse", "changed", "better"
-# Metrics in order of weight, and what they are called within a sentence. Of a group only the first
-# that changed is told: the others follow from it.
+# Metrics by importance, with their names within a sentence. Only the first that changed of a group
+# is mentioned: the others follow from it.
 _WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
     (("graph_breaks", "graph break"), ("unique_graph_breaks", "graph break reason")),
     (("recompiles", "recompile"),),
@@ -48,8 +48,8 @@ _WEIGHED: tuple[tuple[tuple[str, str], ...], ...] = (
     (("quantized_error", "quantized error"),),
     (("cudagraph_skips", "CUDA graph skip"),),
 )
-# What `check` judges by default: only this makes a model worse, so that its PASS and a worse model
-# cannot meet.
+# What `check` judges by default: only these make a model worse, so that PASS and a worse model
+# exclude each other.
 _DECIDING = (
     *(
         "graph_breaks",
@@ -81,8 +81,8 @@ _ORDER = {FAILS: 0, WORSE: 1, CHANGED: 2, BETTER: 3}
 
 @dataclass(frozen=True)
 class ModelChange:
-    """A model that changed beyond noise. The largest relative change of a time or size is its
-    `size`.
+    """A model that changed beyond noise. `size` is the largest relative change of a time or
+    size.
     """
 
     model: Annotated[str, "The model, with its configuration where the model alone is ambiguous."]
@@ -133,10 +133,12 @@ def summarize(comparison: Comparison) -> ComparisonSummary:
         parts.append(format_plural(new_reasons, f"new reason {again}", f"new reasons {again}"))
     is_bad = bool(new_breaks or new_causes or new_reasons)
     is_bad = is_bad or any(change.kind in (FAILS, WORSE) for change in models)
-    if not comparison.pairs:  # nothing was measured: what torch recorded is told
+    if not comparison.pairs:  # nothing was measured, so only what torch recorded is described
         moved = [delta for delta in comparison.totals if delta.word in (WORSE, BETTER)]
         parts += [
-            _describe(_LABELS_OF_TOTALS.get(total.metric.name, total.metric.label.lower()), total)
+            _describe_delta(
+                _LABELS_OF_TOTALS.get(total.metric.name, total.metric.label.lower()), total
+            )
             for total in moved
         ]
     if comparison.is_unmatched:
@@ -202,7 +204,7 @@ def _summarize_pair(pair: ModelPair, name: str) -> ModelChange | None:
         return ModelChange(
             name, FAILS, (f"accuracy {pair.base.accuracy} → {pair.new.accuracy}",), 0.0
         )
-    told = [delta for group in _WEIGHED if (delta := _choose(pair, group)) is not None]
+    told = [delta for group in _WEIGHED if (delta := _choose_headline(pair, group)) is not None]
     fixed = (
         [f"accuracy {pair.base.accuracy} → {pair.new.accuracy}"] if pair.accuracy == "fixed" else []
     )
@@ -216,26 +218,28 @@ def _summarize_pair(pair: ModelPair, name: str) -> ModelChange | None:
         for _label, delta in told
         if delta.change is not None and delta.metric.kind != "count"
     ]
-    parts = (*fixed, *(_describe(label, delta) for label, delta in told))
+    parts = (*fixed, *(_describe_delta(label, delta) for label, delta in told))
     return ModelChange(name, kind, parts, max(sizes, default=0.0))
 
 
-def _choose(pair: ModelPair, group: Sequence[tuple[str, str]]) -> tuple[str, MetricDelta] | None:
+def _choose_headline(
+    pair: ModelPair, group: Sequence[tuple[str, str]]
+) -> tuple[str, MetricDelta] | None:
     deltas = [(label, pair.deltas[name]) for name, label in group if name in pair.deltas]
     return next(((label, delta) for label, delta in deltas if delta.word in (WORSE, BETTER)), None)
 
 
-def _describe(label: str, delta: MetricDelta) -> str:
+def _describe_delta(label: str, delta: MetricDelta) -> str:
     if delta.metric.kind == "count":
         return (
             f"{_PLURALS.get(label, f'{label}s')} {format_count(delta.base)} → "
             f"{format_count(delta.new)}"
         )
     share = "" if delta.change is None else f" ({delta.change:+.0%})".replace("-", "−")
-    return f"{label} {_format(delta, delta.base)} → {_format(delta, delta.new)}{share}"
+    return f"{label} {_format_value(delta, delta.base)} → {_format_value(delta, delta.new)}{share}"
 
 
-def _format(delta: MetricDelta, value: float) -> str:
+def _format_value(delta: MetricDelta, value: float) -> str:
     return f"{value:.2f}×" if delta.metric.unit == "×" else format_value(delta.metric, value)
 
 
@@ -301,17 +305,18 @@ def comparison_row(comparison: Comparison) -> dict[str, Any]:
         "refused": list(comparison.refused),
         "warnings": list(comparison.warnings),
         "common_count": len(comparison.pairs),
-        "metrics": [_sum(metric_sum) for metric_sum in comparison.sums],
-        "models": [_pair(pair) for pair in comparison.pairs],
-        "only_base": [_entry(result) for result in comparison.only_base],
-        "only_new": [_entry(result) for result in comparison.only_new],
+        "metrics": [_sum_row(metric_sum) for metric_sum in comparison.sums],
+        "models": [_pair_row(pair) for pair in comparison.pairs],
+        "only_base": [_entry_row(result) for result in comparison.only_base],
+        "only_new": [_entry_row(result) for result in comparison.only_new],
         "excluded": [
-            _paired(exclusion) | {"reason": exclusion.reason} for exclusion in comparison.excluded
+            _paired_row(exclusion) | {"reason": exclusion.reason}
+            for exclusion in comparison.excluded
         ],
         "graph_breaks": comparison.breaks,
         "recompile_causes": comparison.causes,
         "rerecording_reasons": comparison.rerecordings,
-        "totals": {total.metric.name: _delta(total) for total in comparison.totals},
+        "totals": {total.metric.name: _delta_row(total) for total in comparison.totals},
         "functions": [
             {"file": named.file, "function": named.name, "base": base, "new": new}
             for base, new in comparison.functions
@@ -325,29 +330,31 @@ def comparison_row(comparison: Comparison) -> dict[str, Any]:
 
 def list_lines(comparison: Comparison) -> Iterator[dict[str, Any]]:
     for pair in comparison.pairs:
-        head = _paired(pair) | {"outcome": "compared", "reason": pair.warning or None}
+        head = _paired_row(pair) | {"outcome": "compared", "reason": pair.warning or None}
         for delta in pair.deltas.values():
-            yield head | {"metric": delta.metric.name, "unit": delta.metric.unit} | _delta(delta)
+            yield (
+                head | {"metric": delta.metric.name, "unit": delta.metric.unit} | _delta_row(delta)
+            )
         if pair.accuracy:
             words = {"base": pair.base.accuracy, "new": pair.new.accuracy}
             verdict = "worse" if pair.accuracy == "broke" else "better"
             yield head | {"metric": "accuracy", "verdict": verdict} | words
     for exclusion in comparison.excluded:
-        yield _paired(exclusion) | {"outcome": "excluded", "reason": exclusion.reason}
+        yield _paired_row(exclusion) | {"outcome": "excluded", "reason": exclusion.reason}
     for outcome, entries in (
         ("only_base", comparison.only_base),
         ("only_new", comparison.only_new),
     ):
         for entry in entries:
             run = {f"{outcome.removeprefix('only_')}_run_id": entry.run_id}
-            yield _series(entry) | run | {"outcome": outcome}
+            yield _series_row(entry) | run | {"outcome": outcome}
 
 
-def _series(entry: ModelResult) -> dict[str, Any]:
+def _series_row(entry: ModelResult) -> dict[str, Any]:
     return {name: entry.series.get(name) for name in SERIES}
 
 
-def _sum(compiled: MetricSum) -> dict[str, Any]:
+def _sum_row(compiled: MetricSum) -> dict[str, Any]:
     return {
         "metric": compiled.metric.name,
         "label": compiled.metric.label,
@@ -365,7 +372,7 @@ def _sum(compiled: MetricSum) -> dict[str, Any]:
     }
 
 
-def _delta(compiled: MetricDelta) -> dict[str, Any]:
+def _delta_row(compiled: MetricDelta) -> dict[str, Any]:
     low, high = compiled.ratio_interval or (None, None)
     numbers = (
         compiled.base,
@@ -381,23 +388,23 @@ def _delta(compiled: MetricDelta) -> dict[str, Any]:
     return dict(zip(_NUMBERS, numbers)) | {"basis": compiled.basis}
 
 
-def _pair(compiled: ModelPair) -> dict[str, Any]:
-    return _paired(compiled) | {
+def _pair_row(compiled: ModelPair) -> dict[str, Any]:
+    return _paired_row(compiled) | {
         "base_accuracy": compiled.base.accuracy,
         "new_accuracy": compiled.new.accuracy,
         "accuracy_change": compiled.accuracy or None,
         "warning": compiled.warning or None,
-        "metrics": {name: _delta(delta) for name, delta in compiled.deltas.items()},
+        "metrics": {name: _delta_row(delta) for name, delta in compiled.deltas.items()},
     }
 
 
-def _paired(pair: ModelPair | Excluded) -> dict[str, Any]:
+def _paired_row(pair: ModelPair | Excluded) -> dict[str, Any]:
     runs = {"base_run_id": pair.base.run_id, "new_run_id": pair.new.run_id}
-    return _series(pair.new) | runs
+    return _series_row(pair.new) | runs
 
 
-def _entry(compiled: ModelResult) -> dict[str, Any]:
-    return _series(compiled) | {
+def _entry_row(compiled: ModelResult) -> dict[str, Any]:
+    return _series_row(compiled) | {
         "run_id": compiled.run_id,
         "status": compiled.status,
         "reason": compiled.reason,

@@ -36,10 +36,10 @@ class TableSelection:
 def choose(
     comparison: Comparison, metric: str | None, sort: str, only_changes: bool
 ) -> TableSelection:
-    """Select and sort what is shown. Raises FilterError for an unknown metric or order."""
+    """Select and sort the shown models. Raises FilterError for an unknown metric or order."""
     group, metrics = pick_metrics(comparison, metric)
     rows = [pair for pair in comparison.pairs if not only_changes or has_changed(pair, metrics)]
-    return TableSelection(group, metrics, tuple(_sort(rows, metrics, sort)))
+    return TableSelection(group, metrics, tuple(_sort_pairs(rows, metrics, sort)))
 
 
 def pick_metrics(comparison: Comparison, metric: str | None) -> tuple[str, tuple[Metric, ...]]:
@@ -75,31 +75,33 @@ def list_verdicts(pairs: Sequence[ModelPair]) -> Mapping[str, int]:
     )
 
 
-def _sort(rows: list[ModelPair], metrics: Sequence[Metric], sort: str) -> list[ModelPair]:
+def _sort_pairs(rows: list[ModelPair], metrics: Sequence[Metric], sort: str) -> list[ModelPair]:
     known = (DEFAULT_ORDER, "model", *(metric.name for metric in metrics))
     order, direction = check_order(sort, known)
     if order == DEFAULT_ORDER:
         return sorted(
-            rows, key=lambda model_pair: _badness(model_pair, metrics), reverse=direction == "asc"
+            rows,
+            key=lambda model_pair: _pair_severity(model_pair, metrics),
+            reverse=direction == "asc",
         )
     if order == "model":
         return sorted(
             rows, key=lambda model_pair: model_pair.model.lower(), reverse=direction != "asc"
         )
-    changes = [(row, _size(row.deltas[order])) for row in rows if order in row.deltas]
+    changes = [(row, _delta_size(row.deltas[order])) for row in rows if order in row.deltas]
     changes.sort(key=lambda pair: pair[1], reverse=direction != "asc")
     return [model_pair for model_pair, _change in changes] + [
         row for row in rows if order not in row.deltas
     ]
 
 
-def _badness(pair: ModelPair, metrics: Sequence[Metric]) -> tuple[int, float]:
+def _pair_severity(pair: ModelPair, metrics: Sequence[Metric]) -> tuple[int, float]:
     verdicts = [verdict for metric in metrics if (verdict := pair.deltas.get(metric.name))]
-    ranks = [(_RANK.get(verdict.word, 3), -abs(_size(verdict))) for verdict in verdicts]
+    ranks = [(_RANK.get(verdict.word, 3), -abs(_delta_size(verdict))) for verdict in verdicts]
     return min([(-1, 0.0)] if pair.accuracy == "broke" else ranks, default=(4, 0.0))
 
 
-def _size(delta: MetricDelta) -> float:
+def _delta_size(delta: MetricDelta) -> float:
     return delta.change if delta.change is not None else 1e9 + delta.new - delta.base
 
 
@@ -131,7 +133,7 @@ def format_ratio_of(interval: tuple[float, float] | None) -> str | None:
     )
 
 
-# Of metrics over all models: name, label, what the number is.
+# Of metrics over all models: name, label, meaning.
 _MEANS = (
     ("speedup", "Geomean speedup", "over"),
     ("compilation_latency_s", "Compile time, cold", "geomean of"),
@@ -148,7 +150,7 @@ class ComparisonHeadline(NamedTuple):
 
 
 def list_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
-    tiles = _models(comparison)
+    tiles = _list_model_headlines(comparison)
     for name, label, what in _MEANS:
         total = comparison.sum_of(name)
         if total is not None:
@@ -163,19 +165,19 @@ def list_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
             )
     if not comparison.pairs:
         tiles += [
-            _total(total)
+            _total_headline(total)
             for total in comparison.totals
             if total.metric.name in ("compile_s", "compile_count")
         ]
-    tiles.append(_distinct("Graph breaks", "breaks", comparison.breaks))
-    tiles.append(_distinct("Recompile causes", "causes", comparison.causes))
+    tiles.append(_distinct_headline("Graph breaks", "breaks", comparison.breaks))
+    tiles.append(_distinct_headline("Recompile causes", "causes", comparison.causes))
     if comparison.has_rerecordings:
         diff = comparison.rerecordings
-        tiles.append(_distinct("CUDA graphs recorded again", "rerecordings", diff))
+        tiles.append(_distinct_headline("CUDA graphs recorded again", "rerecordings", diff))
     return tiles
 
 
-def _models(comparison: Comparison) -> list[ComparisonHeadline]:
+def _list_model_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
     if not comparison.base.entries and not comparison.new.entries:
         return []
     only_base, only_new, excluded = map(
@@ -186,10 +188,10 @@ def _models(comparison: Comparison) -> list[ComparisonHeadline]:
     compared = ComparisonHeadline(
         "Models compared", format_count(len(comparison.pairs)), note, anchor
     )
-    return [compared, *_failures(comparison)]
+    return [compared, *_list_failure_headlines(comparison)]
 
 
-def _failures(comparison: Comparison) -> list[ComparisonHeadline]:
+def _list_failure_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
     failing = [exclusion.model for exclusion in comparison.excluded if exclusion.kind == "bad"]
     failing += [pair.model for pair in comparison.pairs if pair.accuracy == "broke"]
     back = sum(
@@ -205,13 +207,13 @@ def _failures(comparison: Comparison) -> list[ComparisonHeadline]:
     return [ComparisonHeadline("Newly failing", format_count(len(failing)), note, anchor)]
 
 
-def _total(verdict: MetricDelta) -> ComparisonHeadline:
+def _total_headline(verdict: MetricDelta) -> ComparisonHeadline:
     base, new = (format_value_of(verdict.metric, value) for value in (verdict.base, verdict.new))
     values = f"{base} → {new}, of whole runs"
     return ComparisonHeadline(verdict.metric.label, format_change(verdict), values, "totals")
 
 
-def _distinct(label: str, anchor: str, diff: CompareDistinct) -> ComparisonHeadline:
+def _distinct_headline(label: str, anchor: str, diff: CompareDistinct) -> ComparisonHeadline:
     if diff.not_compared:
         return ComparisonHeadline(label, "–", diff.not_compared, anchor)
     note = (

@@ -20,7 +20,7 @@ TONES = {
     "good": "good",
 }
 STALE_DAYS = 7
-TOO_FEW_RUNS = 3  # a tile is judged against three before it
+TOO_FEW_RUNS = 3  # a tile needs three earlier values
 _DAY_US = 86_400_000_000
 _FEW = 3  # models that a sentence names
 
@@ -34,7 +34,7 @@ class VerdictCount(NamedTuple):
 
 @dataclass(frozen=True)
 class PageVerdict:
-    """The verdict of a page. `state` names the first rule that fits."""
+    """The verdict of a page. `state` names the first rule that matches."""
 
     state: Annotated[str, one_of(STATES), "Which rule decided it."]
     sentence: Annotated[str, "What is wrong, or that nothing is."]
@@ -55,20 +55,20 @@ class PageVerdict:
 class VerdictFacts:
     incidents: Sequence[Incident] = ()
     failing: Sequence[str] = ()  # models of the newest run, or the program that failed
-    failure: str = "fails"  # what became of the only one of them
+    failure: str = "fails"  # how the only one of them failed
     failing_since: str = ""
     wrong: Collection[
         str
-    ] = ()  # models of the newest run that ran and did not pass its accuracy check
+    ] = ()  # models of the newest run that ran but did not pass the accuracy check
     model_count: int = 0
     run_count: int = 0
     newest_us: int = 0
     now_us: int = 0
-    fixes: str = ""  # what fixes of the newest programs save
+    fixes: str = ""  # savings of the fixes of the newest programs
     is_recording: bool = False
-    has_others: bool = False  # runs that ended, of other configurations or programs
+    has_others: bool = False  # finished runs of other configurations or programs exist
     passing_again: Sequence[str] = ()  # models that failed in the run before
-    environment: Sequence[str] = ()  # what differs from the run before: torch 2.11.0 → 2.12.0
+    environment: Sequence[str] = ()  # differences from the run before: torch 2.11.0 → 2.12.0
     recovered_count: int = 0
     counts: Sequence[VerdictCount] = ()
 
@@ -76,13 +76,13 @@ class VerdictFacts:
 def decide_verdict(facts: VerdictFacts) -> PageVerdict:
     suspected = [incident for incident in facts.incidents if incident.state == "unconfirmed"]
     confirmed = [incident for incident in facts.incidents if incident.state != "unconfirmed"]
-    state, sentence, incident_id = _choose(facts, confirmed, suspected)
+    state, sentence, incident_id = _choose_verdict(facts, confirmed, suspected)
     return PageVerdict(
         state, sentence, _describe_context(facts, state, confirmed), list(facts.counts), incident_id
     )
 
 
-def _choose(
+def _choose_verdict(
     facts: VerdictFacts, confirmed: Sequence[Incident], suspected: Sequence[Incident]
 ) -> tuple[str, str, str | None]:
     if facts.failing:
@@ -93,12 +93,12 @@ def _choose(
         worst = confirmed[0]
         headline = f"{worst.subject} {worst.what.partition(', ')[0]}"
         if len(confirmed) == 1 and len(models) <= 1:
-            return "incidents", headline + _since(*since), worst.id
+            return "incidents", headline + _format_since(*since), worst.id
         if len(since) == 1 and facts.model_count:
             only = worst.id if len(confirmed) == 1 else None
             return (
                 "incidents",
-                f"{len(models)} of {facts.model_count} models worse{_since(*since)}",
+                f"{len(models)} of {facts.model_count} models worse{_format_since(*since)}",
                 only,
             )
         count = format_plural(len(confirmed), "incident")
@@ -144,20 +144,20 @@ def _describe_failure(
         fails = "1 fails" if len(failing) == 1 else f"{len(failing)} fail"
         return (
             "failed",
-            f"{len(worse)} of {facts.model_count} models worse, {fails}{_since(since)}",
+            f"{len(worse)} of {facts.model_count} models worse, {fails}{_format_since(since)}",
             incident_id,
         )
     if len(failing) == 1:
-        return "failed", f"{facts.failing[0]} {facts.failure}{_since(since)}", incident_id
+        return "failed", f"{facts.failing[0]} {facts.failure}{_format_since(since)}", incident_id
     of = f" of {facts.model_count}" if facts.model_count else ""
-    return "failed", f"{len(failing)}{of} models fail{_since(since)}", incident_id
+    return "failed", f"{len(failing)}{of} models fail{_format_since(since)}", incident_id
 
 
 def _name_within(subject: str) -> str:
     return subject.replace("Suite ", "suite ", 1) if subject.startswith("Suite ") else subject
 
 
-def _since(commit: str) -> str:
+def _format_since(commit: str) -> str:
     return f" since {commit}" if commit else ""
 
 

@@ -29,7 +29,7 @@ def _list_traces(bars: Sequence[HasPhases], divisor: float) -> dict[Phase, dict[
     return traces
 
 
-def _stack(
+def _stack_traces(
     traces: Sequence[dict[str, Any]], unit: str, labels: Sequence[str], **layout: Any
 ) -> dict[str, Any]:
     return finish(
@@ -66,7 +66,7 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
         }
         for phase, trace in _list_traces(bars, divisor).items()
     ]
-    figure = _stack(traces, unit, [_label(compile_row) for compile_row in compiles])
+    figure = _stack_traces(traces, unit, [_label_compile(compile_row) for compile_row in compiles])
     shown = len(compiles)
     note = (
         "by phase; a bar opens its compile"
@@ -84,7 +84,7 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
             compile_row.label,
             compile_row.compile_id,
             format_duration(sum_phases(compile_row.phases)),
-            *(_cell(compile_row.phases.get(p.name)) for p in PHASES),
+            *(_format_cell(compile_row.phases.get(p.name)) for p in PHASES),
         ]
         for compile_row in compiles
     ]
@@ -92,11 +92,11 @@ def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int
     return Chart("compiles-chart", "Compile time", figure, columns, rows, note, height)
 
 
-def _cell(value: int | None) -> str | None:
+def _format_cell(value: int | None) -> str | None:
     return None if value is None else format_duration(value)
 
 
-def _label(compile_row: CompileRow) -> str:
+def _label_compile(compile_row: CompileRow) -> str:
     label = compile_row.label
     return (
         f"{label if len(label) <= _LONGEST_LABEL else '…' + label[1 - _LONGEST_LABEL :]} "
@@ -120,13 +120,13 @@ def chart_phases(records: Sequence[Compilation]) -> Chart:
         for phase, trace in phases.items()
     ]
     labels = [f"{record.kind} " for record in records]
-    figure = _stack(traces, unit, labels, bargap=max(0.25, 1 - 0.22 * len(records)))
+    figure = _stack_traces(traces, unit, labels, bargap=max(0.25, 1 - 0.22 * len(records)))
     columns = [("Record", False), ("Duration", True), *((phase.label, True) for phase in phases)]
     rows = [
         [
             KINDS.get(record.kind, record.kind),
-            _cell(record.duration_us),
-            *(_cell(record.phases_us.get(p.name)) for p in phases),
+            _format_cell(record.duration_us),
+            *(_format_cell(record.phases_us.get(p.name)) for p in phases),
         ]
         for record in records
     ]

@@ -60,14 +60,16 @@ def split_attempts(steps: Sequence[CompileEvent]) -> tuple[Attempt, ...]:
     for step in steps:
         if step.kind == "lookup" and (step.process_id, step.sequence) in artifacts:
             continue
-        # torch writes records of a compile after its last attempt, and knows no attempt of one that
-        # had no artifact.
+        # torch logs records of a compile after its last attempt, and does not number attempts
+        # without artifacts.
         now = last if step.kind == "record" else now if step.attempt is None else step.attempt
         steps_by_attempt.setdefault(now, []).append(step)
-    return tuple(Attempt(number, _join(own)) for number, own in sorted(steps_by_attempt.items()))
+    return tuple(
+        Attempt(number, _join_steps(own)) for number, own in sorted(steps_by_attempt.items())
+    )
 
 
-def _join(steps: Sequence[CompileEvent]) -> tuple[AttemptSteps, ...]:
+def _join_steps(steps: Sequence[CompileEvent]) -> tuple[AttemptSteps, ...]:
     lines = []
     for (kind, _name), group in groupby(steps, key=lambda step: (step.kind, step.name)):
         same = tuple(group)
@@ -129,13 +131,14 @@ def group_compiles(
             rows_by_function.setdefault(function, []).append(compile_row)
     return [
         CompileGroup(
-            *function, tuple(_build_bar(row, highest_us) for row in sorted(rows, key=_order))
+            *function,
+            tuple(_build_bar(row, highest_us) for row in sorted(rows, key=_compile_order)),
         )
         for function, rows in rows_by_function.items()
     ]
 
 
-def _order(compile_row: CompileRow) -> tuple[int, int]:
+def _compile_order(compile_row: CompileRow) -> tuple[int, int]:
     return compile_row.started_us, compile_row.id
 
 

@@ -36,7 +36,7 @@ from compileboard.app.runs.run_queries import list_configs
 from compileboard.collectors.contract.metric_fields import FIELDS
 
 MOST_EVENTS, MOST_FAILURES = 100, 50  # of one compile
-_MOST_CONFIGS = 10_000  # texts of one run; the links to more are left out
+_MOST_CONFIGS = 10_000  # texts of one run; links to more are left out
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,8 @@ def build_compiles(
 class CompileScreen:
     """One compile with all its data.
 
-    `chain` has all compiles of its frame, `older` is the one it was recompiled from,
-    `before` and `after` are its neighbours in time. `stretch_us` is its interval on the
-    timeline.
+    `chain` has all compiles of its frame, `older` is the one it was recompiled from, `before` and
+    `after` are its neighbours in time. `stretch_us` is its interval on the timeline.
     """
 
     compile: CompileRow
@@ -111,7 +110,7 @@ class CompileScreen:
     cudagraph_skips: Sequence[CudagraphSkip]
     stack: Sequence[dict[str, Any]]
     stretch_us: tuple[int, int] | None
-    config_hashes: Set[str]  # of the configuration texts that its run has
+    config_hashes: Set[str]  # available configuration texts of its run
 
     @property
     def older(self) -> CompileRow | None:
@@ -182,7 +181,7 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
 def make_compilation(record: Compilation) -> dict[str, Any]:
     """Return one CompilationMetrics record, every metric under torch's name at the top level.
 
-    Torch's value wins where one of our names is also one of torch's; the compile ID is that of the
+    torch's value wins over a field of ours with the same name; the compile ID is that of the
     record's envelope. Every known field is present, because hooks send only those with a value.
     """
     row = dict(vars(record))

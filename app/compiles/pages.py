@@ -116,7 +116,7 @@ def list_links(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:
     if screen.stretch_us is not None:
         window: dict[str, Any] = dict(
             zip(("from", "to"), screen.stretch_us)
-        )  # "from" is no name in Python
+        )  # "from" is a keyword in Python
         links.append(("On the timeline", url_for("timeline.show", run_id=run_id, **window)))
     steps = [
         step for attempt in screen.entry.attempts for line in attempt.lines for step in line.steps

@@ -43,15 +43,15 @@ OUTCOMES = (
     "started",
     "announced",
 )
-# The outcome of the compile `c`. The column has what torch recorded of the last attempt; a graph
-# break or a restart before it is known from the counts.
+# The outcome of the compile `c`. The column has torch's record of the last attempt; graph breaks or
+# restarts before it show in the counts.
 OUTCOME_SQL = """case
     when c.outcome in ('compiled', 'empty') and c.graph_break_count > 0 then 'broke'
     when c.outcome = 'compiled' and c.attempt_count > 1 then 'restarted'
     else c.outcome
   end"""
 
-Outcome = Annotated[str, one_of(OUTCOMES), "What became of the compile."]
+Outcome = Annotated[str, one_of(OUTCOMES), "Outcome of the compile."]
 RecordOutcome = Annotated[
     str,
     one_of(("compiled", "empty", "skipped", "failed", "recompile_limit")),
@@ -61,8 +61,7 @@ RecordOutcome = Annotated[
 
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart", "first_calls")
 
-# What the table may be ordered by, never null: its column, its type and its field of a row, empty
-# where that is None.
+# Orders of the table, never null: column, type, and field of a row, empty if that is None.
 ORDERS: dict[str, tuple[str, type[int | str], str]] = {
     "started": ("c.started_us", int, "started_us"),
     "function": ("coalesce(f.name, '')", str, "function"),
@@ -143,13 +142,13 @@ class CompileRow:
     recompile_category: fields.RecompileCategory
     process: fields.ProcessName
     phases: Phases = field(metadata=PRIVATE)
-    caller: Caller | None = field(metadata=PRIVATE)  # of a wrapper of torch's or Python's own
+    caller: Caller | None = field(metadata=PRIVATE)  # of a wrapper in torch or Python itself
     called_at: fields.CalledAt
 
     @property
     @published
     def phases_us(self) -> PhaseTimes:
-        """Return the time of each phase."""
+        """Time of each phase."""
         return self.phases.times
 
     @property
@@ -181,13 +180,11 @@ class CompileRow:
 @dataclass(frozen=True)
 class CompileFilter:
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
-    outcome: Annotated[str | None, Parameter(choices=OUTCOMES), "What became of the compile."] = (
-        None
-    )
+    outcome: Annotated[str | None, Parameter(choices=OUTCOMES), "Outcome of the compile."] = None
     recompiled: Annotated[bool | None, "Only compiles that are recompiles, or only the others."] = (
         None
     )
-    artifact: str | None = None  # torch's name of one that it has
+    artifact: str | None = None  # torch's name of one of its artifacts
 
 
 @dataclass(frozen=True)
@@ -211,7 +208,7 @@ class Compilation:
     restart_count: int
     duration_source: (
         str | None
-    )  # torch's fields that it is of; None where the recorder was too old to say
+    )  # torch's fields that it is computed from; None from an older recorder
     metrics: dict[str, Any]
 
     @staticmethod
@@ -334,7 +331,7 @@ limit 20
 def compiles_sql(order: str, up: bool, after: bool) -> str:
     key, direction, sign = ORDERS[order][0], "asc" if up else "desc", ">" if up else "<"
     behind = f"and ({key}, c.id) {sign} (:after_key, :after_id)" if after else ""
-    # Every part is one of this module's own texts; what people give is bound.
+    # Every part is a constant of this module; values are bound.
     return f"""
 select {_COLUMNS}
 {_SOURCE}
@@ -357,7 +354,7 @@ limit {max(count, 1)}
 """  # noqa: S608  marks are ours
 
 
-def _bind(run_id: str, selection: CompileFilter | None) -> dict[str, Any]:
+def _bind_selection(run_id: str, selection: CompileFilter | None) -> dict[str, Any]:
     selected = vars(selection or CompileFilter())
     return {"run_id": run_id} | {
         name: None if value == "" else value for name, value in selected.items()
@@ -409,7 +406,7 @@ def list_compiles(
 ) -> Page[CompileRow]:
     """`sort` is a name in ORDERS, largest first, or that name with ".asc".
 
-    Raises FilterError for an unusable sort, outcome or cursor.
+    Raises FilterError for an invalid sort, outcome or cursor.
     """
     order, direction = check_order(sort, ORDERS)
     if selection and selection.outcome and selection.outcome not in OUTCOMES:
@@ -418,7 +415,7 @@ def list_compiles(
         )
     _column, kind, name = ORDERS[order]
     after = decode_cursor(cursor, kind, int)
-    values = _bind(run_id, selection) | {"limit": limit + 1}
+    values = _bind_selection(run_id, selection) | {"limit": limit + 1}
     if after:
         values |= {"after_key": after[0], "after_id": after[1]}
     sql = compiles_sql(order, direction == "asc", after is not None)
@@ -430,7 +427,7 @@ def count_compiles(
     connection: sqlite3.Connection, run_id: str, selection: CompileFilter | None = None
 ) -> int:
     sql = f"select count(*) {_SOURCE} where {_WHERE}"
-    return int(connection.execute(sql, _bind(run_id, selection)).fetchone()[0])
+    return int(connection.execute(sql, _bind_selection(run_id, selection)).fetchone()[0])
 
 
 def count_outcomes(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:

@@ -55,7 +55,7 @@ PROXY_MARKS = (
     "X-Forwarded-Proto",
     "X-Real-Ip",
 )
-NO_NAMES = ("", "(null)")  # what proxies write where nobody is logged in
+NO_NAMES = ("", "(null)")  # what proxies send for a client without a login
 LEAST_SECRET_LENGTH = 16
 _SECRET_IN_ADDRESS = re.compile(r"cb_[0-9a-f]{10}_[0-9a-f]")
 _WITHOUT_SECRET = b"\0" * 32
@@ -122,7 +122,7 @@ def choose_author(given: str) -> str:
     """
     name = get_identity().name
     if name is not None and given not in ("", name):
-        raise ValueError(f"author: {given[:40]!r} is not {name!r}, who sends this; leave it out")
+        raise ValueError(f"author: {given[:40]!r} is not {name!r}, the login's name; leave it out")
     return name or given
 
 
@@ -204,7 +204,7 @@ def read_proxy_secret(settings: Settings) -> bytes | None:
         return None
     if not settings.trusted_proxies:
         raise SettingError(
-            "--identity-header needs --trusted-proxies 1 (how many reverse proxies are in front)"
+            "--identity-header needs --trusted-proxies 1 (the number of reverse proxies in front)"
         )
     if not settings.identity_secret_file:
         if is_loopback(settings.host):
@@ -258,7 +258,7 @@ def identify_client() -> None:
 
 
 class UnknownToken(Unauthorized):
-    """No token has this secret."""
+    pass
 
 
 def _check_bearer(secret: str) -> StoredToken:
@@ -281,12 +281,13 @@ def get_valid_token(secret: str) -> StoredToken:
     """Return the token of a secret; abort with 401 if it is unknown, expired or revoked."""
     match = SECRET.fullmatch(secret)
     token = get_token(get_reader(), match[1]) if match else None
-    # The same work whether there is such a token or not; the hashes are of equal length.
+    # Compare in both cases, so that the time taken does not reveal whether the token exists. The
+    # hashes are of equal length.
     is_right = hmac.compare_digest(
         hash_secret(secret), token.secret_hash if token else _WITHOUT_SECRET
     )
     if token is None or not is_right:
-        raise UnknownToken("There is no such token here: it is mistyped, or of another server.")
+        raise UnknownToken("Unknown token: it is mistyped, or belongs to another server.")
     end = token.describe_end(time.time_ns() // 1000)
     if end is not None:
         abort(
@@ -358,7 +359,7 @@ def _get_anyone() -> Identity:
     settings = get_settings()
     if settings.reading == "tokens":
         return NOBODY
-    # A proxy that nobody told us of, and that calls us localhost, lets the world in.
+    # An unknown proxy that connects from localhost would make every client look local.
     if is_local(settings) and not any(name in request.headers for name in PROXY_MARKS):
         return Identity(None, frozenset(SCOPES))
     return Identity(None, frozenset({"read"}))
@@ -394,7 +395,7 @@ def check_scope() -> BaseResponse | None:
     to the login.
     """
     needed = list_needed_scopes()
-    if _OPEN in needed:  # a login is no change
+    if _OPEN in needed:  # a login changes nothing
         return None
     if request.method not in READ_METHODS and is_read_only():
         abort(403, READ_ONLY)
@@ -416,8 +417,7 @@ def check_scope() -> BaseResponse | None:
 
 
 def note_identity(response: Response) -> Response:
-    """Save the last use of a token at most once a minute; if the database is busy, a later request
-    does it.
+    """Save the last use of a token at most once a minute; skipped while the database is busy.
 
     A read-only server keeps it in memory, for sessions only.
     """

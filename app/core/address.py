@@ -1,4 +1,4 @@
-"""The address in `--db`: a file, or a folder beside ClickHouse."""
+"""The address in `--db`: a SQLite file, or a folder with ClickHouse."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ClickHouseAddress:
 
 @dataclass(frozen=True)
 class StoreAddress:
-    board: str  # the SQLite file of the board; of a single file, the file
+    board: str  # the SQLite file, in a folder or alone
     folder: str | None = None
     clickhouse: ClickHouseAddress | None = None
 
@@ -68,7 +68,7 @@ def parse_address(text: str) -> StoreAddress:
         raise AddressError(f"--db: {error}; expected {EXPECTED}") from None
     if parts.password is not None:
         raise AddressError(
-            f"--db: no password belongs into an address; set {_PASSWORD} or {_PASSWORD}_FILE"
+            f"--db: an address must not contain a password; set {_PASSWORD} or {_PASSWORD}_FILE"
         )
     options = {
         name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()
@@ -76,7 +76,7 @@ def parse_address(text: str) -> StoreAddress:
     unknown = sorted(set(options) - set(_OPTIONS))
     if unknown:
         raise AddressError(
-            f"--db: {unknown[0][:40]!r} is no option of an address; expected {EXPECTED}"
+            f"--db: {unknown[0][:40]!r} is not an option of an address; expected {EXPECTED}"
         )
     if options.get("secure", "no") not in ("yes", "no"):
         raise AddressError(f"--db: secure={options['secure'][:40]!r}; expected yes or no")

@@ -38,16 +38,16 @@ class Limit:
 
 @dataclasses.dataclass(frozen=True)
 class PageQuery(Cursor, Limit):
-    """Which page of a list."""
+    """Selects one page of a list."""
 
 
 class NoBody:
-    """The body of a POST that takes none."""
+    """The body of a POST that has none."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """One endpoint. `body` is the type of a POST's JSON: NoBody is nothing, None an upload."""
+    """One endpoint. `body` is the type of a POST's JSON: NoBody for none, None for an upload."""
 
     path: str
     view: Callable[..., Any]

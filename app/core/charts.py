@@ -12,8 +12,8 @@ from typing import Any, Literal
 from compileboard.app.core.resources import resource_folder
 
 MAX_CHART_BYTES = 50_000  # compressed
-# Values that differ by less than this share of the highest lie in the middle, else the chart is of
-# their last digits. HUD's threshold for a change is 0.05.
+# If all values differ by less than this share of the highest, the axis is widened around them. The
+# value is the HUD's threshold for a change.
 NEARLY_SAME = 0.01
 
 
@@ -44,7 +44,7 @@ _HARMLESS = frozenset({int, float, bool, type(None)})
 
 
 def escape(value: Any) -> Any:
-    """Escape `<` in every text of a figure: Plotly would render an <a href> from outside as a
+    """Escape `<` in every string of a figure: Plotly would render an <a href> from outside as a
     link.
     """
     if isinstance(value, str):
@@ -59,8 +59,8 @@ def escape(value: Any) -> Any:
 
 
 def finish(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
-    """Build an escaped figure from dicts or graph objects; a graph object validates itself, which
-    takes 15 ms of a page's 100.
+    """Build an escaped figure from dicts or graph objects. Graph objects validate themselves, which
+    takes 15 of a page's 100 ms.
     """
     plain = [trace if isinstance(trace, dict) else trace.to_plotly_json() for trace in traces]
     common = {
@@ -95,11 +95,10 @@ OUTLIERS = "▲ ▼ lie beyond the axis, the table has them"
 
 
 def find_outliers(values: Sequence[float | None], *, from_zero: bool = False) -> list[int]:
-    """Return the positions of values so far from the others that an axis with them would show
-    nothing else.
+    """Return the positions of values so far from the others that they would flatten the chart.
 
-    A value beside one that is half as far is of a level, and the newest may begin one. On an axis
-    from zero a value is far from twice the median on, else from a tenth beside it.
+    A value with a neighbour half as far away belongs to a level, and the newest may begin one. On
+    an axis from zero, values beyond twice the median are far; else those a tenth away.
     """
     known = [(position, value) for position, value in enumerate(values) if value is not None]
     if len(known) < FEWEST_FOR_OUTLIERS:
@@ -118,16 +117,16 @@ def find_outliers(values: Sequence[float | None], *, from_zero: bool = False) ->
 
 
 def split_outliers(trace: dict[str, Any], *, from_zero: bool = False) -> list[dict[str, Any]]:
-    """Take outliers out of a line: each is an arrow at the edge of the others, with its value."""
+    """Take outliers out of a line: each becomes an arrow at the edge, labelled with its value."""
     outliers = find_outliers(trace["y"], from_zero=from_zero)
     if not outliers:
         return [trace]
     kept = [position for position in range(len(trace["y"])) if position not in outliers]
-    line = _pick(trace, kept)
+    line = _select_points(trace, kept)
     inside = [value for value in line["y"] if value is not None]
     arrows = []
     for position in outliers:
-        value, arrow = trace["y"][position], _pick(trace, [position])
+        value, arrow = trace["y"][position], _select_points(trace, [position])
         is_above = value > max(inside)
         arrow |= {
             "name": "",
@@ -141,8 +140,8 @@ def split_outliers(trace: dict[str, Any], *, from_zero: bool = False) -> list[di
     return [line, *arrows]
 
 
-def _pick(trace: Mapping[str, Any], positions: Sequence[int]) -> dict[str, Any]:
-    """Return a trace with some of its points: of every list as long as `y`."""
+def _select_points(trace: Mapping[str, Any], positions: Sequence[int]) -> dict[str, Any]:
+    """Keep only these positions of every list as long as `y`."""
     count = len(trace["y"])
     picked = {
         key: [value[position] for position in positions]
@@ -173,12 +172,12 @@ def read_colors() -> Mapping[str, str]:
 
 def make_figure(chart: Chart, shared: Mapping[str, Sequence[Any]] | None = None) -> Any:
     """Return a chart as a `plotly.graph_objects.Figure`."""
-    from plotly.graph_objects import Figure  # 0.3 s, which no page needs
+    from plotly.graph_objects import Figure  # takes 0.3 s, and no page needs it
 
     colors = read_colors()
     note = "; ".join(
         part for part in (chart.note or "").split("; ") if " opens its " not in part
-    )  # nothing opens here
+    )  # the figure is not shown here
     subtitle = {"subtitle": {"text": escape(note)}} if note else {}
     layout = chart.figure["layout"] | {
         "template": "plotly_white",
@@ -195,11 +194,12 @@ def make_figure(chart: Chart, shared: Mapping[str, Sequence[Any]] | None = None)
     for name in [name for name in layout if re.fullmatch(r"[xy]axis\d*", name)]:
         layout[name] = {"automargin": True} | layout[name]
     return Figure(
-        data=[_paint(trace, shared or {}, colors) for trace in chart.figure["data"]], layout=layout
+        data=[_paint_trace(trace, shared or {}, colors) for trace in chart.figure["data"]],
+        layout=layout,
     )
 
 
-def _paint(
+def _paint_trace(
     trace: dict[str, Any], shared: Mapping[str, Sequence[Any]], colors: Mapping[str, str]
 ) -> dict[str, Any]:
     meta = trace.get("meta") or {}
@@ -223,10 +223,8 @@ MARGIN_PX = 3
 
 @dataclass(frozen=True)
 class SparklineDrawing:
-    """What _macros/sparkline.html draws; `parts` are the line between its gaps, `hollow` values
-    that are no part of it.
-
-    `dots` are the newest value of the line and those between two gaps.
+    """What _macros/sparkline.html draws. `parts` are the line's segments between gaps, `hollow` the
+    values that do not belong to the line, `dots` the newest value and those between two gaps.
 
     Units: pixels.
     """

@@ -39,8 +39,7 @@ where p.run_id is null
   or (p.rows_run_pub < r.pub and r.state <> 'running')
 """
 STATE_SQL = "select version, passed_us, error, error_us from engine_publications where id = 1"
-# Whether ClickHouse shows the board's current state of a run: its row, its annotations, or that it
-# was deleted.
+# Whether ClickHouse has the newest state of a run: its row, its annotations, or its deletion.
 SHOWN_SQL = """
 select coalesce(
   (
@@ -57,13 +56,13 @@ select coalesce(
 
 @dataclass(frozen=True)
 class PublicationState:
-    """The progress of publication.
+    """Progress of publication to ClickHouse.
 
-    Units: passed_us, when last nothing waited, and error_us are since the epoch.
+    Units: passed_us, when nothing was last waiting, and error_us are since the epoch.
     """
 
-    waiting_count: int  # runs whose newest state the engine has not
-    version: int  # grows with every row of a run there
+    waiting_count: int  # runs whose newest state is not published
+    version: int  # grows with every published row of a run
     passed_us: int | None
     error: str | None
     error_us: int | None
@@ -187,7 +186,7 @@ def init_app(app: Flask) -> None:
 
 
 def revoke_by_id(token_id: str) -> None:
-    """Revoke a token, or abort with 404 if none in force has that id."""
+    """Revoke a token, or abort with 404 if no valid token has that id."""
     with writing("token.revoke", token_id) as connection:
         revoked = revoke_token(connection, token_id)
     if revoked is None:
@@ -217,6 +216,6 @@ def start_indexing(path: str) -> int:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        # What it did not finish is found by the next start.
+        # Runs that it did not finish are indexed at the next start.
         threading.Thread(target=child.wait, name="indexing", daemon=True).start()
     return pending_count

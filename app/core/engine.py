@@ -1,26 +1,24 @@
-"""Engines across runs: how statements reach their tables in SQLite or ClickHouse.
+"""Engines that query all runs, in SQLite or ClickHouse.
 
-A statement in a room's `queries.py` is in the SQL that both share, its values are `:name`, and
-differences are macros:
+Statements in a room's `queries.py` use the SQL that both share, `:name` for values, and macros
+where the engines differ:
 
     $join           join that reads its left side first
-    $is             equality in which null is null
-    $div            division of integers
+    $is             equality in which null equals null
+    $div            integer division
     $in(:names)     in a sequence: `r.id $in(:run_ids)`
     $each(:names)   the sequence as a table with the column `value`:
                     `from $each(:run_ids) as wanted`
-    $totals $t      behind `runs as r`: the totals of a run, `$t.compile_count`; null or 0 if none
-    $words $a       likewise a person's words about it, `$a.title`
-    $rows(table, of)  a table of roll-ups, read for some runs alone: `of` is a common table
-                    expression with their `id` and `pub`, or a sequence, `:run_ids`; the statement
-                    still joins them
-    $stored(table)  a table of roll-ups of all runs, also of those that count no longer: `$of`
-                    leaves them out
+    $totals $t      after `runs as r`: the totals of a run, `$t.compile_count`; null or 0 if none
+    $words $a       likewise its annotations, `$a.title`
+    $rows(table, of)  a roll-up table, read only for some runs: `of` is a common table expression
+                    with their `id` and `pub`, or a sequence, `:run_ids`; still join them
+    $stored(table)  a roll-up table of all runs, including deleted ones, which `$of` leaves out
     $of(b, n)       joins rows `b` of either to runs `n` that have `id` and `pub`
-    $pub(r)         the number of a run that these need: null in SQLite, which has no index of it
+    $pub(r)         the number of a run that these need; null in SQLite
 
-In texts and comments nothing is replaced. Where correctness or speed needs it, a statement has a
-text for each `engine.dialect`.
+Nothing is replaced in string literals and comments. Where correctness or speed needs it, a
+statement has one text per `engine.dialect`.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 Dialect = Literal["sqlite", "clickhouse"]
-# What an engine writes in its own way: macros and values, outside of texts and comments.
+# Macros and values, outside of string literals and comments.
 TOKENS = re.compile(
     r"""(?P<literal>'(?:[^']|'')*')|(?P<comment>--[^\n]*)"""
     r"""|\$(?P<macro>\w+)(?:\((?:(?P<table>\w+), )?(?P<bound>:)?(?P<of>\w+)\))?"""
@@ -66,26 +64,21 @@ class Row(Protocol):
 
 
 class Engine(Protocol):
-    """An engine with the tables across runs. A value may be a list or a tuple, for `$in` and
-    `$each`.
-    """
+    """Queries the tables of all runs. A value may be a list or a tuple, for `$in` and `$each`."""
 
     @property
     def name(self) -> str:
-        """A name that distinguishes its data; caches have it in their keys."""
+        """A name that distinguishes its data, used in cache keys."""
 
     @property
-    def dialect(self) -> Dialect:
-        """The SQL dialect, for statements with a text for each."""
+    def dialect(self) -> Dialect: ...
 
-    def rows(self, sql: str, values: Mapping[str, Any] = {}) -> list[Row]:
-        """Return the rows that a statement finds."""
+    def rows(self, sql: str, values: Mapping[str, Any] = {}) -> list[Row]: ...
 
     def stream(self, sql: str, values: Mapping[str, Any] = {}) -> Iterator[tuple[Any, ...]]:
-        """Yield many rows as they are found, as plain tuples."""
+        """Yield rows as plain tuples while they are read."""
 
-    def close(self) -> None:
-        """Release its resources."""
+    def close(self) -> None: ...
 
 
 class SqliteEngine:
@@ -99,12 +92,12 @@ class SqliteEngine:
         return str(self._connection.execute("pragma database_list").fetchone()[2])
 
     def rows(self, sql: str, values: Mapping[str, Any] = {}) -> list[Row]:
-        return self._connection.execute(_render(sql), _bind(values)).fetchall()
+        return self._connection.execute(_render_sql(sql), _bind_values(values)).fetchall()
 
     def stream(self, sql: str, values: Mapping[str, Any] = {}) -> Iterator[tuple[Any, ...]]:
         cursor = self._connection.cursor()
         cursor.row_factory = None
-        return cursor.execute(_render(sql), _bind(values))
+        return cursor.execute(_render_sql(sql), _bind_values(values))
 
     def close(self) -> None:
         self._connection.close()
@@ -114,8 +107,8 @@ def get_row(engine: Engine, sql: str, values: Mapping[str, Any] = {}) -> Row | N
     return next(iter(engine.rows(sql, values)), None)
 
 
-@lru_cache(maxsize=512)  # a text is one of ours: its orders, metrics and filters are few
-def _render(sql: str) -> str:
+@lru_cache(maxsize=512)  # statements are few: combinations of orders, metrics and filters
+def _render_sql(sql: str) -> str:
     def write(token: re.Match[str]) -> str:
         return (
             _SQLITE[token["macro"]].format(token["of"], table=token["table"])
@@ -126,7 +119,7 @@ def _render(sql: str) -> str:
     return TOKENS.sub(write, sql)
 
 
-def _bind(values: Mapping[str, Any]) -> dict[str, Any]:
+def _bind_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: json.dumps(value) if isinstance(value, list | tuple) else value
         for name, value in values.items()

@@ -20,7 +20,7 @@ from compileboard.collectors.fixes.titles import (
     title_recompile,
 )
 
-_BETWEEN = re.compile(r", (?![^\[]*\])")  # the sources of a cause that has several
+_BETWEEN = re.compile(r", (?![^\[]*\])")  # separates the sources of a cause with several
 _DIM = re.compile(r"\bat index (\d{1,4})\b")
 Count = Annotated[int, Keywords(minimum=0)]
 TimeUs = Annotated[int, TIME_UNIT]
@@ -36,7 +36,7 @@ Rank = Annotated[int | None, "Rank of the process in a distributed run."]
 Pid = Annotated[int | None, "Process number of the operating system."]
 ProcessId = Annotated[str, "The process's id."]
 ProcessName = Annotated[
-    str, "What tells its process from the run's others: model, rank, pid; empty if there is one."
+    str, "Distinguishes its process within the run: model, rank, pid; empty for the only one."
 ]
 SequenceNumber = Annotated[int, "Number of the event in its process."]
 Generation = Annotated[Count, "Calls of `reset()` in the process."]
@@ -44,11 +44,9 @@ CompileKey = Annotated[int | None, "`id` of the compile, as in `/runs/<run_id>/c
 CompileId = Annotated[str | None, "Compile id as torch prints it: `0/1`."]
 FunctionName = Annotated[str | None, "Qualified name of the function."]
 FileName = Annotated[str | None, "Its file: path in the repository, or module path."]
-LineNumber = Annotated[int | None, "Line."]
-CalledAt = Annotated[
-    str | None, "Of a library's function: the line of the user's code that called it."
-]
-SourceLine = Annotated[str | None, "That line of the user's code; null with `--no-source`."]
+LineNumber = Annotated[int | None, "Line number."]
+CalledAt = Annotated[str | None, "For a library's function, the user's line that called it."]
+SourceLine = Annotated[str | None, "Source of that line; null with `--no-source`."]
 CompileUs = Annotated[DurationUs | None, "Time of the compile, forward and backward."]
 CompilesUs = Annotated[DurationUs | None, "Time of the compiles that had it."]
 CauseRecompiles = Annotated[
@@ -56,28 +54,28 @@ CauseRecompiles = Annotated[
 ]
 PartialRecompiles = Annotated[
     Count,
-    "Of the recompiles, those of which not every failed guard is known: more may have varied.",
+    "Recompiles with unknown further guard failures: more may have varied.",
 ]
-PageUrl = Annotated[str | None, "Public page about this kind of graph break."]
-RecompiledFrom = Annotated[str | None, "Compile id of the newest cache entry, that failed."]
+PageUrl = Annotated[str | None, "torch's public page on this kind of graph break."]
+RecompiledFrom = Annotated[str | None, "Compile id of the newest cache entry, whose guard failed."]
 RecompileCategory = Annotated[str | None, "Kind of guard that caused the recompile."]
-EventTime = Annotated[TimeUs, "When."]
+EventTime = Annotated[TimeUs, "Time of the event."]
 StartTime = Annotated[TimeUs, "Start."]
 Stack = Annotated[Sequence[dict[str, Any]], "Frames {file, line, name, code}, outermost first."]
 Title = Annotated[str | None, "Its title, set by a person."]
-Fingerprint = Annotated[str, "What identifies it in every database."]
+Fingerprint = Annotated[str, "Identifies it, the same in every database."]
 GbId = Annotated[str | None, "torch's id of this kind of graph break: `GB0059`."]
 GbType = Annotated[str | None, "torch's name of this kind of graph break."]
-BreakReason = Annotated[str, "Why the graph broke, in torch's words."]
-Explanation = Annotated[str | None, "What that means, in torch's words."]
+BreakReason = Annotated[str, "Reason for the break, in torch's words."]
+Explanation = Annotated[str | None, "torch's explanation of the reason."]
 Hints = Annotated[tuple[str, ...], "torch's hints."]
 Category = Annotated[
     str,
-    "Kind of guard that failed, `several` where kinds differ, `unknown` where it is not known.",
+    "Kind of guard that failed, `several` if kinds differ, `unknown` if not known.",
 ]
 CategoryLabel = Annotated[str, "The category in words."]
 GuardSource = Annotated[str | None, "The guard's source expression."]
-# What a list selects of a graph break, as d, and of a cause of recompiles, as u.
+# Columns that lists select of a graph break, as d, and of a recompile cause, as u.
 BREAK_COLUMNS = RECORDS["distinct_breaks"].select_sql(
     "d", "id", "fingerprint", "function_id", "line"
 )
@@ -92,7 +90,6 @@ class PublicBreak:
     @property
     @published
     def page_url(self) -> PageUrl:
-        """Return the public page about this kind of graph break, None where it has none."""
         return gb_url(self.gb_id)
 
 
@@ -116,7 +113,7 @@ class TitledBreak(PublicBreak):
     @property
     @published
     def is_in_harness(self) -> bool:
-        """Return True if it is of the step that `bench` measures, not of the user's code."""
+        """True if it is in the step that `bench` measures, not in the user's code."""
         return is_harness_step(self.file)
 
     @property
@@ -130,15 +127,13 @@ class Categorized:
     @property
     @published
     def label(self) -> CategoryLabel:
-        """Return the category in words."""
         return label_category(self.category).label
 
 
 class CategoryMeaning(Categorized):
     @property
     @published
-    def meaning(self) -> Annotated[str, "What the category means."]:
-        """Return what the category means."""
+    def meaning(self) -> Annotated[str, "Meaning of the category."]:
         return label_category(self.category).meaning
 
 

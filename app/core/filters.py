@@ -97,7 +97,7 @@ TEMPLATE_FILTERS: dict[str, Callable[..., Any]] = {
 }
 
 
-# What narrows a list, by its parameter; an order, a cursor or columns do not.
+# The parameters that filter a list; orders, cursors and columns do not.
 FILTER_LABELS = {
     "q": "Search",
     "accuracy": "Accuracy",
@@ -161,11 +161,13 @@ def list_chips(names: Mapping[str, Iterable[Any]] | None = None) -> list[FilterC
         for value in values if key in FILTER_LABELS else ():
             if value:
                 address = url_with(**{key: [other for other in values if other != value]})
-                chips.append(FilterChip(FILTER_LABELS[key], _name(key, value, shown), address))
+                chips.append(
+                    FilterChip(FILTER_LABELS[key], _name_filter(key, value, shown), address)
+                )
     return chips
 
 
-def _name(key: str, value: str, shown: Mapping[str, Mapping[Any, Any]]) -> str:
+def _name_filter(key: str, value: str, shown: Mapping[str, Mapping[Any, Any]]) -> str:
     return (
         describe_backend(value) if key == "backend" else str(shown.get(key, {}).get(value, value))
     )
@@ -178,8 +180,8 @@ def url_without_filters() -> str:
 def url_with(**changes: object) -> str:
     """Return the current address with changed query parameters; None or "" removes one.
 
-    The cursor is removed too, because a changed filter or order starts at the first page; pass
-    `cursor=` to keep it.
+    Removes the cursor too, because a changed list starts at its first page; pass `cursor=` to keep
+    it.
     """
     query: dict[str, Any] = {
         k: v for k, v in request.args.to_dict(flat=False).items() if k != "cursor"
@@ -187,8 +189,7 @@ def url_with(**changes: object) -> str:
     query.update(changes)
     remaining = {key: value for key, value in query.items() if value not in (None, "", [], [""])}
     here = url_for(request.endpoint or "overview.index", **(request.view_args or {}))
-    # Never through url_for: a key may be one of its arguments ("_scheme") or a part of the path
-    # ("run_id").
+    # Not url_for: a key may be one of its arguments ("_scheme") or part of the path ("run_id").
     return f"{here}?{urlencode(remaining, doseq=True)}" if remaining else here
 
 
@@ -197,10 +198,8 @@ def run_url(run_id: str) -> str:
 
 
 def board_option(run_id: str | None = None) -> str:
-    """Return the command line option for this database: `--db FILE` on its own machine, else
-    `--server URL`.
-
-    A run pushed from another machine gets the URL, because that machine does not have the file.
+    """Return the command line option for this database: `--server URL` for a run pushed from
+    another machine, which does not have the file, else `--db FILE`.
     """
     settings = get_settings()
     has_address = has_request_context() and current_app.jinja_env.globals["site_copy"] is None
@@ -222,13 +221,13 @@ def is_local_path(text: str) -> bool:
 
 def init_app(app: Flask) -> None:
     app.jinja_env.filters.update(TEMPLATE_FILTERS)
-    # A misspelt name is a failing test, not a hole in a page.
+    # An undefined name fails a test instead of leaving a gap in a page.
     app.jinja_env.undefined = StrictUndefined
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals.update(
         TEMPLATE_NAMES, has_charts=False, live=False
-    )  # what a page does not set
-    app.jinja_env.globals["site_copy"] = None  # app.site says which copy the pages are of
+    )  # unless the page sets it
+    app.jinja_env.globals["site_copy"] = None  # set by app.site for exported pages
     app.jinja_env.globals.update(
         url_with=url_with,
         url_without_filters=url_without_filters,

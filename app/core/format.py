@@ -19,7 +19,7 @@ def format_duration(microseconds: float | None) -> str:
     for divisor, unit in ((1e3, "ms"), (1e6, "s")):
         value = microseconds / divisor
         if value < (999.5 if unit == "ms" else 59.95):
-            return f"{_three(value)} {unit}"
+            return f"{_three_digits(value)} {unit}"
     seconds = round(microseconds / 1e6)
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60:02d} s"
@@ -36,7 +36,7 @@ def format_bytes(size: float | None) -> str:
     value, unit = float(size), 0
     while abs(value) >= 1024 and unit < len(_BYTES) - 1:
         value, unit = value / 1024, unit + 1
-    return f"{round(value)} B" if unit == 0 else f"{_three(value)} {_BYTES[unit]}"
+    return f"{round(value)} B" if unit == 0 else f"{_three_digits(value)} {_BYTES[unit]}"
 
 
 def format_count(number: float | None) -> str:
@@ -65,13 +65,13 @@ def format_time(microseconds: int | None) -> str:
     """Format microseconds since the epoch in UTC: `2026-11-21 07:37:05`."""
     if microseconds is None:
         return NOT_RECORDED
-    moment = _utc(microseconds)
+    moment = _to_utc(microseconds)
     return moment.strftime("%Y-%m-%d %H:%M:%S") if moment else f"{format_number(microseconds)} µs"
 
 
 def format_day(microseconds: int, now_us: int) -> str:
     """Format microseconds since the epoch as `15 Nov`, with the year if it is not this one."""
-    moment, today = _utc(microseconds), _utc(now_us)
+    moment, today = _to_utc(microseconds), _to_utc(now_us)
     if moment is None or today is None:
         return format_time(microseconds)
     return f"{moment.day} {moment:%b}" + (f" {moment.year}" if moment.year != today.year else "")
@@ -84,7 +84,7 @@ def format_times(begun_us: int | None, ended_us: int | None) -> tuple[str, str]:
 
 def format_iso_time(microseconds: int | None) -> str:
     """Format microseconds since the epoch for <time datetime> and exports; '' for None."""
-    moment = None if microseconds is None else _utc(microseconds)
+    moment = None if microseconds is None else _to_utc(microseconds)
     return moment.isoformat().replace("+00:00", "Z") if moment else ""
 
 
@@ -93,11 +93,11 @@ def format_plural(number: int, singular: str, many: str = "") -> str:
     return f"{format_count(number)} {singular if number == 1 else many or singular + 's'}"
 
 
-def _three(value: float) -> str:
+def _three_digits(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 
-def _utc(microseconds: int) -> datetime | None:
+def _to_utc(microseconds: int) -> datetime | None:
     try:
         return datetime.fromtimestamp(microseconds / 1e6, timezone.utc)
     except (ValueError, OverflowError, OSError):

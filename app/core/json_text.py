@@ -1,4 +1,4 @@
-"""JSON that every parser accepts, even for half a surrogate pair or a number beyond 64 bits."""
+"""JSON that every parser accepts, even with lone surrogates or numbers beyond 64 bits."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def dump_json(value: Any, option: int = OPTIONS) -> bytes:
     try:
         return orjson.dumps(value, get_row, option)
     except TypeError:
-        return orjson.dumps(_plain(value), get_row, option)
+        return orjson.dumps(_make_encodable(value), get_row, option)
 
 
-def _plain(value: Any) -> Any:
+def _make_encodable(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, int) and not isinstance(value, bool):
@@ -29,9 +29,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {_plain(key): _plain(entry) for key, entry in value.items()}
+        return {_make_encodable(key): _make_encodable(entry) for key, entry in value.items()}
     if is_model(type(value)):
-        return _plain(get_row(value))
+        return _make_encodable(get_row(value))
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [_make_encodable(entry) for entry in value]
     return value

@@ -83,7 +83,7 @@ CACHE_RESULTS = {
     "bypass": Word("bypass", "warn", "This graph cannot be cached: every process compiles it."),
 }
 
-# What a missing capability costs the reader.
+# What a missing capability means for the reader.
 CAPABILITIES = {
     "metrics": "compilation records: times, counts, configuration",
     "graph_calls": "exceptions that compiled code raises and the program catches",
@@ -137,7 +137,7 @@ def describe_losses(losses: dict[str, int] | None, reported: bool, final: bool, 
 def split_capabilities(
     capabilities: Mapping[str, str],
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Split capabilities into the missing ones with the reason, and remarks on those present."""
+    """Split capabilities into missing ones with their reason, and remarks on present ones."""
     pairs = [
         (name, text) for name, text in sorted(capabilities.items()) if text not in ("ok", "later")
     ]

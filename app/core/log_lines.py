@@ -38,14 +38,18 @@ def write_line(log_format: str, values: dict[str, Any]) -> None:
         line = " ".join(
             [
                 stamp,
-                *(f"{name}={_quote(value)}" for name, value in values.items() if value is not None),
+                *(
+                    f"{name}={_quote_value(value)}"
+                    for name, value in values.items()
+                    if value is not None
+                ),
             ]
         )
     line = _SECRET.sub("cb_…", line)  # of a path, an id, a message
-    with suppress(OSError, ValueError):  # nobody reads it any more
+    with suppress(OSError, ValueError):  # stderr is closed
         os.write(sys.stderr.fileno(), f"{line}\n".encode("utf-8", "replace"))
 
 
-def _quote(value: Any) -> str:
+def _quote_value(value: Any) -> str:
     text = str(value)
     return text if re.fullmatch(r"[!#-<>-~]+", text) else json.dumps(text)

@@ -41,14 +41,14 @@ _KEY_BYTES = 16
 _STAMP = struct.Struct("q")
 _HEAD_BYTES = _KEY_BYTES + _STAMP.size
 _EMPTY = bytes(_KEY_BYTES)
-# The kernel's locks are of the process. One of all tables: it takes a thread that waits for one
-# table while another thread has a second one for a deadlock, and refuses.
+# The kernel's locks belong to a process. All tables share one: with several, it would refuse a
+# thread that waits for one table while another thread holds a second, as a deadlock.
 _process_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class SharedRecord:
-    """One record; `touched` is its age order, in a unit that the caller chooses."""
+    """One record. `touched` orders records by age, in a unit that the caller chooses."""
 
     touched: int
     value: bytes
@@ -58,8 +58,8 @@ class SharedTable:
     """A fixed-size table in memory that all workers of a server share.
 
     Create it before the workers are forked. Records are read and written under a kernel lock, which
-    is released when a process dies. A set holds `records_a_set` records; a new one replaces the
-    record of a full set that was touched longest ago.
+    is released when a process dies. A set holds `records_a_set` records; a new record replaces the
+    one touched longest ago if its set is full.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class SharedTable:
         self._file = os.memfd_create(f"compileboard-{name}", os.MFD_CLOEXEC)
         os.ftruncate(self._file, self._set_bytes * set_count)
         self._memory = mmap.mmap(self._file, self._set_bytes * set_count)
-        self._salt = os.urandom(16)  # nobody chooses keys that share a set
+        self._salt = os.urandom(16)  # so that clients cannot choose keys in one set
         weakref.finalize(self, os.close, self._file)
 
     def update(
         self, name: bytes, change: Callable[[SharedRecord | None], SharedRecord | None]
     ) -> SharedRecord | None:
-        """Replace a record by `change(record)` and return it; None stands for no record."""
+        """Replace a record by `change(record)` and return it; None means no record."""
         key = hashlib.blake2b(name, digest_size=_KEY_BYTES, key=self._salt).digest()
         start = int.from_bytes(key[:8], "little") % self._set_count * self._set_bytes
         with _process_lock:
@@ -119,7 +119,7 @@ class SharedTable:
         memory = self._memory
         if (
             record is None or not is_there
-        ):  # first: a process that is killed leaves no other's record under a key
+        ):  # written first: a killed process must not leave another's record under a key
             memory[offset : offset + _KEY_BYTES] = _EMPTY
         if record is not None:
             body = _STAMP.pack(record.touched) + record.value.ljust(self._value_bytes, b"\0")
@@ -129,10 +129,10 @@ class SharedTable:
 
 
 WINDOW_US = 300 * 1_000_000
-MOST_FAILURES, MOST_OF_ADDRESS = 200, 10  # in the window
+MOST_FAILURES, MOST_OF_ADDRESS = 200, 10  # within the window
 MOST_ADDRESS_LENGTH = 100
 SESSION_SETS = 512  # of 8 logins each
-ADDRESS_SETS = 512  # of 8 addresses each; that of an address that is forgotten may try again
+ADDRESS_SETS = 512  # of 8 addresses each; an address that is displaced may try again
 _FAILURE = struct.Struct("q8s")
 _SESSION = struct.Struct("q10s")
 _ALL = b"failures"
@@ -170,9 +170,7 @@ class LoginMemory:
         return _read_failures(self._failures.update(_ALL, lambda before: before), now_us)
 
     def add_failure(self, address: str) -> int:
-        """Count a failed login; if there are too many, count nothing and return the seconds to
-        wait, else 0.
-        """
+        """Count a failed login and return 0, or count nothing and return the seconds to wait."""
         wait_s, digest = 0, digest_address(address)
 
         def change(before: SharedRecord | None) -> SharedRecord | None:
@@ -194,8 +192,8 @@ class WrongTokens:
     """Wrong bearer tokens by address, shared by a server's workers. Create it before they are
     forked.
 
-    Repeating the same wrong token is not another guess, so a client with an old token does not lock
-    out others behind its proxy.
+    A repeated wrong token is not another guess, so a client with an old token does not lock out
+    others behind its proxy.
     """
 
     def __init__(self) -> None:
@@ -213,9 +211,7 @@ class WrongTokens:
         )
 
     def add(self, address: str, secret: str) -> int:
-        """Count a wrong token; if there are too many, count nothing and return the seconds to wait,
-        else 0.
-        """
+        """Count a wrong token and return 0, or count nothing and return the seconds to wait."""
         wait_s, token = 0, digest_address(secret)
 
         def change(before: SharedRecord | None) -> SharedRecord | None:
@@ -282,20 +278,17 @@ def get_login_wait_s(address: str) -> int:
 
 
 def add_login_failure(address: str) -> int:
-    """Count a failed login, unless concurrent failures used up the limit; return the seconds to
-    wait then, else 0.
+    """Count a failed login and return 0, or return the seconds to wait.
 
     Raises StoreError if the database cannot be written.
     """
     address = address[:MOST_ADDRESS_LENGTH]
     if is_read_only():
         return _get_memory().add_failure(address)
-    close_store()  # else what is written could not be folded into the database
+    close_store()  # an open reader would keep the write from being checkpointed
     with closing(open_writer(get_board_path(), create=False)) as writer:
         with write_transaction(writer):
-            now_us = (
-                time.time_ns() // 1000
-            )  # within the lock: no failure that is there is of a later time
+            now_us = time.time_ns() // 1000  # read under the lock, so that no failure is later
             wait_s = get_wait_s(
                 list_login_failures(writer, now_us - WINDOW_US, now_us), address, now_us
             )
@@ -329,7 +322,7 @@ def begin_session(token_id: str, replaced_cookie: str, lasts_us: int) -> str:
 
 
 def end_session(token_id: str, cookie: str) -> None:
-    """End a session. Raises StoreError if the database cannot be written."""
+    """Raises StoreError if the database cannot be written."""
     if is_read_only():
         _get_memory().close_session(cookie)
         return

@@ -54,7 +54,7 @@ class TokenRow:
     id: str
     name: str
     scopes: str
-    state: Annotated[str, one_of(STATES), "Whether it is in force."]
+    state: Annotated[str, one_of(STATES), "Whether it is valid."]
     created_us: int
     created_by: str
     expires_us: int | None

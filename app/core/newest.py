@@ -9,18 +9,18 @@ from typing import NamedTuple
 from compileboard.app.core.engine import Dialect, Engine, get_row
 from compileboard.app.core.settings import Settings
 
-LATEST = "latest"  # the word for the newest run, wherever a run is named
-# A run whose recorder fell silent is not running, whatever the store says: nobody was left to write
-# how it ended.
+LATEST = "latest"  # names the newest run, wherever a run is expected
+# A run whose recorder fell silent is not running, whatever the store says: nothing was left to
+# write how it ended.
 SHOWN_STATE = """
   case
     when r.state = 'running' and r.heartbeat_us < :alive_since_us then 'interrupted?'
     else r.state
   end
 """
-MAY_CHANGE = ("running", "interrupted?")  # shown states; a recorder that slept goes on
+MAY_CHANGE = ("running", "interrupted?")  # a recorder may resume after its machine slept
 _MOST_RUNNING = 1_000
-# Whether any run has results: else the newest that has some is looked for among all of them.
+# Whether any run has results. If none has, searching for the newest would read all runs.
 HAS_RESULTS: dict[Dialect, str] = {
     "sqlite": "exists (select 1 from run_totals where result_count > 0)",
     "clickhouse": "true",
@@ -63,7 +63,7 @@ def read_clock(stale_after_s: int = Settings.stale_after_s) -> RecorderClock:
 
 
 def newest_sql(dialect: Dialect, *, benched: bool, ended: bool) -> str:
-    """Return the statement for the newest run; coalesce() keeps SQLite from reading totals before
+    """Return the statement for the newest run. coalesce() keeps SQLite from reading totals before
     runs.
     """
     is_ended = (
@@ -85,10 +85,8 @@ limit 1
 
 
 def find_newest_run(candidates: Iterable[RunCandidate]) -> str | None:
-    """Return the newest run: the last started one that ended, and timed a model if numbers are
-    wanted.
-
-    One that is running, or timed nothing, is the newest only without any other.
+    """Return the newest run that ended and, if `benched`, timed a model; else the newest of the
+    others.
     """
     newest = max(candidates, key=lambda run: run.rank, default=None)
     return newest.run_id if newest else None

@@ -1,4 +1,4 @@
-"""Keyset pages: each starts after the last row of the one before, so page 900 costs no more."""
+"""Keyset pages: each starts after the last row of the previous one, so page 900 costs no more."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from compileboard.collectors.contract.fingerprints import parse_id
 Row = TypeVar("Row")
 Other = TypeVar("Other")
 Key = str | int | float
-# Before every event of a run, in the order of time.
+# Sorts before every event of a run, in order of time.
 FIRST: Mapping[str, Key] = {"us": -1, "id": 0}
 
 
 class FilterError(ValueError):
-    """A filter's value is unusable; the message says what is expected and is shown with status
-    400.
-    """
+    """A filter has an invalid value. Shown with status 400."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +52,9 @@ def decode_cursor(cursor: str | None, *types: type) -> tuple[Key, ...] | None:
         key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, ValueError, RecursionError):
         key = None
-    good = isinstance(key, list) and len(key) == len(types) and all(map(_fits, key, types))
+    good = isinstance(key, list) and len(key) == len(types) and all(map(_has_type, key, types))
     if not good:
-        raise FilterError(
-            "cursor: this link is not one that this list made; start again at the first page"
-        )
+        raise FilterError("cursor: not a cursor of this list; start again at the first page")
     assert isinstance(key, list)
     return tuple(key)
 
@@ -75,7 +71,7 @@ def bind_page(
     return {"run_id": run_id, "limit": limit + 1, **bound}
 
 
-def _fits(value: object, expected: type) -> bool:
+def _has_type(value: object, expected: type) -> bool:
     if isinstance(value, bool):
         return False
     if isinstance(value, int):
@@ -109,7 +105,7 @@ def check_whole(
     most: int = 1 << 60,
     expected: str = "",
 ) -> int:
-    """Raises FilterError if the value is no whole number, or out of range."""
+    """Raises FilterError if the value is not a whole number in range."""
     if not value:
         return default
     most_digits = 18 if most > 10**10 else 9

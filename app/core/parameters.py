@@ -13,7 +13,7 @@ from compileboard.app.core.schema import Keywords, Schema
 
 Filter = TypeVar("Filter")
 MOST_CHARACTERS = 200
-OTHER_KEYS = ("sort", "cursor", "limit")  # of a list beside its filter
+OTHER_KEYS = ("sort", "cursor", "limit")  # of a list, in addition to its filter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Parameter:
     name: str = ""
     choices: tuple[str, ...] = ()
     expected: str = ""
-    read: Callable[[str, str], Any] | None = None  # of name and text
+    read: Callable[[str, str], Any] | None = None  # called with name and text
     most: int = MOST_CHARACTERS
-    # What an address means that does not give it, where that is not the field's default.
+    # What a missing parameter means in an address, if not the field's default.
     default: str = ""
 
 
@@ -74,7 +74,7 @@ def list_parameters(model: Any) -> tuple[ParameterField, ...]:
             continue  # not written in addresses
         kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
         default = None if field.default is dataclasses.MISSING else field.default
-        schema = _describe(kinds[0], how, limits, default)
+        schema = _describe_parameter(kinds[0], how, limits, default)
         own.append(
             ParameterField(field.name, how.name or field.name, description, schema, kinds[0], how)
         )
@@ -82,7 +82,7 @@ def list_parameters(model: Any) -> tuple[ParameterField, ...]:
     return (*own, *(part for part in nested if part.name not in names))
 
 
-def _describe(kind: type, how: Parameter, limits: Schema, default: Any) -> Schema:
+def _describe_parameter(kind: type, how: Parameter, limits: Schema, default: Any) -> Schema:
     if "pattern" in limits:
         return {"type": "string", **limits}
     if kind is bool or how.choices:
@@ -118,7 +118,7 @@ def read_filter(model: type[Filter], query: Mapping[str, str]) -> Filter:
             taken.add(part.name)
             text = query.get(part.name, "").strip() or part.how.default
             if text:
-                given[part.attribute] = _read(part, text)
+                given[part.attribute] = _read_value(part, text)
     for name, nested in _list_nested(model):  # type: ignore[arg-type]
         given[name] = read_filter(
             nested, {key: text for key, text in query.items() if key not in taken}
@@ -137,10 +137,10 @@ def read_query(
     return read_filter(model, query)
 
 
-def _read(part: ParameterField, text: str) -> Any:
+def _read_value(part: ParameterField, text: str) -> Any:
     name, how = part.name, part.how
     if how.most and len(text) > how.most:
-        raise FilterError(f"{name}: at most {how.most} characters, this has {len(text)}")
+        raise FilterError(f"{name}: must have at most {how.most} characters, got {len(text)}")
     choices = how.choices or part.schema.get("enum")
     if choices is not None and text not in choices:
         if part.kind is bool and not how.choices:
@@ -160,7 +160,7 @@ def _read(part: ParameterField, text: str) -> Any:
 def read_date(key: str, text: str | None) -> tuple[int | None, int | None]:
     """Return the start of a day (or a time) and of the next one, in microseconds since the epoch.
 
-    Raises FilterError if it is no date.
+    Raises FilterError for an invalid date.
     """
     if text is None:
         return None, None
@@ -170,14 +170,14 @@ def read_date(key: str, text: str | None) -> tuple[int | None, int | None]:
             timezone.utc
         )
         step = timedelta(days=1) if len(text) <= len("2026-11-21") else timedelta(microseconds=1)
-        return _microseconds(start), _microseconds(start + step)
+        return _to_microseconds(start), _to_microseconds(start + step)
     except (ValueError, OverflowError):
         raise FilterError(
             f"{key}: {text!r} is not a date; write it as 2026-11-21 (days are UTC)"
         ) from None
 
 
-def _microseconds(moment: datetime) -> int:
+def _to_microseconds(moment: datetime) -> int:
     return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
 
 
@@ -195,7 +195,7 @@ DtypeName = Annotated[str | None, "`float32`, `float16`, `bfloat16` or `amp`."]
 DeviceName = Annotated[str | None, "`cpu` or `cuda`."]
 HardwareName = Annotated[str | None, "The GPU's model, or the processor's, whole."]
 BackendName = Annotated[str | None, "A backend with its config label, whole: `inductor`."]
-BranchName = Annotated[str | None, "A branch, whole."]
+BranchName = Annotated[str | None, "An exact branch name."]
 SINCE = Parameter("since", read=lambda name, text: read_date(name, text)[0])
 UNTIL = Parameter("until", read=lambda name, text: read_date(name, text)[1])
 SINCE_HELP = "The first day or time (UTC) that runs started at: `2026-11-21`."

@@ -19,7 +19,7 @@ _COMPRESSED_TYPES = (
     "application/javascript",
     "image/svg+xml",
 )
-_WORTH_COMPRESSING_BYTES = 1400  # below this an answer is one packet anyway
+_WORTH_COMPRESSING_BYTES = 1400  # smaller responses fit into one packet anyway
 
 
 class OrjsonProvider(JSONProvider):
@@ -43,7 +43,7 @@ def finish(response: Response) -> Response:
     if request.endpoint == "static":
         return response
     if request.method in ("PATCH", "PUT") and BODY_READ not in request.environ:
-        response.headers["Connection"] = "close"  # rather than read what a box sends in vain
+        response.headers["Connection"] = "close"  # do not read the rest of a refused upload
     if (
         request.method in ("GET", "HEAD")
         and response.status_code == 200
@@ -54,10 +54,10 @@ def finish(response: Response) -> Response:
         response.make_conditional(request)
     elif "Cache-Control" not in response.headers:
         response.headers["Cache-Control"] = "no-store"
-    return _compress(response)
+    return _compress_response(response)
 
 
-def _compress(response: Response) -> Response:
+def _compress_response(response: Response) -> Response:
     if (
         response.status_code == 304
         or response.is_streamed

@@ -49,8 +49,8 @@ def _find_conversion(hint: Any) -> Callable[[Any], Any] | None:
 def make_row(kind: Callable[..., Made], row: Row | Mapping[str, Any]) -> Made:
     """Make an instance of a class from columns with the names of its fields.
 
-    Columns become truth values, ids of content, tuples of texts and dicts where the fields are
-    such. A class with `read_columns` makes its fields of the columns by it.
+    Columns are converted to the field's type: bool, content id, tuple of strings or dict. A class
+    with `read_columns` makes its fields from the columns itself.
     """
     values = dict(row)
     if hasattr(kind, "read_columns"):
@@ -62,8 +62,8 @@ def make_row(kind: Callable[..., Made], row: Row | Mapping[str, Any]) -> Made:
 
 
 def read_facts(kind: Callable[..., Made], facts: Any, **beside: Any) -> Made:
-    """Make an instance of a class from facts with the names of its fields: JSON that a program
-    wrote. A field is None where its fact is missing, empty or of another type.
+    """Make an instance of a class from JSON that a program wrote. A field is None if its value is
+    missing, empty or of another type.
     """
     known = facts if isinstance(facts, dict) else {}
     read = {
@@ -97,7 +97,6 @@ def find_row(
     run_id: str | None = None,
     **values: Any,
 ) -> Made | None:
-    """Return the first row of a statement, None if there is none."""
     return next(iter(list_rows(kind, sql, connection, run_id, **values)), None)
 
 
@@ -113,9 +112,9 @@ def list_page(
     key: Callable[[Made], tuple[Key, ...]] = attrgetter("time_us", "id"),
     **values: Any,
 ) -> Page[Made]:
-    """List a page of a run's rows, which begins after the key of the last row of the page before.
+    """List a page of a run's rows, starting after the cursor's key.
 
-    Raises FilterError for an unusable cursor.
+    Raises FilterError for an invalid cursor.
     """
     rows = list_rows(kind, sql, connection, **bind_page(run_id, cursor, limit, first), **values)
     return make_page(rows, limit, key)

@@ -12,7 +12,7 @@ from compileboard.app.benchmarks.commit_order import find_span, list_ancestry
 from compileboard.app.core.engine import Engine
 from compileboard.app.runs.run_queries import get_run_state
 
-_MOST_CACHED = 12  # the largest, a comparison of 64 ranks with 500 compiles each, is ≈ 10 MB
+_MOST_CACHED = 12  # the largest, a comparison of 64 ranks with 500 compiles each, takes ≈ 10 MB
 
 Found = TypeVar("Found")
 _cache: OrderedDict[tuple[object, ...], Any] = OrderedDict()
@@ -22,27 +22,25 @@ _lock = threading.Lock()
 def cached_for_run(
     connection: sqlite3.Connection, run_id: str, make: Callable[[sqlite3.Connection, str], Found]
 ) -> Found:
-    """Return the cached result of `make` for a run, computed again once the run has changed. Do not
-    modify the result.
+    """Return the cached result of `make`, computed again once the run has changed. Do not modify
+    it.
     """
     state = (run_id, make.__module__, make.__qualname__, *get_run_state(connection, run_id))
     path = str(connection.execute("pragma database_list").fetchone()["file"])
-    return _cached(path, state, lambda: make(connection, run_id))
+    return _get_cached(path, state, lambda: make(connection, run_id))
 
 
 def cached_ancestry(
     engine: Engine, hashes: Iterable[str | None]
 ) -> Mapping[str, tuple[str | None, int]]:
-    """Return (first parent, time) by hash, for the given commits and those that may lie between
-    them.
-    """
+    """Return (first parent, time) by hash, for the given commits and those between them."""
     span = find_span(engine, hashes)
     if span is None:
         return {}
-    return _cached(engine.name, ("ancestry", *span), lambda: list_ancestry(engine, span))
+    return _get_cached(engine.name, ("ancestry", *span), lambda: list_ancestry(engine, span))
 
 
-def _cached(database: str, state: tuple[object, ...], make: Callable[[], Found]) -> Found:
+def _get_cached(database: str, state: tuple[object, ...], make: Callable[[], Found]) -> Found:
     key = (database, *state)
     with _lock:
         if key in _cache:

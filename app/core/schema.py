@@ -2,9 +2,8 @@
 whole.
 
 `Annotated[Count | None, "Graph breaks."]` is a field that may be null. A property with `@published`
-is a field as well.
-A class with `tables` has the rows of these tables: contract/records.py describes the fields that
-are columns there.
+is a field too. For a class with `tables`, contract/records.py describes the fields that are columns
+of these tables.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from compileboard.collectors.contract.records import RECORDS, Column
 from compileboard.collectors.contract.records import published as published
 
 Schema = dict[str, Any]
-OPTIONAL = {"optional": True}  # metadata of a field that JSON may lack
-_NAMED: dict[str, type] = {}  # models by their names in the document
+OPTIONAL = {"optional": True}  # metadata of a field that may be missing in JSON
+_NAMED: dict[str, type] = {}  # models by name in the document
 _NAMES = {
     str: "string",
     int: "integer",
@@ -93,7 +92,7 @@ def get_row(value: Any) -> dict[str, Any]:
 
 
 def get_plain(value: Any) -> Any:
-    """Return a value with all dataclasses and named tuples in it as dicts."""
+    """Convert dataclasses and named tuples to dicts, recursively."""
     if is_model(type(value)):
         return {name: get_plain(part) for name, part in get_row(value).items()}
     if isinstance(value, list | tuple):
@@ -203,7 +202,7 @@ def _describe_plain(
     if _NAMED.setdefault(name, hint) is not hint:
         raise TypeError(f"{name}: {hint!r} and {_NAMED[name]!r} have the same name in the document")
     if name not in components:
-        components[name] = {}  # a model may hold others of itself
+        components[name] = {}  # a model may refer to itself
         components[name] = describe_model(hint, components)
     return {"$ref": f"#/components/schemas/{name}"}
 

@@ -1,7 +1,7 @@
 """Every setting of the dashboard.
 
 A value comes from the command line, else from the environment (COMPILEBOARD_ and the name in
-capitals), else from here.
+capitals), else the default.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _RANGES = {
 
 
 class SettingError(ValueError):
-    """A setting has an unusable value; the message names the setting and what is expected."""
+    """A setting has an invalid value."""
 
 
 def variable_name(setting: Setting) -> str:
@@ -108,11 +108,11 @@ def load_settings(environ: Mapping[str, str], given: Mapping[str, Any] | None = 
             value = environ.get(variable_name(setting))
             origin = variable_name(setting)
         if value is not None:
-            values[setting.name] = _convert(setting, value, origin)
+            values[setting.name] = _convert_setting(setting, value, origin)
     return Settings(**values)
 
 
-def _convert(setting: Setting, value: Any, origin: str) -> str | int:
+def _convert_setting(setting: Setting, value: Any, origin: str) -> str | int:
     if setting.default in ("yes", "no") and value not in ("yes", "no"):
         raise SettingError(f"{origin} is {value!r}; expected yes or no")
     if setting.name == "reading" and value not in ("open", "tokens"):

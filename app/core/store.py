@@ -1,5 +1,3 @@
-"""The store that pages and commands open."""
-
 from __future__ import annotations
 
 import os
@@ -23,7 +21,7 @@ from compileboard.collectors.store.sealed_files import (
     has_sealed_runs,
 )
 
-MOST_OPEN = 128  # files of runs, twice what one side of a comparison has
+MOST_OPEN = 128  # run files: twice those of one side of a comparison
 
 
 class Store(Protocol):
@@ -33,21 +31,20 @@ class Store(Protocol):
 
     @property
     def engine(self) -> Engine:
-        """The engine with the tables across runs."""
+        """The engine that queries all runs."""
 
     @property
     def unavailable(self) -> dict[str, RunFileUnavailable]:
         """Opened runs whose file cannot be used, by id."""
 
     def open_run(self, run_id: str) -> sqlite3.Connection:
-        """Return a connection to the detail of one run, the board for an unknown run; closed with
-        the store.
+        """Return a connection to the detail of one run, or to the board for an unknown run; closed
+        with the store.
 
         Raises RunFileUnavailable if its file cannot be used.
         """
 
-    def close(self) -> None:
-        """Close all connections."""
+    def close(self) -> None: ...
 
 
 class SingleFile:
@@ -74,7 +71,7 @@ class Folder:
     def open_run(self, run_id: str) -> sqlite3.Connection:
         connection = self._runs.pop(run_id, None)
         if connection is None:
-            if run_id in self.unavailable:  # a damaged file is read whole before it is refused
+            if run_id in self.unavailable:  # a damaged file is read to its end before it is refused
                 raise self.unavailable[run_id].with_traceback(None)
             sealed = get_sealed_run(self.board, run_id)
             if sealed is None:
@@ -92,7 +89,7 @@ class Folder:
     def _open_file(self, sealed: SealedRun) -> sqlite3.Connection:
         try:
             return self._files.open(sealed)
-        except RunFileMissing:  # pruned since: its file has another name
+        except RunFileMissing:  # pruned in the meantime: its file was renamed
             with closing(open_reader(self._files.board)) as board:
                 newest = get_sealed_run(board, sealed.run_id)
             if newest is None or newest.file == sealed.file:
@@ -107,13 +104,11 @@ class Folder:
 
 def open_store(text: str) -> Store:
     """Open the store that `--db` names. Raises StoreError if it is missing, newer, older, locked or
-    not one.
+    not a database.
     """
     address = parse_address(text)
     reader = open_reader(address.board)
-    reader.execute(
-        "begin"
-    )  # one state of the database for all that a page says; nothing is held before it reads
+    reader.execute("begin")  # a page reads one snapshot, which begins with its first query
     if address.clickhouse is None:
         if has_sealed_runs(reader):
             reader.close()

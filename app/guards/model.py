@@ -27,8 +27,7 @@ from compileboard.collectors.store.payloads import (
     walk,
 )
 
-# What is another number in every process, or for every new object: ids, addresses, numbering of
-# made-up names.
+# Different in every process, or for every new object: ids, addresses, numbers in made-up names.
 _OBJECT_ID = re.compile(r"(___check_(?:obj|type)_id\(.*), (\d+)\)", re.DOTALL)
 _NUMBERING = (
     ("0x", re.compile(r"\b0x[0-9a-fA-F]+\b"), "0x…"),
@@ -36,8 +35,8 @@ _NUMBERING = (
     ("_c", re.compile(r"_\d{6,}_c\d+\b"), "_N_cN"),
 )
 _TENSOR_NAMES = ("class", "dispatch keys", "dtype")
-# A bool or None that became another: torch prints another guard, for people it is another value of
-# the same place.
+# A bool or None with another value: torch prints another guard, but for people it is the same
+# place.
 _FAMILIES = dict.fromkeys(
     ("TRUE_MATCH", "FALSE_MATCH", "NONE_MATCH", "EQUALS_MATCH", "CONSTANT_MATCH"), "value"
 )
@@ -70,7 +69,7 @@ def compare_guards(old: GuardTree, new: GuardTree) -> GuardDiff:
     """Compare two sets of guards by type and source; numbers that differ in every process are
     ignored.
     """
-    before, after = _group(old), _group(new)
+    before, after = _group_guards(old), _group_guards(new)
     added: list[GuardNode] = []
     removed: list[GuardNode] = []
     changed: list[GuardChange] = []
@@ -83,7 +82,7 @@ def compare_guards(old: GuardTree, new: GuardTree) -> GuardDiff:
             GuardChange(was, now, ()) for was, now in pairs if _object_id(was) != _object_id(now)
         )
         for was, now in zip(old_guards, new_guards, strict=False):
-            changed.append(GuardChange(was, now, _explain(was, now)))
+            changed.append(GuardChange(was, now, _explain_change(was, now)))
         removed.extend(old_guards[len(new_guards) :])
         added.extend(new_guards[len(old_guards) :])
     return GuardDiff(tuple(added), tuple(removed), tuple(changed), tuple(identities), same_count)
@@ -98,17 +97,17 @@ def normalise_guard(text: str) -> str:
     return text
 
 
-def _group(tree: GuardTree) -> dict[tuple[str, ...], list[_Normal]]:
+def _group_guards(tree: GuardTree) -> dict[tuple[str, ...], list[_Normal]]:
     groups: defaultdict[tuple[str, ...], list[_Normal]] = defaultdict(list)
     for _depth, node in walk(tree):
         if is_check(node):
             code, source = normalise_guard(node.code or ""), normalise_guard(node.source or "")
             family = _FAMILIES.get(node.guard_type or "", node.guard_type or "")
-            groups[(family, source, _stem(code, source, family))].append((code, node))
+            groups[(family, source, _strip_values(code, source, family))].append((code, node))
     return groups
 
 
-def _stem(code: str, source: str, family: str) -> str:
+def _strip_values(code: str, source: str, family: str) -> str:
     if family == "GLOBAL_STATE" or (source and family in _ONE_A_PLACE):
         return ""
     code = code.removeprefix("not ")
@@ -138,12 +137,12 @@ def _object_id(node: GuardNode) -> str | None:
     return match[2] if match else None
 
 
-def _explain(was: GuardNode, now: GuardNode) -> tuple[FieldChange, ...]:
-    old, new = _fields(was), _fields(now)
+def _explain_change(was: GuardNode, now: GuardNode) -> tuple[FieldChange, ...]:
+    old, new = _read_fields(was), _read_fields(now)
     return compare_fields(old, new) or (FieldChange("code", was.code, now.code),)
 
 
-def _fields(node: GuardNode) -> dict[str, str]:
+def _read_fields(node: GuardNode) -> dict[str, str]:
     code = normalise_guard(node.code or "")
     if (
         node.guard_type == "TENSOR_MATCH"
@@ -222,15 +221,13 @@ def describe_kind(kind: str | None) -> str:
 
 
 _MODULE = re.compile(r"G\['(?:__import_)?(?P<name>\w+)'\]", re.ASCII)
-MUCH = 0.2  # what is worth a hint
+MUCH = 0.2  # minimum share for a hint
 _MOST = 0.5
 
 
 @dataclass(frozen=True)
 class GuardBreakdown:
-    """`other_root_count` counts guards whose root no summary names: each keeps its twenty
-    largest.
-    """
+    """`other_root_count` counts guards on roots beyond the twenty largest, which summaries omit."""
 
     guard_count: int
     kinds: tuple[tuple[str, int], ...]
@@ -244,7 +241,7 @@ class GuardOrigin:
 
     key: Annotated[str, "Its name."]
     label: Annotated[str, "In words."]
-    meaning: Annotated[str, "What that is."]
+    meaning: Annotated[str, "Its meaning."]
     guard_count: Annotated[Count, "Guards."]
     share_ratio: Annotated[float, "Their part of all guards."]
 
@@ -257,7 +254,7 @@ class GuardFix:
     seen: Annotated[str, "Why it applies to this run."]
     code: Annotated[str, "What to write."]
     since: Annotated[str, "The first torch that has it."]
-    risk: Annotated[str, "What it gives up."]
+    risk: Annotated[str, "Its drawback."]
 
 
 # Key, label and meaning, in the order of the page.
@@ -302,10 +299,12 @@ def sum_guards(summaries: Iterable[GuardSummary]) -> GuardBreakdown:
     named = Counter[str]()
     for root, count in roots.items():
         named[normalise_guard(root)] += count
-    return GuardBreakdown(total, _ranked(kinds), _ranked(named), max(total - named.total(), 0))
+    return GuardBreakdown(
+        total, _rank_counts(kinds), _rank_counts(named), max(total - named.total(), 0)
+    )
 
 
-def _ranked(counts: Counter[str]) -> tuple[tuple[str, int], ...]:
+def _rank_counts(counts: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
@@ -334,8 +333,8 @@ def list_origins(sums: GuardBreakdown) -> list[GuardOrigin]:
     ]
 
 
-# Filters and their effect were checked with torch 2.13: of a module with 297 guards they left 75,
-# 26 and 281. Source: torch/compiler/__init__.py, guard_filter_fn in torch/__init__.py,
+# Filters and their effect were checked with torch 2.13: of a module's 297 guards they left 75, 26
+# and 281. Source: torch/compiler/__init__.py, guard_filter_fn in torch/__init__.py,
 # torch/_dynamo/config.py (2.13)
 _FILTER = 'torch.compile(model, options={{"guard_filter_fn": torch.compiler.{}}})'
 _SINCE = "torch 2.8"
@@ -401,7 +400,8 @@ def _about_warm_programs() -> GuardFix:
 class ViewNode:
     """One row of the tree: a manager (the last of a chain without branches) or a single guard.
 
-    Units: share_ratio is the subtree's share of all guards by count; torch times no single guard.
+    Units: share_ratio is the subtree's share of all guards by count, since torch times no single
+    guard.
     """
 
     node: GuardNode
@@ -477,7 +477,7 @@ def _count_subtrees(tree: GuardTree) -> dict[int, int]:
     return counts
 
 
-def _fold(node: GuardNode, depth: int) -> _Row:
+def _fold_chain(node: GuardNode, depth: int) -> _Row:
     steps = []
     while node.kind == "manager" and len(node.children) == 1 and node.children[0].kind == "manager":
         steps.append(node.source or node.guard_type or "")
@@ -493,7 +493,7 @@ def _choose_rows(
 
     taken = in_order(tree.nodes)[:limit]
     left_out = sum(counts[id(node)] for node in in_order(tree.nodes)[limit:])
-    roots = [_fold(node, 0) for node in taken]
+    roots = [_fold_chain(node, 0) for node in taken]
     rows, waiting = list(roots), deque(roots)
     while waiting:
         row = waiting.popleft()
@@ -501,7 +501,7 @@ def _choose_rows(
             if len(rows) >= limit:
                 row.hidden_count += counts[id(child)]
                 continue
-            below = _fold(child, row.depth + 1)
+            below = _fold_chain(child, row.depth + 1)
             row.children.append(below)
             rows.append(below)
             waiting.append(below)
@@ -554,7 +554,7 @@ def take_subtree(tree: GuardTree, number: int) -> GuardTree | None:
 
 
 def list_rows(view: GuardView, numbers: Mapping[int, int]) -> list[TreeRow]:
-    """List a prepared tree flat: a recursive template would go too deep."""
+    """List a prepared tree as flat rows, because a recursive template would go too deep."""
     rows: list[TreeRow] = []
     stack: list[tuple[bool, ViewNode]] = [(True, node) for node in reversed(view.nodes)]
     while stack:
@@ -571,7 +571,7 @@ def list_rows(view: GuardView, numbers: Mapping[int, int]) -> list[TreeRow]:
     return rows
 
 
-MOST_PLACES = 20  # roots and kinds that are listed by name
+MOST_PLACES = 20  # roots and kinds listed by name
 
 
 @dataclass(frozen=True)

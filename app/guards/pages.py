@@ -46,7 +46,7 @@ from compileboard.collectors.store.payloads import GuardNode, walk
 
 blueprint = Blueprint("guards", __name__)
 
-ROWS = 600  # of a tree on one page; each subtree has a page of its own
+ROWS = 600  # of a tree per page; each subtree has its own page
 DIFF_ROWS = 200
 
 
@@ -135,14 +135,14 @@ class GuardSums(GuardTotals):
     roots: Roots
     other_root_count: Annotated[Count, "Guards about places that were not kept by name."]
     origins: Annotated[Sequence[GuardOrigin], "Guards by what they are about."]
-    advice: Annotated[Sequence[GuardFix], "What would make checking cheaper."]
+    advice: Annotated[Sequence[GuardFix], "Fixes that reduce the cost of checking."]
 
 
 @dataclass(frozen=True)
 class TreeNode(GuardNode):
     """One line of the tree."""
 
-    depth: Annotated[Count, "Lines above it that it hangs on."] = 0
+    depth: Annotated[Count, "Depth in the tree."] = 0
 
 
 @dataclass(frozen=True)
@@ -161,15 +161,15 @@ class GuardDiffJson:
 
     a: Annotated[GuardSet, "The earlier one."]
     b: Annotated[GuardSet, "The later one."]
-    added: Annotated[Sequence[GuardNode] | None, "Guards that only `b` has."] = None
-    removed: Annotated[Sequence[GuardNode] | None, "Guards that only `a` has."] = None
+    added: Annotated[Sequence[GuardNode] | None, "Guards only in `b`."] = None
+    removed: Annotated[Sequence[GuardNode] | None, "Guards only in `a`."] = None
     changed: Annotated[
         Sequence[GuardChange] | None,
-        "Guards whose place is the same and whose expected value is another.",
+        "Guards on the same source with another expected value.",
     ] = None
     same_count: Annotated[Count | None, "Guards that are the same."] = None
     identity_count: Annotated[
-        Count | None, "Of these, the ones that differ in an object's identity alone."
+        Count | None, "Of these, those that differ only in an object's identity."
     ] = None
 
 
@@ -196,7 +196,7 @@ def get_sums(detail: RunDetail) -> GuardSums:
     )
 
 
-def _read(run_id: str | None, artifact_id: int, asked: str) -> GuardSetScreen:
+def _read_guard_set(run_id: str | None, artifact_id: int, asked: str) -> GuardSetScreen:
     screen = build_guard_set(
         get_run_reader(run_id) if run_id else get_reader(), run_id, artifact_id
     )
@@ -211,7 +211,7 @@ def _read(run_id: str | None, artifact_id: int, asked: str) -> GuardSetScreen:
 @operation(f"{_RUN}/<guards_id>")
 def get_guards(detail: RunDetail, guards_id: str) -> GuardTreeJson:
     """Return the guards of one compile as a flattened tree."""
-    screen = _read(detail.run.id, read_id(guards_id), guards_id)
+    screen = _read_guard_set(detail.run.id, read_id(guards_id), guards_id)
     previous, tree = screen.previous, screen.tree
     return GuardTreeJson(
         **vars(screen.guard_set),
@@ -228,7 +228,9 @@ def get_diff(detail: RunDetail, sides: ArtifactPairQuery) -> GuardDiffJson:
     one.
     """
     named = (("a", sides.a), ("b", sides.b))
-    before, after = (_read(None, check_artifact_id(name, text), text) for name, text in named)
+    before, after = (
+        _read_guard_set(None, check_artifact_id(name, text), text) for name, text in named
+    )
     screen = compare_guard_sets(before, after)
     a, b, diff = screen.before, screen.after, screen.diff
     if diff is None:

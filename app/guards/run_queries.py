@@ -13,7 +13,7 @@ from compileboard.app.core.page import Page, check_order, decode_cursor, make_pa
 from compileboard.collectors.contract.shapes import GuardSummary
 from compileboard.collectors.store.reading import read_json
 
-# What the list may be ordered by; each is never null.
+# Orders of the list; none is ever null.
 ORDERS = {
     "latency": ("coalesce(g.latency_us, -1.0)", float),
     "guards": ("coalesce(g.guard_count, -1)", int),
@@ -128,8 +128,8 @@ limit 1
 def list_sql(order: str, up: bool, after: bool) -> str:
     key, direction, sign = ORDERS[order][0], "asc" if up else "desc", ">" if up else "<"
     behind = f"and ({key}, g.id) {sign} (:after_key, :after_id)" if after else ""
-    # The rows are chosen by number first, so that sorting carries no summaries. Every part is this
-    # module's own text.
+    # Rows are chosen by number first, so that sorting carries no summaries. Every part is a
+    # constant of this module.
     return f"""
 select {_COLUMNS}
 {_SOURCE}
@@ -166,7 +166,7 @@ def list_guard_sets(
 ) -> Page[GuardSet]:
     """`sort` is a name in ORDERS, largest first, or that name with ".asc".
 
-    Raises FilterError for an unusable sort or cursor.
+    Raises FilterError for an invalid sort or cursor.
     """
     order, direction = check_order(sort, ORDERS)
     after = decode_cursor(cursor, ORDERS[order][1], int)
@@ -185,9 +185,8 @@ def _key_of(row: GuardSet, order: str) -> float | int:
 
 
 def get_totals(connection: sqlite3.Connection, run_id: str) -> GuardTotals:
-    """Count a run's sets and their guards, and return the median latency."""
     row = connection.execute(TOTALS_SQL, {"run_id": run_id}).fetchone()
-    # The index is in the order of latency: two steps into it are cheaper than a sort.
+    # The index is in order of latency: two lookups are cheaper than a sort.
     ranks = (
         {(row["timed_count"] - 1) // 2, row["timed_count"] // 2} if row["timed_count"] else set()
     )
@@ -214,7 +213,7 @@ def get_guard_set(
 
 
 def get_previous_set(connection: sqlite3.Connection, compile_key: int | None) -> GuardSet | None:
-    """Return the guards of the previous cache entry: of the same frame, compiled last before it."""
+    """Return the guards of the previous cache entry of the same frame."""
     if compile_key is None:
         return None
     row = connection.execute(PREVIOUS_SQL, {"compile_key": compile_key}).fetchone()

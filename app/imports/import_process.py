@@ -1,7 +1,7 @@
-"""Run one import as a child process under limits, and say in words how it ended.
+"""Run one import as a child process under limits, and describe how it ended.
 
-One limit is a setting, the size of an upload. What exceeds the others is imported on the server's
-machine, by `compileboard-collect import`, which has none.
+The size of an upload can be set. Data beyond the other limits is imported on the server's machine
+by `compileboard-collect import`, which has none.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from compileboard.start import own_command
 
 SANDBOX = Path(__file__).with_name("sandbox.py")
 MIB = 1 << 20
-# Importing a log of 104 MB with all its texts works from 128 MiB of address space on, in 7 s; but a
+# A log of 104 MB with all its texts can be imported with 128 MiB of address space, in 7 s; but a
 # single record may have 64 MiB.
 MEMORY_BYTES = 1 << 30
 TIMEOUT_S = 900
-SLICE_S = 20.0  # then it makes way for imports that wait
-MAX_UNPACKED = 8  # times what may be sent
+SLICE_S = 20.0  # after which it lets waiting imports run
+MAX_UNPACKED = 8  # times the upload limit
 MAX_RATIO = 1000  # unpacked / packed; real logs reach 180
 MAX_ENTRIES = 20_000  # of archives
 MAX_RECORDS = 1_000_000
@@ -38,12 +38,10 @@ MAX_ROWS = 2_000_000
 ON_THE_SERVER = (
     "Import it on the server's machine, where no limit holds: compileboard-collect import PATH"
 )
-SLACK_BYTES = (
-    1 << 30
-)  # what a database may grow beyond the log: its indexes, and the write-ahead log
+SLACK_BYTES = 1 << 30  # growth of a database beyond the log: indexes and write-ahead log
 ASK_EVERY_S = 0.5
-PAUSE_SIGNAL = signal.SIGUSR1  # collectors.logs.import_progress listens to it
-INTERRUPTED = -1  # sequence of the end that is written for an import that could not write its own
+PAUSE_SIGNAL = signal.SIGUSR1  # handled by collectors.logs.import_progress
+INTERRUPTED = -1  # sequence of the end written for an import that could not write its own
 _PASSED_VARIABLES = ("PATH", "TZ", "LD_LIBRARY_PATH", "SYSTEMROOT")
 _LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects", "run_id")
 
@@ -51,7 +49,7 @@ _LINE_KEYS = ("read_bytes", "total_bytes", "log_count", "record_count", "rejects
 def build_command(settings: Settings, options: ImportOptions, target: str) -> list[str]:
     database = os.path.abspath(parse_address(settings.db).board)
     unpacked_bytes = settings.upload_mib * MIB * MAX_UNPACKED
-    bounds = [MEMORY_BYTES, TIMEOUT_S, _size(database) + unpacked_bytes + SLACK_BYTES]
+    bounds = [MEMORY_BYTES, TIMEOUT_S, _file_size(database) + unpacked_bytes + SLACK_BYTES]
     limits = [
         *(
             "--limit-bytes",
@@ -77,7 +75,7 @@ def build_environ(folder: Path) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "LC_ALL": "C.UTF-8",
         "TMPDIR": str(folder),
-        "OPENBLAS_NUM_THREADS": "1",  # else its buffers take memory for every core
+        "OPENBLAS_NUM_THREADS": "1",  # otherwise its buffers take memory for every core
     }
 
 
@@ -86,7 +84,7 @@ def run(
 ) -> bool:
     """Return True if the import was stopped to let others run: run it again, in the second lane."""
     errors = slot.folder / "errors"
-    begun = slot.upload  # what an earlier part of it read
+    begun = slot.upload  # read by an earlier part of it
     slot.save(state="running")
     with errors.open("wb") as stderr:
         process = subprocess.Popen(
@@ -99,7 +97,7 @@ def run(
             start_new_session=True,
         )
         late = threading.Event()
-        timer = threading.Timer(TIMEOUT_S, _end, (process, late))
+        timer = threading.Timer(TIMEOUT_S, _end_process, (process, late))
         timer.daemon = True
         timer.start()
         ended = threading.Event()
@@ -107,15 +105,15 @@ def run(
             target=_make_way, args=(process, lane, ended), name="slice", daemon=True
         ).start()
         try:
-            last = _follow(process, slot, begun)
+            last = _follow_process(process, slot, begun)
             process.wait()
         finally:
             timer.cancel()
             ended.set()
-            _kill(process)
+            _kill_process(process)
     if last.get("state") == "paused":
         return True
-    _finish(slot, last, process.returncode, late.is_set(), errors, settings)
+    _finish_import(slot, last, process.returncode, late.is_set(), errors, settings)
     return False
 
 
@@ -132,7 +130,9 @@ def _make_way(
         wait_s = ASK_EVERY_S
 
 
-def _follow(process: subprocess.Popen[bytes], slot: QueueEntry, begun: Import) -> dict[str, Any]:
+def _follow_process(
+    process: subprocess.Popen[bytes], slot: QueueEntry, begun: Import
+) -> dict[str, Any]:
     last: dict[str, Any] = {}
     assert process.stdout is not None
     with process.stdout as lines:
@@ -149,24 +149,26 @@ def _follow(process: subprocess.Popen[bytes], slot: QueueEntry, begun: Import) -
     return last
 
 
-def _end(process: subprocess.Popen[bytes], late: threading.Event) -> None:
+def _end_process(process: subprocess.Popen[bytes], late: threading.Event) -> None:
     late.set()
-    _kill(process)
+    _kill_process(process)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def _kill_process(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
-def _finish(
+def _finish_import(
     slot: QueueEntry, last: dict[str, Any], code: int, late: bool, errors: Path, settings: Settings
 ) -> None:
     if last.get("state") == "done" and not last["deleted"]:
         slot.save(
-            state="done", message=_outcome(last, code), **{key: last[key] for key in _LINE_KEYS}
+            state="done",
+            message=_describe_outcome(last, code),
+            **{key: last[key] for key in _LINE_KEYS},
         )
         return
     if last.get("state") == "done" and last.get("deleted"):
@@ -179,22 +181,23 @@ def _finish(
         return
     _close_run(slot, settings)
     slot.save(
-        state="failed", message=_explain(last, code, late, _tail(errors)) + _describe_stored(slot)
+        state="failed",
+        message=_explain_failure(last, code, late, _read_tail(errors)) + _describe_stored(slot),
     )
 
 
-def _outcome(last: dict[str, Any], code: int) -> str:
-    if code:  # what follows the last line is the search index alone
+def _describe_outcome(last: dict[str, Any], code: int) -> str:
+    if code:  # only the search index follows the last line
         sentences = ["All of it is read, but not all of its texts can be searched yet."]
     elif last["known_run"] and not last["record_count"]:
         sentences = ["Nothing new: it had been imported before."]
     else:
         sentences = []
-    # A wish that could not be met, a log that is in another run: else only the terminal says so.
+    # Ignored options, or logs that are in another run: otherwise only the terminal would show them.
     return " ".join([*sentences, *(f"Note: {remark}." for remark in last["remarks"])])
 
 
-def _explain(last: dict[str, Any], code: int, late: bool, output: str) -> str:
+def _explain_failure(last: dict[str, Any], code: int, late: bool, output: str) -> str:
     if last.get("state") == "failed":
         return f"{last['message']} {ON_THE_SERVER}." if last.get("limit") else str(last["message"])
     if late or code == -signal.SIGXCPU:
@@ -221,7 +224,7 @@ def _describe_stored(slot: QueueEntry) -> str:
 def _close_run(slot: QueueEntry, settings: Settings) -> None:
     if slot.upload.run_id is None:
         return
-    # Imported here: a server that reads has no use for what writes events, and starts without it.
+    # Imported here because a server that only reads does not need it.
     from compileboard.collectors.contract.events import RunEnded
     from compileboard.collectors.store.ingest.ingestor import Ingestor
 
@@ -235,7 +238,7 @@ def _close_run(slot: QueueEntry, settings: Settings) -> None:
             Ingestor(connection, path).ingest(run_id, [end])
 
 
-def _tail(errors: Path) -> str:
+def _read_tail(errors: Path) -> str:
     with errors.open("rb") as file:
         file.seek(max(0, errors.stat().st_size - 2000))
         lines = [
@@ -248,7 +251,7 @@ def _tail(errors: Path) -> str:
     )
 
 
-def _size(path: str) -> int:
+def _file_size(path: str) -> int:
     try:
         return os.path.getsize(path)
     except OSError:

@@ -72,22 +72,20 @@ UPLOAD: Schema = {
 
 @dataclass(frozen=True)
 class ImportParameters:
-    filename: Annotated[
-        str | None, "What the log is called, where the body is the file itself."
-    ] = None
-    name: Annotated[str | None, "The run's name; the program's file where it is not given."] = None
-    suite: Annotated[str | None, "What the run belongs to."] = None
+    filename: Annotated[str | None, "The log's name, if the body is the file."] = None
+    name: Annotated[str | None, "The run's name. Default: the program's file."] = None
+    suite: Annotated[str | None, "The run's suite."] = None
     tags: Annotated[str | None, "Tags of the run: `key=value`, with commas between."] = None
     payloads: Annotated[
-        bool | None, "Whether graphs, code and guards are kept; `yes` where it is not given."
+        bool | None, "Whether to store graphs, code and guards. Default: `yes`."
     ] = None
     redact_source: Annotated[
         bool | None,
-        "Whether every line of the user's code is left out; `no` where it is not given.",
+        "Whether to leave out the user's code. Default: `no`.",
     ] = None
     again: Annotated[
         bool | None,
-        "Whether it is imported even if its run was deleted here; `no` where it is not given.",
+        "Whether to import it even if its run was deleted here. Default: `no`.",
     ] = None
 
 

@@ -1,8 +1,8 @@
 """The queue of uploads, and the state of each import, as files in one private folder that every
 worker can read.
 
-<database>-imports/          0700, beside the database: its disk has the room, /tmp may be memory
-    admit                    locked while an import is let in or a dead one is cleared away
+<database>-imports/          0700, beside the database, whose disk has space; /tmp may be memory
+    admit                    locked while an import is admitted or a dead one is removed
     running                  locked by the import that runs in the first lane
     running-long             locked by the import that runs in the second
     <id>.json                state of an import, kept for a day
@@ -80,16 +80,16 @@ def parse_options(given: Mapping[str, str]) -> ImportOptions:
                 400, f"{key[:40]!r}: there is no such field; known are files, {', '.join(FIELDS)}"
             )
     return ImportOptions(
-        name=_text(given, "name"),
-        suite=_text(given, "suite"),
-        tags=_tags(given.get("tags", "")),
-        payloads=_choice(given, "payloads", True),
-        redact_source=_choice(given, "redact_source", False),
-        again=_choice(given, "again", False),
+        name=_read_text(given, "name"),
+        suite=_read_text(given, "suite"),
+        tags=_read_tags(given.get("tags", "")),
+        payloads=_read_choice(given, "payloads", True),
+        redact_source=_read_choice(given, "redact_source", False),
+        again=_read_choice(given, "again", False),
     )
 
 
-def _text(given: Mapping[str, str], key: str) -> str | None:
+def _read_text(given: Mapping[str, str], key: str) -> str | None:
     value = given.get(key, "").strip()
     if len(value) > _MOST_CHARACTERS or not value.isprintable():
         raise UploadRejected(
@@ -98,17 +98,17 @@ def _text(given: Mapping[str, str], key: str) -> str | None:
     return value or None
 
 
-def _choice(given: Mapping[str, str], key: str, otherwise: bool) -> bool:
+def _read_choice(given: Mapping[str, str], key: str, otherwise: bool) -> bool:
     value = given.get(key, "")
     if value not in ("", "yes", "no"):
         raise UploadRejected(400, f"{key}: {value[:40]!r} is neither yes nor no")
     return otherwise if value == "" else value == "yes"
 
 
-def _tags(text: str) -> tuple[str, ...]:
+def _read_tags(text: str) -> tuple[str, ...]:
     tags = tuple(part.strip() for part in re.split(r"[,\r\n]+", text) if part.strip())
     if len(tags) > _MOST_TAGS:
-        raise UploadRejected(400, f"tags: at most {_MOST_TAGS}, these are {len(tags)}")
+        raise UploadRejected(400, f"tags: at most {_MOST_TAGS}, got {len(tags)}")
     for tag in tags:
         key, equals, _value = tag.partition("=")
         if not equals or not key.strip() or len(tag) > _MOST_CHARACTERS or not tag.isprintable():
@@ -134,21 +134,21 @@ class Import:
     """One upload of logs."""
 
     id: Annotated[str, "The import's id: a random token."]
-    state: Annotated[str, one_of(STATES), "How it stands."]
+    state: Annotated[str, one_of(STATES), "Its state."]
     name: Annotated[str, "The uploaded file or folder, or the first of several files."]
     created_us: Annotated[TimeUs, "When sending began."]
-    updated_us: Annotated[TimeUs, "When it last went on."]
+    updated_us: Annotated[TimeUs, "When it last made progress."]
     file_count: Annotated[Count, "Files that were sent."] = 0
     size_bytes: Annotated[Count, "Their size as it was sent."] = 0
     read_bytes: Annotated[Count, "Bytes of logs read so far, unpacked."] = 0
     total_bytes: Annotated[
-        Count | None, "Bytes of logs there are; null for compressed ones, which only reading tells."
+        Count | None, "Total bytes of the logs; null for compressed ones, whose size is unknown."
     ] = None
     log_count: Annotated[Count, "Logs that were read."] = 0
     record_count: Annotated[Count, "New records read so far."] = 0
-    rejects: Annotated[
-        dict[str, Count], "What could not be read, by kind; see `rejects` of a run for the words."
-    ] = field(default_factory=dict)
+    rejects: Annotated[dict[str, Count], "Unreadable parts by kind; see `rejects` of a run."] = (
+        field(default_factory=dict)
+    )
     run_id: Annotated[str | None, "The run that the logs became."] = None
     message: Annotated[str, "The error with its next step, or a remark. Empty without one."] = ""
 
@@ -158,8 +158,7 @@ class Import:
 
     @property
     @published
-    def status_url(self) -> Annotated[str, "Where to ask again how it stands."]:
-        """Return the URL of the import's state."""
+    def status_url(self) -> Annotated[str, "URL of the import's state."]:
         return f"/api/v1/imports/{self.id}"
 
 
@@ -168,15 +167,15 @@ def _now_us() -> int:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    descriptor = _lock(path, fcntl.LOCK_EX)
+def _holding_lock(path: Path) -> Iterator[None]:
+    descriptor = _open_lock(path, fcntl.LOCK_EX)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(path: Path, operation: int) -> int:
+def _open_lock(path: Path, operation: int) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, operation)
@@ -208,8 +207,8 @@ class QueueEntry:
 
 
 class ImportLane:
-    """A place among the running imports: an import of minutes delays none of seconds, and at most
-    two run.
+    """A slot for running imports, so that a long import does not delay short ones. At most two
+    run.
     """
 
     def __init__(self, root: Path) -> None:
@@ -218,18 +217,18 @@ class ImportLane:
         self._second: int | None = None
 
     def enter_first(self) -> None:
-        self._first = _lock(self._root / "running", fcntl.LOCK_EX)
+        self._first = _open_lock(self._root / "running", fcntl.LOCK_EX)
 
     def try_second(self) -> bool:
         with suppress(BlockingIOError):
-            self._second = _lock(self._root / "running-long", fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._second = _open_lock(self._root / "running-long", fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._leave_first()
         return self._second is not None
 
     def enter_second(self) -> None:
         self._leave_first()
         if self._second is None:
-            self._second = _lock(self._root / "running-long", fcntl.LOCK_EX)
+            self._second = _open_lock(self._root / "running-long", fcntl.LOCK_EX)
 
     def _leave_first(self) -> None:
         if self._first is not None:
@@ -259,7 +258,7 @@ class ImportQueue:
     def enqueue(self, name: str, *, most_receiving: int, most_waiting: int) -> QueueEntry:
         """Add an import. Raises UploadRejected if too many are under way; OSError."""
         self._make_root()
-        with _locked(self.root / "admit"):
+        with _holding_lock(self.root / "admit"):
             self._remove_stale()
             states = [upload.state for upload in self._list() if not upload.has_ended]
             if (
@@ -291,7 +290,7 @@ class ImportQueue:
         upload = self._read(import_id)
         if upload is None or upload.has_ended or self._is_alive(import_id):
             return upload
-        upload = self._read(import_id)  # it may have ended while we looked
+        upload = self._read(import_id)  # it may have ended in the meantime
         return (
             upload
             if upload is None or upload.has_ended
@@ -303,7 +302,7 @@ class ImportQueue:
 
     def clear(self) -> None:
         if self.root.is_dir():
-            with _locked(self.root / "admit"):
+            with _holding_lock(self.root / "admit"):
                 self._remove_stale()
 
     def write(self, upload: Import) -> None:
@@ -333,7 +332,7 @@ class ImportQueue:
         try:
             return Import(**json.loads((self.root / f"{import_id}.json").read_bytes()))
         except (OSError, ValueError, TypeError):
-            return None  # none, or of another version
+            return None  # missing, or of another version
 
     def _list(self) -> list[Import]:
         uploads = [upload for path in self.root.glob("*.json") if (upload := self.load(path.stem))]

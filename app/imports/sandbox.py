@@ -1,7 +1,7 @@
 """Set limits on this process, then exec the program: `python -I -S sandbox.py MEMORY_BYTES CPU_S
 FILE_BYTES PROGRAM ARGUMENT…`
 
-Setting them between fork and exec of the server is not safe: it has threads.
+The server cannot set them safely between fork and exec, because it has threads.
 """
 
 import os
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 5))
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the import listens to it
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the import handles it
     os.execv(argv[3], argv[3:])  # noqa: S606 - the server's own command, no shell
 
 

@@ -36,7 +36,7 @@ from compileboard.collectors.store.runs import RunSender
 from compileboard.collectors.store.tokens import ActionOrigin, record_action
 
 MOST_FILES = 1000
-FIELD_BYTES = 500_000  # also werkzeug's buffer, which must hold more than its 64 KiB blocks
+FIELD_BYTES = 500_000  # also werkzeug's buffer, which must exceed its 64 KiB blocks
 BLOCK_BYTES = 256 * 1024
 DRAIN_S = 2.0
 _MOST_NAME = 200
@@ -86,7 +86,7 @@ def receive(
 ) -> Received:
     """Store a multipart form's files, or a raw body as one file, in a new folder.
 
-    Raises UploadRejected if it is too large, cut short or no upload; OSError.
+    Raises UploadRejected if it is too large, truncated or not an upload; OSError.
     """
     folder.mkdir(mode=0o700)
     received = Received(folder)
@@ -108,23 +108,25 @@ def receive(
             )
     except RequestEntityTooLarge:
         raise _too_large(limit_bytes, expected) from None
-    except ClientDisconnected as error:  # werkzeug's word for any error of the connection
+    except ClientDisconnected as error:  # werkzeug raises it for any connection error
         raise (
-            _explain(error.__context__) if isinstance(error.__context__, TimeoutError) else _cut()
+            _explain_os_error(error.__context__)
+            if isinstance(error.__context__, TimeoutError)
+            else _truncated_upload()
         ) from None
     except OSError as error:
-        raise _explain(error) from error
+        raise _explain_os_error(error) from error
     finally:
         if received.open_file is not None:
             with suppress(OSError):
                 received.open_file.close()
     if expected is not None and stream.count < expected:
-        raise _cut()
+        raise _truncated_upload()
     if not received.names:
         raise UploadRejected(
             400,
             (
-                "There was no file in it. Choose trace logs, benchmark results, a folder or an "
+                "The upload contains no file. Choose trace logs, benchmark results, a folder or an "
                 "archive."
             ),
         )
@@ -197,7 +199,7 @@ def _receive_form(environ: dict[str, Any], stream: _Counted, received: Received)
     except ValueError:
         raise UploadRejected(
             400,
-            "The form cannot be read to its end: it was cut short, or is no multipart/form-data.",
+            "The form cannot be read to its end: it was cut short, or is not multipart/form-data.",
         ) from None
     if not all((*form, *files)):
         raise UploadRejected(400, "A part of the form has no name; send files as `files`")
@@ -207,7 +209,7 @@ def _receive_form(environ: dict[str, Any], stream: _Counted, received: Received)
             raise UploadRejected(
                 400, f"{key[:40]!r}: there is no such file field; send files as `files`"
             )
-    # A browser sends an empty part without a name where no file was chosen.
+    # A browser sends an empty part without a name if no file was chosen.
     for number, file in zip(list(received.names), files.getlist("files")):
         if not file.filename and not (received.folder / number).stat().st_size:
             del received.names[number]
@@ -254,13 +256,13 @@ def _too_large(limit_bytes: int, expected: int | None) -> UploadRejected:
     )
 
 
-def _cut() -> UploadRejected:
+def _truncated_upload() -> UploadRejected:
     return UploadRejected(
         400, "The upload was cut short: fewer bytes came than were announced. Send it again."
     )
 
 
-def _explain(error: OSError) -> UploadRejected:
+def _explain_os_error(error: OSError) -> UploadRejected:
     if error.errno in NO_ROOM:
         return UploadRejected(
             507,
@@ -279,8 +281,8 @@ def _explain(error: OSError) -> UploadRejected:
 
 
 MIB = import_process.MIB
-AUDIT_PATIENCE_MS = 60_000
-# They hold no permit of app.server.worker while they wait for bytes; the disk is what they fill.
+AUDIT_TIMEOUT_MS = 60_000
+# They hold no permit of app.server.worker while waiting for bytes; only the disk limits them.
 MOST_RECEIVING = 32
 MOST_WAITING = 8
 FORBIDDEN = (
@@ -301,7 +303,7 @@ def accept_upload(
     Raises UploadRejected; OSError; StoreError if the database is missing or cannot be written.
     """
     try:
-        return _accept(environ, query, settings, origin, sender)
+        return _queue_import(environ, query, settings, origin, sender)
     except UploadRejected:
         drain(environ)
         raise
@@ -309,10 +311,10 @@ def accept_upload(
         if error.errno not in NO_ROOM:
             raise
         drain(environ)
-        raise _explain(error) from error
+        raise _explain_os_error(error) from error
 
 
-def _accept(
+def _queue_import(
     environ: dict[str, Any],
     query: Mapping[str, str],
     settings: Settings,
@@ -322,15 +324,15 @@ def _accept(
     if settings.uploads != "yes":
         raise UploadRejected(403, FORBIDDEN)
     path = parse_address(settings.db).board
-    open_reader(path).close()  # it is there, and of this version
-    open_writer(path, create=False).close()  # and may be written
+    open_reader(path).close()  # it exists, with this version
+    open_writer(path, create=False).close()  # and is writable
     limit_bytes = settings.upload_mib * MIB
     refused = too_large(environ, limit_bytes)
     if refused is not None:
         raise refused
     asked = dict(query)
     filename = asked.pop("filename", None)
-    parse_options(asked)  # before a long upload
+    parse_options(asked)  # checked before a long upload
     slot = ImportQueue(path).enqueue(
         clean_path(filename or "log"),
         most_receiving=MOST_RECEIVING,
@@ -366,9 +368,9 @@ def _run_import(
     settings: Settings,
     origin: ActionOrigin,
 ) -> None:
-    # Beside the import: another one may write for long.
+    # Concurrently with the import: another one may write for long.
     accepted = threading.Thread(
-        target=_audit,
+        target=_audit_import,
         args=("import.upload", slot.upload.id, received.label, settings, origin),
         name="audit",
         daemon=True,
@@ -389,7 +391,7 @@ def _run_import(
                 )
     except (
         Exception
-    ):  # a thread of its own: nobody else would hear of it, and the upload would wait for ever
+    ):  # in a thread of its own: otherwise the error would be lost and the upload wait forever
         logging.getLogger("compileboard.app.imports").exception("import %s failed", slot.upload.id)
         slot.save(
             state="failed",
@@ -398,14 +400,18 @@ def _run_import(
     finally:
         accepted.join()
         action = "import.done" if slot.upload.state == "done" else "import.failed"
-        _audit(action, slot.upload.run_id or slot.upload.id, received.label, settings, origin)
+        _audit_import(
+            action, slot.upload.run_id or slot.upload.id, received.label, settings, origin
+        )
         slot.close()
 
 
-def _audit(action: str, subject: str, label: str, settings: Settings, origin: ActionOrigin) -> None:
+def _audit_import(
+    action: str, subject: str, label: str, settings: Settings, origin: ActionOrigin
+) -> None:
     try:
         path = parse_address(settings.db).board
-        with closing(open_writer(path, busy_timeout_ms=AUDIT_PATIENCE_MS, create=False)) as writer:
+        with closing(open_writer(path, busy_timeout_ms=AUDIT_TIMEOUT_MS, create=False)) as writer:
             record_action(writer, action, subject, origin, detail=label)
     except (StoreError, sqlite3.Error):
         logging.getLogger("compileboard.app.imports").exception(

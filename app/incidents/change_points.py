@@ -19,7 +19,7 @@ Ints: TypeAlias = NDArray[np.intp]
 Numbers: TypeAlias = Sequence[float] | Floats
 
 _MEDIAN_TO_SIGMA = 1.0484  # of |x[i+1] − x[i]| of a normal distribution: 1.4826 ÷ √2
-# Of the smaller of two neighbouring differences, root mean square, its largest 5% left out.
+# Root mean square of the smaller of two neighbouring differences, without its largest 5%.
 _SMALLER_TO_SIGMA = 1.0
 _SPIKE_SIGMAS = 4.0
 _SHORTEST_FOR_MEMORY = 12
@@ -39,7 +39,7 @@ def noise_scale(values: Floats) -> float:
 
 
 def find_spikes(values: Floats, sigma: float) -> tuple[NDArray[np.bool_], Floats]:
-    """Return which points are far from the median of themselves and both neighbours, and the
+    """Return which points are far from the median of themselves and both neighbours, and these
     medians.
 
     Shape: at least 3 finite values
@@ -54,7 +54,7 @@ def find_spikes(values: Floats, sigma: float) -> tuple[NDArray[np.bool_], Floats
 
 
 def autocorrelation(residuals: Floats, level_count: int) -> float:
-    """Estimate the AR(1) coefficient of a series' noise, 0 where it may be chance.
+    """Estimate the AR(1) coefficient of a series' noise, 0 if it may be chance.
 
     Source: Kendall 1954 (bias); Gao and Bruce 1997 (firm shrinkage).
     """
@@ -85,8 +85,8 @@ class WeightedValues:
 
 @dataclass(frozen=True)
 class CleanSeries:
-    """A series ready for the search. All values are divided by 2 to the power of `exponent`, so
-    that no square overflows.
+    """A series ready for the search. Values are divided by 2 to the power of `exponent`, so that no
+    square overflows.
     """
 
     series: WeightedValues
@@ -111,7 +111,7 @@ def prepare(values: Numbers, errors: Numbers | None = None) -> CleanSeries | Non
     sigma = max(noise_scale(raw), rounding)
     centre = float(raw[len(raw) // 2])
     is_spike, medians = find_spikes(raw, sigma)
-    weights = np.where(is_spike, _SPIKE_WEIGHT, _weigh(errors, positions, sigma, exponent))
+    weights = np.where(is_spike, _SPIKE_WEIGHT, _weigh_points(errors, positions, sigma, exponent))
     series = _sum_up(np.where(is_spike, medians, raw) - centre, weights)
     return CleanSeries(series, raw, positions, centre, sigma, rounding, exponent)
 
@@ -123,7 +123,7 @@ def _sum_up(values: Floats, weights: Floats) -> WeightedValues:
     return WeightedValues(values, weights, sums, weight_sums)
 
 
-def _weigh(errors: Numbers | None, positions: Ints, sigma: float, exponent: int) -> Floats:
+def _weigh_points(errors: Numbers | None, positions: Ints, sigma: float, exponent: int) -> Floats:
     if errors is None:
         return np.ones(len(positions))
     own = np.ldexp(np.abs(np.asarray(errors, dtype=np.float64)[positions]), -exponent)
@@ -135,20 +135,18 @@ def _weigh(errors: Numbers | None, positions: Ints, sigma: float, exponent: int)
     return weights
 
 
-ALPHA = 5e-4  # of the t test, corrected for the places of a step
-MIN_POINTS = 2  # one point is a spike
+ALPHA = 5e-4  # of the t test, corrected for the number of possible steps
+MIN_POINTS = 2  # a single point is a spike
 MIN_BASELINE = 3
 _WINDOW_GROWTH = math.sqrt(2)
-_NEWEST = 12  # points at the end that are looked at with the lower threshold
+_NEWEST = 12  # newest points that are tested with the lower threshold
 _NEWEST_SIGMAS, _SLACK_SIGMAS = 2.8, 1.4
 
 
 def find_candidates(series: WeightedValues, sigma: float) -> list[int]:
-    """Return both ends and every position that may be a step, generously: each is tested
-    afterwards.
+    """Return both ends and every possible step, generously, because each is tested afterwards.
 
-    The segment whose mean is farthest from the rest's is cut out, then the same is done in every
-    piece.
+    Cuts out the segment whose mean is farthest from the rest's, then does the same in every piece.
     Source: Olshen, Venkatraman, Lucito and Wigler 2004, circular binary segmentation.
     """
     count = len(series)
@@ -160,8 +158,8 @@ def find_candidates(series: WeightedValues, sigma: float) -> list[int]:
         low, high = pieces.pop()
         if high - low <= 2 * MIN_POINTS:
             continue
-        start, end = _windows(high - low)
-        gain, position = _best(series, low, high, start + low, end + low)
+        start, end = _window_bounds(high - low)
+        gain, position = _best_segment(series, low, high, start + low, end + low)
         if gain < lowest:
             continue
         inner = [
@@ -175,7 +173,7 @@ def find_candidates(series: WeightedValues, sigma: float) -> list[int]:
     last = max(cuts, default=0)
     newest = np.arange(max(last + MIN_BASELINE, count - _NEWEST), count - MIN_POINTS + 1)
     if len(newest):
-        gain, position = _best(series, last, count, np.full_like(newest, last), newest)
+        gain, position = _best_segment(series, last, count, np.full_like(newest, last), newest)
         if gain > (_NEWEST_SIGMAS * sigma) ** 2:
             cuts.add(int(newest[position]))
     return [0, *sorted(cuts), count]
@@ -190,7 +188,7 @@ def may_have_change(series: WeightedValues, sigma: float) -> bool:
 
 def split_gains(series: WeightedValues, low: int, high: int) -> tuple[Ints, Floats]:
     positions = np.arange(low + MIN_POINTS, high - MIN_POINTS + 1)
-    return positions, _gains(series, low, high, np.full_like(positions, low), positions)
+    return positions, _segment_gains(series, low, high, np.full_like(positions, low), positions)
 
 
 def refine_positions(series: WeightedValues, cuts: list[int]) -> None:
@@ -201,13 +199,15 @@ def refine_positions(series: WeightedValues, cuts: list[int]) -> None:
                 cuts[j] = int(positions[np.argmax(gains)])
 
 
-def _best(series: WeightedValues, low: int, high: int, start: Ints, end: Ints) -> tuple[float, int]:
-    gains = _gains(series, low, high, start, end)
+def _best_segment(
+    series: WeightedValues, low: int, high: int, start: Ints, end: Ints
+) -> tuple[float, int]:
+    gains = _segment_gains(series, low, high, start, end)
     position = int(np.argmax(gains))
     return float(gains[position]), position
 
 
-def _gains(series: WeightedValues, low: int, high: int, start: Ints, end: Ints) -> Floats:
+def _segment_gains(series: WeightedValues, low: int, high: int, start: Ints, end: Ints) -> Floats:
     weight = series.weight_sums[end] - series.weight_sums[start]
     total = series.weight_sums[high] - series.weight_sums[low]
     mean = (series.sums[high] - series.sums[low]) / total
@@ -217,7 +217,7 @@ def _gains(series: WeightedValues, low: int, high: int, start: Ints, end: Ints) 
 
 
 @lru_cache(maxsize=64)
-def _windows(length: int) -> tuple[Ints, Ints]:
+def _window_bounds(length: int) -> tuple[Ints, Ints]:
     starts, ends, width = [], [], MIN_POINTS
     while width <= length // 2:
         starts.append(np.arange(length - width + 1))
@@ -229,12 +229,12 @@ def _windows(length: int) -> tuple[Ints, Ints]:
 
 MIN_RELATIVE = 0.02
 _RANK_ALPHA = 0.05
-_TIED_RANK_ALPHA = 0.02  # counts and rounded values lie apart by chance more often
+_TIED_RANK_ALPHA = 0.02  # counts and rounded values differ by chance more often
 _RANK_POINTS = 40
 _NOISE_FLOOR = 0.5
-RECOVERED, _RECOVERED_IN_NOISE = 1 / 3, 1 / 2  # of a step, how much of it may be left
-_LEVEL_SIGMAS = 2.0  # two levels that differ by fewer standard errors may be one
-_EXCURSION_LENGTHS = 8  # that may be mistaken for one another at each place, where noise lasts
+RECOVERED, _RECOVERED_IN_NOISE = 1 / 3, 1 / 2  # share of a step that may remain
+_LEVEL_SIGMAS = 2.0  # levels that differ by fewer standard errors may be the same
+_EXCURSION_LENGTHS = 8  # possible lengths per position, with autocorrelated noise
 _POSITION_LOSS = 2 * math.log(20)  # a likelihood 20 times lower
 _RETURN_LOSS = 2 * math.log(100)
 
@@ -252,7 +252,7 @@ _RETURN_LOSS = 2 * math.log(100)
 #
 # 1. A step: m[j-1] before the cut, m[j] after it. t holds level j against level j-1, and its tail
 # is corrected for
-#    the places at which such a step could have been (`_places`).
+#    the places at which such a step could have been (`_count_positions`).
 #
 # 2. An excursion: m[j-1], then m[j], then m[j-1] again. Both of its cuts are one event with two
 # levels, so t holds
@@ -277,16 +277,13 @@ _RETURN_LOSS = 2 * math.log(100)
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """One change of level; indices are positions in the values as given.
+    """One change of level; indices are positions in the given values.
 
-    `low` to `high` are the positions at which the first point after may lie; `relative` is None
-    where `before` is 0.
-    `sigmas` is the size in standard errors, `p_value` is corrected for the number of positions
-    looked at.
-    `recovered_at` is the first point back at the level before, `recovers` the index of the earliest
-    step that this
-    one takes back. Where the newest step rather seems to be over, `may_be_back` are the positions
-    between which the first point back would lie.
+    The first point after it is between `low` and `high`; `relative` is None if `before` is 0.
+    `sigmas` is the size in standard errors, `p_value` is corrected for the number of tested
+    positions. `recovered_at` is the first point back at the level before, `recovers` the index of
+    the earliest step that this one takes back. If the newest step seems to be over, the first point
+    back is between the positions `may_be_back`.
     """
 
     index: int
@@ -305,9 +302,9 @@ class ChangePoint:
 
 
 @dataclass(frozen=True)
-class _CutTest:
-    """How far a cut stands out; `loss` is by how much 2 log likelihood falls without it, where it
-    ends an excursion.
+class _CutSignificance:
+    """The significance of a cut. `loss` is the decrease of 2 log likelihood without it, if it ends
+    an excursion.
     """
 
     sigmas: float
@@ -317,19 +314,17 @@ class _CutTest:
 
 @dataclass(frozen=True)
 class _Fit:
-    """The levels between cuts, the noise about them, and the test of each cut."""
+    """The levels between cuts, the noise around them, and the test of each cut."""
 
     cuts: list[int]
     means: list[float]
     weights: list[float]
     sigma: float
     freedom: int
-    tests: list[_CutTest] = field(default_factory=list)
+    tests: list[_CutSignificance] = field(default_factory=list)
 
     def is_back(self, j: int, i: int) -> bool:
-        """Return whether level i is the one before cut j, as far as can be said of so many
-        points.
-        """
+        """Return whether level i may be the same as the one before cut j."""
         size, left = (abs(self.means[at] - self.means[j - 1]) for at in (j, i))
         noise = (
             _LEVEL_SIGMAS * self.sigma * math.sqrt(1 / self.weights[i] + 1 / self.weights[j - 1])
@@ -337,8 +332,8 @@ class _Fit:
         return left <= max(RECOVERED * size, min(_RECOVERED_IN_NOISE * size, noise))
 
     def find_excursion(self, j: int) -> int | None:
-        """Return the first cut of the excursion that cut j begins or ends, None where it is a step
-        for good.
+        """Return the first cut of the excursion that cut j begins or ends, None if it is a lasting
+        step.
         """
         if j + 1 < len(self.means) and self.is_back(j, j + 1):
             return j
@@ -349,10 +344,11 @@ def detect_change_points(values: Numbers, errors: Numbers | None = None) -> list
     """Return the steps of a series in order, up and down, including recovered ones.
 
     Values are oldest first; non-finite ones are missing. Errors are standard errors. A level needs
-    2 points, the first one 3, so that one point is never a step. Candidates come from a scan over
-    windows of all widths; the weakest is dropped and the rest are located anew until each passes a
-    t test against the noise about the fitted levels, a rank test that outliers cannot pass, and the
-    minimum size. A step near the newest points is found at once, and may disappear again.
+    2 points, the first one 3, so that a single point is never a step. Candidates come from a scan
+    over windows of all widths; the weakest is dropped and the rest are located anew until each
+    passes a t test against the noise around the fitted levels, a rank test that outliers cannot
+    pass, and the minimum size. A step near the newest points is found at once, and may disappear
+    again.
     Source: Olshen et al. 2004 (scan); Hawkins 1977 (test of a shift); Mann and Whitney 1947;
     docs/change-points.md has rates.
     """
@@ -362,9 +358,9 @@ def detect_change_points(values: Numbers, errors: Numbers | None = None) -> list
     cuts = find_candidates(series.series, series.sigma)
     refine_positions(series.series, cuts)
     while len(cuts) > 2:
-        fit = _fit(series.series, cuts, series.sigma)
+        fit = _fit_cuts(series.series, cuts, series.sigma)
         doubts = [_doubt_cut(fit, j, series.centre) for j in range(1, len(cuts) - 1)]
-        if not any(doubts):  # ranks last: they cost most
+        if not any(doubts):  # ranks last because they are slowest
             doubts = [
                 0.0 if _ranks_apart(fit, j, series.raw) else 1.0 for j in range(1, len(cuts) - 1)
             ]
@@ -376,7 +372,7 @@ def detect_change_points(values: Numbers, errors: Numbers | None = None) -> list
     return []
 
 
-def _fit(series: WeightedValues, cuts: list[int], sigma: float) -> _Fit:
+def _fit_cuts(series: WeightedValues, cuts: list[int], sigma: float) -> _Fit:
     means, weight, residuals = fit_levels(series, cuts)
     freedom = max(1, len(series) - len(means))
     own = noise_about(residuals, freedom, sigma)
@@ -388,7 +384,7 @@ def _fit(series: WeightedValues, cuts: list[int], sigma: float) -> _Fit:
 
 
 def fit_levels(series: WeightedValues, cuts: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-    """Return the mean and the weight of each level between cuts, and the weighted residuals."""
+    """Return the mean and weight of each level between cuts, and the weighted residuals."""
     positions, part = np.array(cuts), slice(cuts[0], cuts[-1])
     weight = np.diff(series.weight_sums[positions])
     means = np.diff(series.sums[positions]) / weight
@@ -400,31 +396,33 @@ def noise_about(residuals: Floats, freedom: int, sigma: float) -> float:
     return max(math.sqrt(float(residuals @ residuals) / freedom), _NOISE_FLOOR * sigma)
 
 
-def _test_cut(series: WeightedValues, fit: _Fit, j: int) -> _CutTest:
-    """Test a cut as the step or as one end of the excursion that it is."""
-    first, places, loss = fit.find_excursion(j), _places(fit.cuts, j), math.inf
+def _test_cut(series: WeightedValues, fit: _Fit, j: int) -> _CutSignificance:
+    """Test a cut as a step, or as one end of an excursion."""
+    first, places, loss = fit.find_excursion(j), _count_positions(fit.cuts, j), math.inf
     if first is None:
         low, cut, high = fit.cuts[j - 1 : j + 2]
-        gain = float(_gains(series, low, high, np.array([low]), np.array([cut]))[0])
+        gain = float(_segment_gains(series, low, high, np.array([low]), np.array([cut]))[0])
     else:
         low, start, end, high = fit.cuts[first - 1 : first + 3]
-        gains = _gains(series, low, high, np.array([start, low, low]), np.array([end, start, end]))
+        gains = _segment_gains(
+            series, low, high, np.array([start, low, low]), np.array([end, start, end])
+        )
         gain, step_at_start, step_at_end = gains.tolist()
         loss = (gain - (step_at_end if j == first else step_at_start)) / fit.sigma**2
         places *= _EXCURSION_LENGTHS
     sigmas = math.sqrt(gain) / fit.sigma
-    return _CutTest(sigmas, min(1.0, places * t_survival(sigmas, fit.freedom)), loss)
+    return _CutSignificance(sigmas, min(1.0, places * t_survival(sigmas, fit.freedom)), loss)
 
 
 def _end_newest(series: WeightedValues, fit: _Fit, sigma: float) -> _Fit:
-    """Let the newest step end where an excursion explains the points better; both cuts have the
-    step's p-value.
+    """End the newest step if an excursion explains the points better; both cuts have the step's
+    p-value.
     """
     newest = len(fit.means) - 1
     ends, gains = _return_gains(series, fit.cuts)
     if not len(ends) or fit.find_excursion(newest) is not None:
         return fit
-    ended = _fit(series, [*fit.cuts[:-1], int(ends[np.argmax(gains)]), fit.cuts[-1]], sigma)
+    ended = _fit_cuts(series, [*fit.cuts[:-1], int(ends[np.argmax(gains)]), fit.cuts[-1]], sigma)
     tests = ended.tests[-2:]
     if ended.find_excursion(newest) != newest or min(test.loss for test in tests) <= _RETURN_LOSS:
         return fit
@@ -435,16 +433,16 @@ def _end_newest(series: WeightedValues, fit: _Fit, sigma: float) -> _Fit:
 
 
 def _return_gains(series: WeightedValues, cuts: Sequence[int]) -> tuple[Ints, Floats]:
-    """Return where the newest step may have ended, and by how much an excursion up to there fits
-    better than a step.
+    """Return where the newest step may have ended, and how much better an excursion up to there
+    fits than a step.
     """
     low, start, high = cuts[-3:]
     ends = np.arange(start + MIN_POINTS, high - MIN_POINTS + 1)
-    gains = _gains(series, low, high, np.full_like(ends, start), ends)
-    return ends, gains - _gains(series, low, high, np.array([low]), np.array([start]))
+    gains = _segment_gains(series, low, high, np.full_like(ends, start), ends)
+    return ends, gains - _segment_gains(series, low, high, np.array([low]), np.array([start]))
 
 
-def _places(cuts: list[int], j: int) -> int:
+def _count_positions(cuts: list[int], j: int) -> int:
     return cuts[-1] if j < len(cuts) - 2 else max(1, cuts[-1] - cuts[j] - 1)
 
 
@@ -471,8 +469,8 @@ def _doubt_cut(fit: _Fit, j: int, centre: float) -> float:
 
 
 def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
-    """Return whether a cut's sides differ by rank too; values that repeat to the last digit need no
-    such proof.
+    """Return whether a cut's sides also differ by rank; values that repeat exactly need no such
+    test.
     """
     cuts, first = fit.cuts, fit.find_excursion(j)
     old = raw[max(cuts[j - 1], cuts[j] - _RANK_POINTS) : cuts[j]]
@@ -489,7 +487,7 @@ def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
         p_value = mann_whitney(old.tolist(), new.tolist()).p_value
     both = np.concatenate((old, new))
     alpha = _RANK_ALPHA if len(np.unique(both)) == len(both) else _TIED_RANK_ALPHA
-    return p_value * _places(cuts, j) <= alpha
+    return p_value * _count_positions(cuts, j) <= alpha
 
 
 def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
@@ -527,10 +525,10 @@ def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
 
 
 def _find_recovered(fit: _Fit, *, beyond: bool = True) -> dict[int, int]:
-    """Return for each step that was taken back the level that did.
+    """Return, for each step that was taken back, the level that took it back.
 
-    With `beyond`, a level on the far side of the one before did so too. What takes a step back is
-    taken back by nothing: a change that comes again after it is a step of its own.
+    With `beyond`, a level on the far side of the one before did so too. A level that takes a step
+    back is not itself taken back: a later change is a step of its own.
     """
     recovered: dict[int, int] = {}
     undoing: set[int] = set()

@@ -100,7 +100,8 @@ def _build_levels(change: SeriesChange, metric: Metric, levels: LevelLines) -> l
         if change.kind == "drift" and change.before_value is not None:
             ends = [levels.before[1], levels.after[0]]
             values = [
-                _round(value * metric.factor) for value in (change.before_value, change.after_value)
+                _round_value(value * metric.factor)
+                for value in (change.before_value, change.after_value)
             ]
             traces.append(
                 _build_trace(ends, values, color, "", 2) | {"line": {"width": 2, "dash": "dot"}}
@@ -109,11 +110,11 @@ def _build_levels(change: SeriesChange, metric: Metric, levels: LevelLines) -> l
 
 
 def _build_level(span: tuple[int, int], value: float, color: str, name: str) -> dict[str, Any]:
-    dashed = _build_trace(list(span), [_round(value)] * 2, color, name, 2)
+    dashed = _build_trace(list(span), [_round_value(value)] * 2, color, name, 2)
     return dashed | {"line": {"width": 2, "dash": "dash"}}
 
 
-def _round(value: float) -> float:
+def _round_value(value: float) -> float:
     return float(f"{value:.5g}")
 
 

@@ -40,7 +40,7 @@ from compileboard.collectors.contract.verdicts import (
 )
 
 _SETTLED_COUNT = 20
-_DETECTED_COUNT = 2  # a step may be found with so many points after it, noise may ask for more
+_DETECTED_COUNT = 2  # a step may be found with so many points after it; noise may require more
 _MOST_TRIED = 10
 _ENOUGH_DRIFT_POINTS = 10
 
@@ -89,10 +89,10 @@ def _change_keys(
 
 
 def detect(series: Series) -> list[SeriesChange]:
-    """Return the changes of a series: steps in both directions, also recovered ones, and slow
+    """Return the changes of a series: steps in both directions, including recovered ones, and slow
     drift.
 
-    A step that takes back an earlier one is that one's recovery, and no change of its own.
+    A step that takes back an earlier one is that one's recovery, not a change.
     """
     finite = series.values[np.isfinite(series.values)]
     if len(finite) < 2 or np.all(finite == finite[0]):
@@ -109,7 +109,7 @@ def detect(series: Series) -> list[SeriesChange]:
 
 
 def _detect_failures(series: Series) -> list[SeriesChange]:
-    """One passing run recovers a failure: whether a model compiles is no matter of noise."""
+    """One passing run recovers a failure, because whether a model compiles is not noisy."""
     known = [int(position) for position in np.flatnonzero(np.isfinite(series.values))]
     changes: list[SeriesChange] = []
     starts = [
@@ -120,7 +120,7 @@ def _detect_failures(series: Series) -> list[SeriesChange]:
     for number, start in enumerate(starts):
         is_worse = series.values[known[start]] == 0
         if not is_worse and number:
-            continue  # the recovery of the one before
+            continue  # the recovery of the previous one
         end = starts[number + 1] if number + 1 < len(starts) else None
         first = series.runs[known[start]]
         changes.append(
@@ -217,7 +217,7 @@ def _make_change(
     may_be_back: tuple[str, str] | None = None,
     levels: Sequence[float | None] = (None, None, None, None),
 ) -> SeriesChange:
-    """Make a change that is not stored yet: without an id, and with a part of its evidence.
+    """Make a change that is not stored yet: without an id, and with part of its evidence.
 
     `confirming` is the run that still shows it after it could be found, None while unconfirmed;
     `levels` are the values before and after, the relative size, and the p-value.
@@ -261,7 +261,7 @@ def _find_confirming(series: Series, step: ChangePoint) -> SeriesRun | None:
     tried = (
         *ends[:_MOST_TRIED],
         *ends[_MOST_TRIED:][-1:],
-    )  # noise may hide it for long, and then all is asked
+    )  # noise may hide it for long, so all runs are checked
     end = next((end for end in tried if _is_detectable(series, step, int(finite[end]))), None)
     return None if end is None else series.runs[int(finite[end + 1])]
 
@@ -296,7 +296,7 @@ def _direct(series: Series, change: ChangePoint | Drift) -> str:
         at = int(np.searchsorted(known, change.index))
         levels = known[max(0, at - change.before_count) : at], known[at : at + change.after_count]
         before, after = (_find_medians(series, positions) for positions in levels)
-        # Peak memory hardly scatters, so half of the step is what eager mode has to explain.
+        # Peak memory hardly scatters, so eager mode has to explain only half of the step.
         is_memory = series.metric.name in MEMORIES and change.before > 0
         threshold = abs(change.after / change.before - 1) / 2 if is_memory else None
         verdicts = {
@@ -327,10 +327,11 @@ _ID_BYTES = 10
 def match(
     detected: Sequence[SeriesChange], stored: Iterable[SeriesChange], ranks: Mapping[str, int]
 ) -> tuple[list[tuple[SeriesChange, SeriesChange | None]], list[SeriesChange]]:
-    """Return detected changes of one series with their ids and the stored one that each is; also
-    stored ones that were not detected again.
+    """Return the changes of one series, each with its id and matching stored change, and stored
+    ones that were not detected again.
 
-    A match has the same kind and direction and a touching range of runs, the nearest first.
+    A match has the same kind and direction and an adjacent or overlapping range of runs; the
+    nearest wins.
     """
     candidates = list(stored)
     left, taken = (
@@ -362,7 +363,7 @@ def _make_unique_id(change: SeriesChange, taken: set[str]) -> str:
 
 
 def make_id(change: SeriesChange, again: int = 0) -> str:
-    """Return a new change's id, the same whenever it is detected anew."""
+    """Return a new change's id, the same on every detection."""
     identity = json.dumps(
         [
             *(int(part) if isinstance(part, bool) else part for part in change.key),

@@ -33,19 +33,19 @@ from compileboard.app.incidents.change_points import (
 
 MIN_RELATIVE = 0.03
 _FEWEST_POINTS = 10
-_SHORTEST = 6  # points from the old level to the new one; less is a step
+_SHORTEST = 6  # points from the old level to the new one; fewer are a step
 _KNOTS = 20
 _LINE_TERMS, _STEP_TERMS = 4, 2
-_MARGIN = 4.0  # by how much the line's information criterion has to beat the staircase's
+_MARGIN = 4.0  # required advantage of the line's information criterion over the staircase's
 
 
 @dataclass(frozen=True)
 class Drift:
-    """A slow change: level until `start`, straight from there to `end`, level again.
+    """A slow change: level until `start`, linear from there to `end`, then level.
 
-    Indices are positions in the given values; `relative` is None where `before` is 0; `replaces`
-    are the indices of the steps that the drift explains better; `recovered_at` is the first point
-    of the step that took it back.
+    Indices are positions in the given values; `relative` is None if `before` is 0; `replaces` are
+    the indices of the steps that the drift explains better; `recovered_at` is the first point of
+    the step that took it back.
     """
 
     start: int
@@ -133,7 +133,7 @@ def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChange
 
 @dataclass(frozen=True)
 class StopLimits:
-    """`times_longest` is relative to the most runs that the series ever skipped before."""
+    """`times_longest` is relative to the longest gap of the series so far, in runs."""
 
     least_points: int = 3
     least_missed: int = 3
@@ -141,16 +141,15 @@ class StopLimits:
 
 
 OF_MODEL = StopLimits()
-# A suite is also measured now and then, or for some days and never meant to be again: nobody wants
-# to hear of that.
+# Suites that were measured only now and then, or for a few days, are not reported.
 OF_SUITE = StopLimits(least_points=10, least_missed=10, times_longest=2)
 
 
 def is_stopped(
     times: Sequence[float], suite_times: Sequence[float], limits: StopLimits = OF_MODEL
 ) -> bool:
-    """Return whether a series stopped while its suite went on, for more runs than it ever skipped
-    before.
+    """Return whether a series stopped while its suite went on for more runs than its longest
+    gap.
     """
     if len(times) < limits.least_points:
         return False

@@ -1,4 +1,4 @@
-"""The evidence of a change: the runs next to it, what changed between them, and possible causes."""
+"""The evidence of a change: the adjacent runs, what changed between them, and possible causes."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ from compileboard.collectors.store.sealed_files import RunFileUnavailable
 
 MOST_CAUSES = 12
 MOST_COMMITS = 20
-_CACHED_SIDES, _CACHED_PAIRS = 16, 64  # changes of one run come together
+_CACHED_SIDES, _CACHED_PAIRS = 16, 64  # changes of one run are processed together
 _LEFT_OUT = ("unchanged", "by_design")
-# A change for the worse is rather caused by what is new or came more often.
+# Something new or more frequent is the likelier cause of a change for the worse.
 _RANK = {
     "slower": -1,
     "faster": -1,
@@ -107,10 +107,10 @@ class EvidenceCollector:
 
     def _load_side(self, run_id: str) -> ComparedSide | None:
         try:
-            clock = read_clock()  # labels alone: an id needs none
+            clock = read_clock()  # only labels are needed, and an id needs none
             named = find_side(self._store.board, self._engine, clock, run_id, "run")
             return load_side(self._store, clock, named)
-        except (FilterError, RunFileUnavailable):  # deleted meanwhile, or its file is lost
+        except (FilterError, RunFileUnavailable):  # deleted in the meantime, or its file is lost
             return None
 
     def _compare(self, before: str, after: str) -> Comparison | None:
@@ -145,7 +145,7 @@ class EvidenceCollector:
             _filter_subject(change, diff)
             for diff in (compared.breaks, compared.causes, compared.rerecordings)
         )
-        # What is told one by one needs no count beside it.
+        # What is listed one by one needs no total.
         listed_names = {"graph_breaks", "unique_graphs"} if breaks else set()
         listed_names |= {"recompiles"} if recompiles else set()
         causes = [
@@ -321,7 +321,7 @@ _TITLE_LIMIT = 200
 _COUNTED = {
     "graph_break": "graph_breaks",
     "recompile": "recompiles",
-}  # what a cause of a kind adds to
+}  # the evidence that a kind of cause adds to
 
 
 class IncidentAssembler:
@@ -469,9 +469,10 @@ def find_state(
 
 
 def _is_over(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> bool:
-    """Return whether every change recovered, or most did and the others, as it seems, with them.
+    """Return whether every change recovered, or most did and the others seem to have.
 
-    What one commit brought, one takes back; of many noisy series some are never certain alone.
+    One commit may cause all of them and another recover them; in many noisy series some recoveries
+    are never certain alone.
     """
     recovered = [
         ranks.get(change.recovered_run_id, -1) for change in changes if change.recovered_run_id

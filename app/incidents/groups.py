@@ -1,4 +1,4 @@
-"""Group series changes that came with one change of code or machine into incidents.
+"""Group series changes from one change of code or machine into incidents.
 
 Changes of one branch and suite join if the ranges of runs in which they came overlap and they share
 a model, or a cause that is new in both. A gradual change joins only gradual ones, since it would
@@ -18,15 +18,13 @@ from compileboard.app.incidents.model import Incident, SeriesChange, find_metric
 from compileboard.collectors.store.incident_triage import IncidentMove
 from compileboard.collectors.store.rollups import SET
 
-_MOVED_BY = MODEL_OF | {"pass_ratio": PASSES.name}  # a model's metric moves a suite's
-_SEVERAL = 3  # models whose gradual change is the suite's
+_MOVED_BY = MODEL_OF | {"pass_ratio": PASSES.name}  # a model's metric and the suite's that it moves
+_SEVERAL = 3  # gradual changes of so many models make the suite's
 _NEW = ("new", "more often", "changed")
 
 
 class RunSpan(NamedTuple):
-    """The ranks of the runs between which a change came: after `start`, up to and including
-    `end`.
-    """
+    """Ranks of the runs between which a change came: after `start`, up to and including `end`."""
 
     start: int
     end: int
@@ -52,7 +50,7 @@ class _Groups:
 def group_changes(
     changes: Sequence[SeriesChange], ranks: Mapping[str, int]
 ) -> list[list[SeriesChange]]:
-    """Group changes of one branch and suite; one that was withdrawn stays with its incident."""
+    """Group changes of one branch and suite; a withdrawn change stays with its incident."""
     groups = _Groups(len(changes))
     spans = [
         None if change.state == "withdrawn" else find_span(change, ranks) for change in changes
@@ -109,7 +107,7 @@ def _list_keys(change: SeriesChange) -> list[Hashable]:
 def _join_overlapping(
     groups: _Groups, positions: Iterable[int], spans: Sequence[RunSpan | None]
 ) -> None:
-    newest: tuple[int, int] | None = None  # the largest end so far, and whose
+    newest: tuple[int, int] | None = None  # the largest end so far, and its change
     for span, position in sorted(
         (span, position) for position in positions if (span := spans[position]) is not None
     ):
@@ -162,8 +160,8 @@ def _join_touching(
 def _join_parts_of_drifts(
     groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
 ) -> None:
-    """In a noisy series a drift looks like steps. A step larger than the whole drift stays an
-    incident of its own.
+    """Join the steps that a drift in a noisy series looks like. A step larger than the whole drift
+    stays an incident of its own.
     """
     members: dict[int, list[int]] = {}
     for position, change in enumerate(changes):
@@ -272,7 +270,7 @@ def match_incidents(
     leads: Sequence[SeriesChange],
     stored: Iterable[Incident],
 ) -> IncidentMatch:
-    """Return the incident of each group: the one that had its changes as evidence, or a new one.
+    """Return the incident of each group: the stored one with its changes, or a new one.
 
     When an incident splits, the part with most of its changes keeps the id, and the others get a
     copy of the discussion. When incidents merge, the oldest keeps its id and gets all discussions.
@@ -283,7 +281,7 @@ def match_incidents(
         for change in group:
             if change.incident_id in known:
                 counts.setdefault(str(change.incident_id), Counter())[number] += 1
-    # Of an incident: the group that goes on as it.
+    # By incident: the group that continues it.
     owner = {id_: min(of, key=lambda number: (-of[number], number)) for id_, of in counts.items()}
     owned: dict[int, list[str]] = {}
     for incident_id in sorted(owner, key=lambda id_: (known[id_].found_us, id_)):

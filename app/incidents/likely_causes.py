@@ -1,4 +1,4 @@
-"""Candidates for the cause of an incident; the one with most checks passed comes first."""
+"""Likely causes of an incident, those with most checks passed first."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ _CODE = {"graph_break": ("break_id", "Graph break"), "recompile": ("cause_id", "
 MOST_CAUSES = 5
 MOST_OTHERS = 12
 _REASON_LIMIT = 300
-# The rest of the evidence follows from these, or is a count of them.
+# The rest of the evidence follows from these, or counts them.
 _KINDS = ("failure", "graph_break", "recompile", "environment", "setting", "eager_mode")
-_NEAR_LINES = 1  # breaks so near each other are of one statement
-_STACK = "___stack"  # torch's name of a value that a graph break left
+_NEAR_LINES = 1  # graph breaks this near belong to one statement
+_STACK = "___stack"  # torch's name for a value left by a graph break
 _TIMES = {
     "speedup",
     "abs_latency_ms",

@@ -51,15 +51,14 @@ ACTION_LABELS = {
     "comment": "commented",
     "reopen": "reopened",
 }
-# Below it a p-value tells of the shape that noise was taken to have, not of noise that anybody saw.
+# Smaller p-values depend on the assumed shape of the noise, which was never observed so far out.
 _SMALLEST_P = 1e-4
 _OF = {
     "model": {**BY_NAME, PASSES.name: PASSES},
     "suite": SUMMARY_BY_NAME,
     "runs": {metric.name: metric for metric in RUN_METRICS},
 }
-# What a person notices first. A failure is 0, or 1 where the answer is wrong or there is none any
-# more.
+# Most visible first. A failure is 0; 1 stands for a wrong or missing result.
 _SEVERITY = {
     "pass_ratio": 1,
     "speedup": 2,
@@ -85,7 +84,7 @@ _LEAST_SEVERE = 7
 
 @dataclass(frozen=True)
 class SeriesChange:
-    """A change of one series. An empty text or a 0 in the series' fields means not recorded.
+    """A change of one series. An empty string or a 0 in the series' fields means not recorded.
 
     The change came with `first_run_id`, or anywhere from `low_run_id` to `high_run_id`. It is
     confirmed when a later run still shows it: `confirmed_us` is of that run, `noticed_us` when it
@@ -126,11 +125,10 @@ class SeriesChange:
     noticed_us: int | None
     changed_us: int
     incident_id: str | None
-    evidence: dict[str, Any] = field(metadata=PRIVATE)  # app.incidents.evidence says what is in it
+    evidence: dict[str, Any] = field(metadata=PRIVATE)  # see app.incidents.evidence
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Return the key of its series."""
         return (
             self.subject,
             *(getattr(self, name) for name in SERIES),
@@ -139,27 +137,25 @@ class SeriesChange:
         )
 
     def is_of(self, fields: Mapping[str, Any]) -> bool:
-        """Return whether its series has these fields; None is the same as '' and 0."""
+        """Return whether its series has these fields; None equals '' and 0."""
         return all(
             (getattr(self, name) or None) == (value or None) for name, value in fields.items()
         )
 
     @property
     def may_be_back(self) -> tuple[str, str] | None:
-        """Return between which runs it ended, where it rather seems to be over; else None."""
+        """Return the runs between which it probably ended, None if it did not."""
         span = self.evidence.get("may_be_back")
         return (span[0], span[1]) if span else None
 
     @property
     @published
     def sentence(self) -> Annotated[str, "What it is, in one line."]:
-        """Return what it is, in one line."""
         return f"{name_subject(self)}: {describe_change(self)}"
 
     @property
     @published
     def measured_as(self) -> Annotated[str, "Configuration of the series, in words."]:
-        """Return the configuration of the series, in words."""
         parts = [] if self.subject == "suite" else [self.suite]
         parts += [
             self.mode,
@@ -178,7 +174,6 @@ class SeriesChange:
     @property
     @published
     def range(self) -> Annotated[str, "Its range of runs or commits, in words."]:
-        """Return its range of runs or commits, in words."""
         before, after = self.before, self.after
         if not before or not after:
             return f"since {format_times(self.first_us, None)[0]}"
@@ -194,7 +189,6 @@ class SeriesChange:
     @property
     @published
     def confidence(self) -> Annotated[str, "Confidence, in words."]:
-        """Return the confidence, in words."""
         if self.p_value is None:
             return "certain" if self.kind != "vanished" else "the rest of the suite went on"
         if self.p_value >= _SMALLEST_P:
@@ -204,13 +198,11 @@ class SeriesChange:
     @property
     @published
     def before(self) -> Annotated[dict[str, Any] | None, RUN_HELP]:
-        """Return the run before it."""
         return self.evidence.get("before") or None
 
     @property
     @published
     def after(self) -> Annotated[dict[str, Any] | None, RUN_HELP]:
-        """Return the run after it."""
         return self.evidence.get("after") or None
 
     @property
@@ -219,9 +211,8 @@ class SeriesChange:
         self,
     ) -> Annotated[
         list[dict[str, Any]],
-        "What of GPU, driver, torch and triton changed: `word`, `before`, `now`.",
+        "Changes of GPU, driver, torch and triton: `word`, `before`, `now`.",
     ]:
-        """Return the parts of the environment that changed."""
         return self.evidence.get("environment") or []
 
     @property
@@ -232,7 +223,6 @@ class SeriesChange:
         dict[str, Any] | None,
         "The commits after the one, up to the other: `known`, `count`, and `listed` with authors.",
     ]:
-        """Return the commits in between."""
         return self.evidence.get("commits") or None
 
     @property
@@ -246,7 +236,6 @@ class SeriesChange:
             "`break_id`, `cause_id`, `rerecording_id`."
         ),
     ]:
-        """Return what appeared in the same range."""
         return self.evidence.get("causes") or []
 
     @property
@@ -254,12 +243,11 @@ class SeriesChange:
     def points(
         self,
     ) -> Annotated[dict[str, Any] | None, "How many runs each level has: `before`, `after`."]:
-        """Return how many runs each level has."""
         return self.evidence.get("points") or None
 
 
 def judge_pass(status: str, accuracy: str | None) -> float | None:
-    """Return 1 for a model that is measured and right, 0 if it failed or is wrong, else None."""
+    """Return 1 for a model that ran and is correct, 0 if it failed or is wrong, else None."""
     if status not in ("measured", "failed"):
         return None
     return float(status == "measured" and (accuracy is None or accuracy in HUD_PASSING))
@@ -330,9 +318,7 @@ def describe_values(change: SeriesChange) -> str:
 
 
 def describe_size(change: SeriesChange) -> str:
-    """Format the size of a change: `−54%`, or `+3` if the level before was 0; '' if it has no
-    size.
-    """
+    """Format the size of a change: `−54%`, or `+3` if the level before was 0; '' if it has none."""
     metric = find_metric_of(change)
     if change.kind == "vanished" or metric is PASSES:
         return ""
@@ -412,7 +398,7 @@ def _name_run(run: Mapping[str, Any], when: str) -> str:
 
 @dataclass(frozen=True)
 class IncidentRun:
-    """A run that an incident names, as it was recorded."""
+    """A run of an incident, as it was recorded."""
 
     run_id: Annotated[str, "ID of the run."]
     commit: Annotated[str | None, "Its commit, whole."]
@@ -424,7 +410,6 @@ class IncidentRun:
     @property
     @published
     def short_commit(self) -> Annotated[str, "Seven digits of it; empty where not recorded."]:
-        """Return seven digits of it; empty where not recorded."""
         return shorten_commit(self.commit)
 
     @property
@@ -436,7 +421,7 @@ class IncidentRun:
 class CauseCheck:
     """One check of a likely cause."""
 
-    passed: Annotated[bool, "Whether it speaks for the cause."]
+    passed: Annotated[bool, "Whether it supports the cause."]
     text: Annotated[str, "Each check and its result."]
 
 
@@ -458,8 +443,8 @@ class IncidentCause:
     before: Annotated[Any, "Occurrences before."]
     after: Annotated[Any, "Occurrences after."]
     also: Annotated[list[str], "Other breaks of the same statement."]
-    checks: Annotated[list[CauseCheck], "What speaks for it, and against."]
-    # Of a cause that is being found; not stored.
+    checks: Annotated[list[CauseCheck], "Checks for and against it."]
+    # Used while searching for causes; not stored.
     source: str = field(default="", metadata=PRIVATE)
     explained: list[str] = field(default_factory=list, metadata=PRIVATE)  # names of metrics
     is_compile_failure: bool = field(default=False, metadata=PRIVATE)
@@ -478,8 +463,8 @@ class HeadlineMetric:
     metric: Annotated[str, "Name of the metric."]
     label: Annotated[str, "Label of the metric."]
     values: Annotated[str, "Old → new."]
-    size: Annotated[str, "How large the change is; empty where it has no size."]
-    direction: Annotated[str, one_of(DIRECTIONS), "Which way."]
+    size: Annotated[str, "Size of the change; empty if it has none."]
+    direction: Annotated[str, one_of(DIRECTIONS), "Direction."]
 
 
 @dataclass(frozen=True)
@@ -508,7 +493,7 @@ class Incident:
     commits: Annotated[dict[str, Any] | None, "The commits in between: `known`, `count`, `listed`."]
     environment: Annotated[
         list[dict[str, Any]],
-        "What of GPU, driver, torch and triton changed: `word`, `before`, `now`.",
+        "Changes of GPU, driver, torch and triton: `word`, `before`, `now`.",
     ]
     causes: Annotated[list[IncidentCause], "Likely causes, most checks passed first."]
     others: Annotated[list[str], "What else changed in the same range."]
@@ -543,7 +528,7 @@ class Incident:
 
 @dataclass(frozen=True)
 class Comment:
-    """One action or comment of a person on an incident."""
+    """A person's action or comment on an incident."""
 
     action: Annotated[str, one_of(ACTIONS), "The action."]
     author: Annotated[str, "The person's name, as given."]

@@ -146,10 +146,9 @@ class IncidentSeries:
 
 @dataclass(frozen=True)
 class IncidentScreen:
-    """One incident with the series of one of its changes, None if no run of it is left.
+    """One incident with the series of one of its changes, None if none of its runs is left.
 
-    `fixable` is its cause with known fixes, from the newest run that has it; None if
-    there is none.
+    `fixable` is its cause with known fixes, from the newest run that has it.
     """
 
     detail: IncidentDetail
@@ -253,7 +252,7 @@ def _read_line(engine: Engine, change: SeriesChange, within: Mapping[str, Any]) 
     for definition in (
         HUD,
         SUMMARIZE_PERF,
-    ):  # as detection does: the second where nobody checks accuracy
+    ):  # as detection does: the second if accuracy is not checked
         summaries = list_summaries(engine, selected, definition.name)
         line = build_suite_line(find_metric_of(change), summaries, change.suite)
         if any(point.value is not None for point in line.points):

@@ -280,5 +280,5 @@ def _read_body() -> CommentBody:
                 f"{str(key)[:40]}: there is no such field; known are {', '.join(names)}"
             )
         if not isinstance(value, str) and not (key == "text" and value is None):
-            raise FilterError(f"{key}: expected a text, this is {type(value).__name__}")
+            raise FilterError(f"{key}: expected a string, got {type(value).__name__}")
     return CommentBody(**body)

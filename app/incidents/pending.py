@@ -1,4 +1,4 @@
-"""Runs that detection has not processed: cheap enough for every few seconds, without numpy."""
+"""Runs that detection has not processed: cheap enough to query every few seconds, without numpy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from compileboard.app.incidents.queries import (
     has_unpublished_removal,
 )
 
-# Of the detector: one more when it would find otherwise, then everything is looked at again.
+# Of the detector: increase it when it would detect something else, and all series are scanned
+# again.
 VERSION = 9
 
 
@@ -29,7 +30,7 @@ class PendingRuns:
 
 def find_pending_runs(store: Store, *, everything: bool = False) -> PendingRuns:
     known = get_detection(store.board)
-    # Before the runs: what comes between the two is looked at twice, not never.
+    # Read before the runs: a change in between is processed twice rather than never.
     newest = _read_publications(store)
     progress = {"pub": newest.pub}
     if store.engine.dialect != "sqlite":
@@ -38,7 +39,7 @@ def find_pending_runs(store: Store, *, everything: bool = False) -> PendingRuns:
     if seen == {**progress, "waiting": []}:
         return PendingRuns((), (), needs_full_scan=False, cursor="")
     runs = list_point_runs(store.engine)
-    # Runs that were deleted may have made changes.
+    # Changes may have come from deleted runs.
     needs_full_scan = seen is None or newest.removed_pub > seen.get("removed_pub", seen["pub"])
     ended = [run for run in runs if run.state != "running"]
     if seen is not None and not needs_full_scan:

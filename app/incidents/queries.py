@@ -57,7 +57,7 @@ _COLUMNS = """
 _OF_CHANGE = (
     "exists (select 1 from series_changes as c where c.incident_id = i.id and c.{0} = :{0})"
 )
-# Only what is asked for is in a statement: `(:x is null or …)` would keep SQLite from using an
+# Only conditions that are set are written: `(:x is null or …)` would keep SQLite from using an
 # index.
 _WANTED = {
     "state": "i.state = :state",
@@ -191,7 +191,7 @@ def _read_choice(_name: str, text: str) -> str | None:
 
 @dataclass(frozen=True)
 class IncidentFilter:
-    """`state` and `status` may be ACTIVE, CONFIRMED and NOT_IGNORED as well."""
+    """`state` and `status` may also be ACTIVE, CONFIRMED and NOT_IGNORED."""
 
     state: Annotated[
         str | None,
@@ -209,10 +209,10 @@ class IncidentFilter:
     direction: Annotated[
         str | None,
         Parameter(choices=DIRECTIONS),
-        "`worse`, `better` or `changed`: only what is worse is ever open.",
+        "`worse`, `better` or `changed`; only worse ones are ever open.",
     ] = None
     suite: SuiteName = None
-    model: Annotated[str | None, "A model's name, whole."] = None
+    model: Annotated[str | None, "A model's exact name."] = None
     metric: Annotated[str | None, "A metric's name, whole: one of those that changed."] = None
     branch: BranchName = None
     hardware: HardwareName = None
@@ -221,7 +221,7 @@ class IncidentFilter:
     before_us: Annotated[int | None, UNTIL, UNTIL_HELP] = None
 
     def check(self, query: Mapping[str, str]) -> None:
-        """Raises FilterError if no run can be between the days."""
+        """Raises FilterError if the last day is before the first."""
         check_days(query, self.since_us, self.before_us)
 
     @property
@@ -251,7 +251,7 @@ class Detection:
 
 @dataclass(frozen=True)
 class Publications:
-    """The numbers of the newest commit to a run, and of the newest removal of one; later ones are
+    """The numbers of the newest publication of a run, and of the newest removal; later ones are
     larger.
     """
 
@@ -266,7 +266,7 @@ def list_incidents(
     limit: int = 50,
     moment: Moment = "first_us",
 ) -> Page[Incident]:
-    """List incidents, those of the newest runs first. Raises FilterError for an unusable cursor."""
+    """List incidents, those of the newest runs first. Raises FilterError for an invalid cursor."""
     after_us, after_id = decode_cursor(cursor, int, str) or (2**62, "")
     values = {field.name: getattr(selection, field.name) for field in fields(selection)}
     values |= {"after_us": after_us, "after_id": after_id, "limit": limit + 1}
@@ -433,5 +433,5 @@ FILTERS = list_names(IncidentFilter)
 
 
 def read_incident_filter(query: Mapping[str, str]) -> IncidentFilter:
-    """An empty parameter is no limit. Raises FilterError for an unknown key or unusable value."""
+    """An empty parameter is no limit. Raises FilterError for an unknown key or invalid value."""
     return read_query(IncidentFilter, query, OTHER_KEYS[1:])

@@ -73,14 +73,12 @@ FEWEST_POINTS = 5
 _NUMBERS = tuple(metric.name for metric in METRICS)
 _MEASURED = np.array(
     [metric.kind == "value" for metric in METRICS]
-)  # it says nothing of a wrong answer
-_INTERVAL_TO_ERROR = (
-    2 * 1.96
-)  # a 95% interval of a normal distribution has this many standard errors
-_USUAL_SHARE = 0.8  # of the models a suite usually has; a run of fewer was no run of the suite
+)  # it does not show wrong answers
+_INTERVAL_TO_ERROR = 2 * 1.96  # standard errors in a 95% interval of a normal distribution
+_USUAL_SHARE = 0.8  # of a suite's usual models; a run with fewer does not count
 _FEW_MODELS = 3
 _CUT = frozenset({"killed", "interrupted", "failed"})
-# What summarize_perf has beside HUD's numbers where nobody checked accuracy; the counts are the
+# What summarize_perf has instead of the HUD's numbers without accuracy checks; the counts are the
 # same.
 _WITHOUT_ACCURACY = tuple(metric.name for metric in SUMMARY_METRICS if metric.name != "pass_ratio")
 _EMPTY_KEY: dict[str, Any] = dict.fromkeys(SERIES, "") | {
@@ -125,7 +123,7 @@ class MeasuredRuns:
 class Series(MeasuredRuns):
     """One series of one branch; NaN is not measured.
 
-    `beside` are, for a speed or peak memory, those that show whether eager mode moved it.
+    For a speed or peak memory, `beside` are the series that show whether eager mode moved it.
     """
 
     values: Floats
@@ -145,7 +143,7 @@ class RunOrder:
     def split(
         self, rows: Iterable[Row], get_run_id: Callable[[Row], str]
     ) -> Iterator[tuple[list[SeriesRun], list[Row]]]:
-        """Yield for each branch its ended runs, the oldest first, and the row of each."""
+        """Yield the ended runs of each branch, oldest first, with their rows."""
         of_branch: dict[str, list[tuple[SeriesRun, Row]]] = {}
         for row in rows:
             run = self.runs.get(get_run_id(row))
@@ -187,7 +185,7 @@ def _make_model_series(
         numbers: Floats = np.array([row[2:] for row in rows], dtype=np.float64)
         errors = (numbers[:, 1] - numbers[:, 0]) / _INTERVAL_TO_ERROR
         columns = numbers[:, 2:]
-        if points.experiment not in TIMING:  # by this column an accuracy file means something else
+        if points.experiment not in TIMING:  # in an accuracy file this column means something else
             columns[:, _NUMBERS.index("compilation_latency_s")] = np.nan
         columns[np.array([run.id in wrong for run in runs])[:, None] & _MEASURED] = np.nan
         beside = [
@@ -217,16 +215,14 @@ def _judge(points: ModelPoints) -> dict[str, float]:
 
 
 def find_suite_runs(measured_runs: Iterable[MeasuredRuns]) -> dict[SeriesKey, set[str]]:
-    """Return the runs that had most of the usual models of each suite; others are no run of the
-    suite.
-    """
+    """Return the runs that had most of the usual models of each suite; others do not count."""
     counts: dict[SeriesKey, Counter[str]] = {}
     for measured in measured_runs:
         counts.setdefault(measured.suite_key, Counter()).update(measured.run_ids)
     suite_runs = {}
     for suite_key, by_run in counts.items():
         usual = float(np.median(list(by_run.values())))
-        # Of few models one that stopped is already more than the share.
+        # With few models, one that stopped already exceeds the share.
         least = min(_USUAL_SHARE * usual, usual - 1 if usual >= _FEW_MODELS else usual)
         suite_runs[suite_key] = {run_id for run_id, count in by_run.items() if count >= least}
     return suite_runs
@@ -245,7 +241,7 @@ def merge_suites(measured_runs: Iterable[MeasuredRuns], order: RunOrder) -> list
 def read_suite_series(
     engine: Engine, order: RunOrder, suites: Sequence[str] | None = None
 ) -> Iterator[Series]:
-    """Yield the series of suites by HUD's definition, or summarize_perf's without accuracy
+    """Yield the series of suites by the HUD's definition, or summarize_perf's without accuracy
     checks.
     """
     judged: set[SeriesKey] = set()
@@ -280,7 +276,7 @@ def _make_suite_series(
 ) -> Iterator[Series]:
     runs, summaries = [run for run, _row in whole], [row for _run, row in whole]
     usual = find_usual([summary["measured_count"] for summary in summaries])
-    # A mean that lost models is another mean as well.
+    # A mean that lost models is a different mean.
     lacks = [
         summary["measured_count"] < _USUAL_SHARE * usual
         or is_incomplete(summary["measured_count"], summary["failed_count"], usual)
@@ -313,7 +309,7 @@ def read_run_series(
         for runs, rows in order.split(totals, itemgetter("id")):
             if len(runs) < FEWEST_POINTS:
                 continue
-            # A program that was ended did less: its totals are no best and no step.
+            # A program that was interrupted did less: its totals are not comparable.
             is_cut = np.array([run.state in _CUT for run in runs])
             for metric in RUN_METRICS:
                 values = np.array([row[metric.name] for row in rows], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Update of incidents: all runs once, then what new runs touch."""
+"""Update of incidents: all runs once, then the series of new runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from compileboard.app.incidents.series import (
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.incident_triage import DETECTED, DetectedRows, save_detected
 
-# Of a branch, in which changes are looked for; a series that has one there is scanned whole.
+# Branches in which to look for changes; a series with runs there is scanned whole.
 _TAIL_RUNS = 80
 _WITHOUT_EVIDENCE = tuple(name for name in DETECTED if name not in ("evidence", "confirmed_us"))
 
@@ -134,7 +134,7 @@ class SeriesScanner:
         self._order = order
         self._now_us = now_us
         self._evidence = EvidenceCollector(store)
-        self.found: list[SeriesChange] = []  # new ones, and those that differ
+        self.found: list[SeriesChange] = []  # new and modified ones
         self.removed_ids: list[str] = []
         self.series_count = 0
 
@@ -162,7 +162,9 @@ class SeriesScanner:
     def _save(
         self, detected: Sequence[SeriesChange], stored: Sequence[SeriesChange]
     ) -> list[SeriesChange]:
-        """Add what differs from the stored changes; return those that were not detected again."""
+        """Collect changes that differ from the stored ones; return those that were not detected
+        again.
+        """
         matched, lost = match(detected, stored, self._order.ranks)
         for change, before in matched:
             if before is None:
@@ -201,8 +203,8 @@ class SeriesScanner:
     def _end_stops(
         self, lost: Iterable[SeriesChange], measured: MeasuredRuns, *, is_stopped: bool
     ) -> None:
-        """A stopped series that is measured again recovered; the newest runs alone cannot take
-        back that it had stopped.
+        """A stopped series that is measured again recovered; the newest runs alone cannot show that
+        it had stopped.
         """
         ranks = self._order.ranks
         for change in lost:

@@ -83,7 +83,7 @@ from compileboard.collectors.store.connection import explain
 class Board:
     """A database, read only: its tables as pandas frames, its charts as plotly figures.
 
-    It holds no connection between calls, so that threads may share it and recorders go on writing.
+    It holds no connection between calls, so threads may share it and recorders can write.
     """
 
     runs = FrameMethod(list_runs)
@@ -116,7 +116,7 @@ class Board:
     def reading(self) -> Iterator[Store]:
         """Read one state of the database within the block.
 
-        Raises StoreError if the database cannot be used, LookupError for what is not in it.
+        Raises StoreError if the database cannot be used, LookupError for unknown items.
         """
         if self._is_closed:
             raise ValueError(
@@ -164,7 +164,7 @@ class Board:
                 configuration = {
                     name: value for name, value in series.fields.items() if name != "model"
                 }
-                if configuration["world_size"] is not None:  # it is for what is counted
+                if configuration["world_size"] is not None:  # it only applies to counts
                     models = [asked.model] if asked.model else []
                     changes += list_changes(
                         store.board, configuration, models, [screen.metric.name], selection.branch

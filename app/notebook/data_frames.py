@@ -42,7 +42,7 @@ from compileboard.app.server.openapi import OPERATIONS
 
 MOMENT, LIST, MAPPING, CATEGORY = "datetime64[us, UTC]", "list", "dict", "category"
 TEXT, INTEGER, NUMBER, FLAG = "string", "Int64", "Float64", "boolean"
-OTHER = "of_other_type"  # a column that is there where a value has not its column's type
+OTHER = "of_other_type"  # for values that do not have their column's type
 _OF_JSON = {
     "string": TEXT,
     "integer": INTEGER,
@@ -126,13 +126,13 @@ def _walk(
 
 def _name_column(path: tuple[str, ...]) -> str:
     if len(path) == 2 and path[0] == "phases_us":
-        return f"phase_{path[1]}_us"  # as the CSV report has it
+        return f"phase_{path[1]}_us"  # as in the CSV report
     return "_".join(path)
 
 
 def _find_kind(name: str, field: Schema) -> str:
     types = field.get("type")
-    if types is None:  # a metric of torch's
+    if types is None:  # a metric of torch
         return _OF_METRICS.get(find_types("compilations").get(name, "text"), TEXT)
     (word,) = {types} if isinstance(types, str) else {*types} - {"null"}
     if word == "integer" and field.get("description", "").endswith(TIME_UNIT):
@@ -144,7 +144,7 @@ def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Any]) -> pd.DataFr
     lists: list[list[Any]] = [[] for _column in columns]
     known = frozenset(column.path[0] for column in columns if column.path)
     iterator = iter(rows)
-    # A batch at a time, so that not all rows stand as objects beside their columns.
+    # In batches, so that not all rows exist as objects beside their columns.
     while batch := list(islice(iterator, _BATCH)):
         for column, values in zip(columns, lists):
             part = _read_values(column.path, batch, known)
@@ -197,7 +197,7 @@ def _are_fitting(kind: str, values: Sequence[Any]) -> bool:
 def _fit(column: FrameColumn, value: Any, row: int, others: dict[int, dict[str, Any]]) -> Any:
     kind = column.kind
     if kind == TEXT and not isinstance(value, str):
-        return dump_json(value).decode()  # a metric of torch's that is an object
+        return dump_json(value).decode()  # a metric of torch that is an object
     if _are_fitting(kind, [value]):
         return value
     others.setdefault(row, {})[column.name] = value
@@ -226,7 +226,7 @@ def _freeze(value: Any) -> Any:
 
 
 MOST_ROWS = 100_000
-_PAGE_COUNT = 1000  # what the API allows
+_PAGE_COUNT = 1000  # the API's limit
 _RUN_ID = FrameColumn("run_id", TEXT, "The run's id.", ("run_id",))
 
 
@@ -242,7 +242,7 @@ class FrameSource(Protocol):
 def read_given(
     models: Iterable[type], filters: Mapping[str, Any], others: Iterable[str] = ()
 ) -> list[Any]:
-    """Raises FilterError for an unknown keyword or unusable value."""
+    """Raises FilterError for an unknown keyword or invalid value."""
     models = list(models)
     parts = {part.name: part for model in models for part in list_parameters(model)}
     query = {name.removesuffix("_"): value for name, value in filters.items() if value is not None}
@@ -268,8 +268,8 @@ def write_text(value: Any, choices: Sequence[str] = ()) -> str:
 class FrameMethod:
     """A method that returns an API list as a frame.
 
-    `page_count` is how many rows are read at once; `part` names the list in a response with several
-    fields. With `counts` the rows of all matching runs follow each other.
+    `page_count` is the number of rows per read; `part` names the list in a response with several
+    fields. With `counts` the rows of all matching runs are concatenated.
     """
 
     def __init__(
@@ -444,9 +444,9 @@ def _name_keyword(name: str) -> str:
 
 
 def find_run_id(name: Any) -> str:
-    """Resolve `latest`, or the beginning of an id or commit; unknown names are returned as text.
+    """Resolve `latest`, or the beginning of an id or commit; unknown names are returned unchanged.
 
-    Raises FilterError if several fit, NoSuchRun if `latest` means none.
+    Raises FilterError if several match, NoSuchRun if there is no run for `latest`.
     """
     text = write_text(name)
     named = find_named_run(get_reader(), get_engine(), get_clock(), text)

@@ -97,7 +97,7 @@ class BoardTrend:
 def _label_line(series: TrendSeries) -> str:
     fields = series.fields
     if fields.get("world_size") is None:
-        return series.line.label  # what is counted
+        return series.line.label  # the counted item
     return (
         f"{series.line.label if fields.get('model') else fields['suite']} · {label_fields(fields)}"
     )
@@ -214,7 +214,7 @@ class BoardIncident:
     detail: IncidentDetail
 
     def figure(self) -> Any:
-        """Return the chart of the series that the incident is named after."""
+        """Return the chart of the incident's leading series."""
         series = self.screen.series
         if series is None:
             raise NothingToDraw("No run of this series is left.")

@@ -60,7 +60,7 @@ from compileboard.collectors.wire.texts import split_texts
 MIB = 1 << 20
 MOST_DIGESTS = 10_000
 MOST_OFFSET_DIGITS = 18
-SMALL_BYTES = 1 << 20  # of a body as sent; a box's lines are smaller, and of texts few are larger
+SMALL_BYTES = 1 << 20  # of a body as sent; clients send smaller lines, and few texts are larger
 LARGE_BODIES, ROOM_WAIT_S = 8, 10.0
 Result = TypeVar("Result")
 rates = RateLimit()
@@ -73,14 +73,14 @@ class TextQuestion:
 
     digests: Annotated[list[str], "32 hex digits each: BLAKE2b of the text, 16 bytes."]
     run: Annotated[str | None, "The run of those that were dropped."] = None
-    dropped: Annotated[list[str] | None, "Texts that the box has no more."] = None
+    dropped: Annotated[list[str] | None, "Texts that the client no longer has."] = None
 
 
 @dataclass(frozen=True)
 class MissingTexts:
     """Texts that the server lacks."""
 
-    missing: Annotated[list[str], "Those of the digests that have to be sent."]
+    missing: Annotated[list[str], "Digests that the server lacks."]
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def save(digest: str) -> Annotated[Response, None]:
         if find_texts(get_reader(), [digest]):
             return _answer(200, {})
         size_bytes, packed, now_us = len(text), pack_large(text), time.time_ns() // 1000
-        del text  # while this waits for its turn
+        del text  # not needed while waiting for its turn
         is_new = _store(
             lambda writer: save_text(writer.connection, digest, size_bytes, packed, now_us)
         )

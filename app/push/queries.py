@@ -41,8 +41,8 @@ class StreamRow:
     run_id: RunId
     stream_id: str
     name: Annotated[str | None, "The run's name."]
-    host: Annotated[str | None, "The box, as the run names it."]
-    is_here: Annotated[bool, "Whether the run is here; false where it was deleted."]
+    host: Annotated[str | None, "The client's host name."]
+    is_here: Annotated[bool, "Whether the run exists; false if it was deleted."]
     token: Annotated[str | None, "The name of the token that sends it."]
     stored_bytes: int
     event_count: int
@@ -52,9 +52,7 @@ class StreamRow:
     started_us: StartTime
     updated_us: int
     ended_us: int | None
-    is_replaced: Annotated[
-        bool, "Whether the run's recorder began another stream after it, which has all of it."
-    ]
+    is_replaced: Annotated[bool, "Whether a newer stream replaced it."]
 
 
 def is_pushed(reader: sqlite3.Connection, run_id: str) -> bool:
@@ -63,7 +61,7 @@ def is_pushed(reader: sqlite3.Connection, run_id: str) -> bool:
 
 
 def list_streams(reader: sqlite3.Connection, cursor: str | None, limit: int) -> Page[StreamRow]:
-    """Raises FilterError for an unusable cursor."""
+    """Raises FilterError for an invalid cursor."""
     updated_us, run_id, stream_id = decode_cursor(cursor, int, str, str) or (None, None, None)
     values = {
         "updated_us": updated_us,

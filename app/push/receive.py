@@ -44,7 +44,7 @@ from compileboard.collectors.wire.texts import SentText
 
 
 class PushRefused(UploadRejected):
-    """A pushed request is rejected: the status, the sentence, and the protocol's additions."""
+    """A pushed request is rejected: status, message, and the protocol's additions."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class PushRefused(UploadRejected):
 
 
 SILENCE_S = 30.0
-BODY_READ = "compileboard.body_read"  # in the environment of a request whose body was received
+BODY_READ = "compileboard.body_read"  # in the environ of a request whose body was received
 BLOCK_BYTES = 64 << 10
-RATIO_FROM_BYTES = 1 << 20  # below it any ratio is harmless
+RATIO_FROM_BYTES = 1 << 20  # below this any ratio is harmless
 _CHECKSUM = re.compile(r"crc32 ([0-9a-fA-F]{1,8})")
 
 
@@ -116,7 +116,7 @@ def unpack_gzip(body: bytes, most_bytes: int) -> bytes:
     try:
         plain = expander.decompress(body, most + 1)
     except zlib.error:
-        raise PushRefused(460, "The body is no gzip, or is damaged. Send it again.") from None
+        raise PushRefused(460, "The body is not gzip, or is damaged. Send it again.") from None
     if len(plain) > most:
         raise PushRefused(
             413,
@@ -160,24 +160,24 @@ def check_checksum(given: str | None, plain: bytes) -> None:
             400, f"Upload-Checksum: expected crc32 and 8 hex digits, got {str(given)[:40]!r}."
         )
     if int(match[1], 16) != checksum_of(plain):
-        raise PushRefused(460, "The body is not what its checksum tells. Send it again.")
+        raise PushRefused(460, "The body does not match its checksum. Send it again.")
 
 
-MIN_BYTES = 4 << 10  # what a request costs, however small
-MAX_CLIENTS = 16_384  # the one that sent longest ago is forgotten: its bucket is full again
+MIN_BYTES = 4 << 10  # minimum cost of a request
+MAX_CLIENTS = 16_384  # the least recent one is dropped: its bucket is full again
 
 
 class RateLimit:
     """The rates of a server process's clients. Several processes each allow as much.
 
-    A request goes through while its client's bucket is not empty, and may overdraw it.
+    A request passes if its client's bucket is not empty, and may overdraw it.
     """
 
     def __init__(self, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._clock_ns = clock_ns
         self._buckets: dict[
             str, tuple[int, float]
-        ] = {}  # when it was touched, and the bytes in it then
+        ] = {}  # when it was last used, and the bytes in it then
         self._lock = threading.Lock()
 
     def get_wait_s(self, client: str, bytes_per_min: float) -> int:
@@ -200,13 +200,15 @@ class RateLimit:
 
 
 ATTEMPTS = 3
-MOST_TOLD = 1000  # missing texts in one answer
+MOST_TOLD = 1000  # missing texts per response
 
 
 def find_stream(
     reader: sqlite3.Connection, run_id: str, stream_id: str, token_id: str | None, sender: RunSender
 ) -> Stream:
-    """Raises PushRefused if the stream's run was deleted or pruned, or is of another sender."""
+    """Raises PushRefused if the stream's run was deleted or pruned, or belongs to another
+    sender.
+    """
     for name, value in (("run", run_id), ("stream", stream_id)):
         if not STREAM_ID.fullmatch(value):
             raise PushRefused(
@@ -271,7 +273,7 @@ def append_lines(
                 409, f"{error}: PUT texts/DIGEST.", fields={"missing": missing}
             ) from None
         except RunDeleted:
-            continue  # since it was looked up: the next look tells how
+            continue  # changed since the lookup: look it up again
     raise PushRefused(
         503, "Other requests of the stream are being stored. Try again soon.", retry_after_s=1
     )
@@ -302,7 +304,7 @@ def _restart(stream: Stream, writer: StreamWriter) -> Stream:
 
 Result = TypeVar("Result")
 RETRY_S = 1
-TURN_S = 0.1  # of one worker: the other ones, and pages that write, wait meanwhile
+TURN_S = 0.1  # per worker: others, and pages that write, wait meanwhile
 
 
 class _Job(Generic[Result]):
@@ -318,7 +320,7 @@ class _Job(Generic[Result]):
             self._result = self._call(writer)
         except PartFailed:
             raise
-        except Exception as error:  # of whatever kind, who waits for the job gets it
+        except Exception as error:  # any exception goes to whoever waits for the job
             self.error = explain(error, writer.path) if isinstance(error, sqlite3.Error) else error
 
     def answer(self) -> None:
@@ -329,8 +331,8 @@ class _Job(Generic[Result]):
 
 
 class WriterThread:
-    """Jobs that wait are stored in one transaction, and answered after its commit. If one fails,
-    each gets its own.
+    """Waiting jobs are stored in one transaction, and answered after its commit. If one fails, each
+    gets its own.
     """
 
     def __init__(self, path: str, most_waiting: int) -> None:
@@ -340,8 +342,8 @@ class WriterThread:
         self._waiting: deque[_Job[Any]] = deque()
         self._writer: StreamWriter | None = None
         self._identity: tuple[int, int] | None = None
-        self._reopening: set[str] = set()  # large sealed runs that threads of their own put back
-        self._failures: dict[str, StoreError] = {}  # why one of these could not
+        self._reopening: set[str] = set()  # large sealed runs that other threads restore
+        self._failures: dict[str, StoreError] = {}  # their errors
 
     def submit(self, call: Callable[[StreamWriter], Result]) -> Future[Result]:
         """Queue a job. Raises PushRefused if too many wait."""
@@ -426,7 +428,7 @@ class WriterThread:
 
 @contextmanager
 def _turn(path: str) -> Iterator[None]:
-    """Wait for this worker's turn: SQLite's own waiting sleeps and has no order.
+    """Wait for this worker's turn: SQLite's own waiting sleeps and is unordered.
 
     The folder is locked, not the file: closing a file drops SQLite's locks on it.
     """

@@ -212,7 +212,7 @@ MOST_REASONS = 100
 MOST_PARTIAL = 8
 MOST_ALIGNED = 1000
 MOST_SPREADS = 8
-# Of texts that differ as they are; reading and normalising them takes ≈ 0.15 s.
+# Of texts that differ; reading and normalising them takes ≈ 0.15 s.
 _MOST_TEXT_BYTES = 600_000
 
 _SCHEDULE = list(TEXTS).index("collectives")
@@ -224,9 +224,9 @@ FunctionNames = Mapping[int, tuple[str, str]]
 class RanksScreen:
     """Differences between the ranks of a run.
 
-    `divergence` is None if they agree. `reasons` are the recompiles at the divergence,
-    `partial` others that some ranks lack (`partial_count` in all); `names` has function
-    and file by function ID.
+    `divergence` is None if they agree. `reasons` are the recompiles at the divergence, `partial`
+    others that some ranks lack (`partial_count` in all); `names` has function and file by function
+    ID.
     """
 
     comparison: RankComparison
@@ -362,16 +362,16 @@ class RankGroupRow:
     compile_key: CompileKey
     compile_id: CompileId
     function: FunctionName
-    outcome: Annotated[str | None, one_of(OUTCOMES), "What became of the compile."]
+    outcome: Annotated[str | None, one_of(OUTCOMES), "Outcome of the compile."]
 
 
 @dataclass(frozen=True)
 class RankDivergenceRow:
     """The first compile, in each rank's own order, at which ranks differ."""
 
-    aspect: Annotated[str, one_of(_ASPECT_NAMES), "What differs there."]
+    aspect: Annotated[str, one_of(_ASPECT_NAMES), "The difference."]
     shared_count: Annotated[Count, "Compiles before it, alike on every rank."]
-    sentence: Annotated[str, "What happened there."]
+    sentence: Annotated[str, "Outcome there."]
     groups: Annotated[
         Sequence[RankGroupRow],
         (
@@ -388,11 +388,11 @@ class RankDivergenceRow:
 class AlignedCompile:
     """One compile ID across all ranks."""
 
-    process: Annotated[Count, "Which process of its rank: 0 is the first."]
+    process: Annotated[Count, "Index of the process within its rank."]
     generation: Generation
     compile_id: Annotated[str, "Compile id as torch prints it: `0/1`."]
     differs: Annotated[
-        Sequence[Annotated[str, one_of(_ASPECT_NAMES)]], "In what ranks differ here."
+        Sequence[Annotated[str, one_of(_ASPECT_NAMES)]], "Aspects in which ranks differ here."
     ]
     rank_count: Annotated[Count, "Ranks that have it."]
     least_us: Annotated[DurationUs, "Time of the quickest rank."]
@@ -409,7 +409,7 @@ class ScheduleStep:
     """Consecutive collectives of one kind."""
 
     operation: Annotated[str, "Operation, in torch's words."]
-    count: Annotated[Count, "How often in a row."]
+    count: Annotated[Count, "Consecutive calls."]
 
 
 @dataclass(frozen=True)
@@ -444,11 +444,11 @@ class RanksReport:
             "compile id."
         ),
     ]
-    row_count: Annotated[Count, "How many rows there are."]
+    row_count: Annotated[Count, "Number of rows."]
 
 
 def report_ranks(screen: RanksScreen | None, *, every_row: bool = False) -> RanksReport:
-    """Return the compiles that differ between ranks, or with `every_row` all."""
+    """Return the compiles that differ between ranks, or all with `every_row`."""
     if screen is None:
         return RanksReport((), (), {}, None, None, (), (), 0)
     comparison, rows = screen.comparison, screen.list_rows(every_row)

@@ -45,7 +45,7 @@ ASPECTS = (
 )
 SAME, DIFFERS, NOT_RECORDED, NOT_COMPARED = "same", "differs", "not recorded", "not compared"
 
-# What every rank has of its own: the number of its device, and what is made from that.
+# Different on every rank: the number of its device, and names derived from it.
 _DEVICE = re.compile(
     r"\b(?P<kind>cuda|xpu|hpu|mtia|npu):\d+|\b(?P<word>device|index|device_index)=\d+"
     r"|\b(?P<call>_DeviceGuard|get_raw_stream|set_device)\(\d+\)|\bstream\d+\b"
@@ -90,7 +90,7 @@ class RankSummary:
     compile_count: int
     recompile_count: int
     graph_break_count: int
-    piece_count: int | None  # that DDPOptimizer cut graphs into; None: graphs not recorded
+    piece_count: int | None  # pieces of graphs split by DDPOptimizer; None: graphs not recorded
     total_us: int
     phases: dict[str, int]
     slowest: RankCompile | None
@@ -117,9 +117,7 @@ class RankComparison:
     columns: tuple[tuple[int, ...], ...]
     rows: tuple[AlignedRow, ...]
     divergence: Divergence | None
-    partial: tuple[
-        RankCompile, ...
-    ]  # recompiles that some ranks have and others have not, in program order
+    partial: tuple[RankCompile, ...]  # recompiles that some ranks lack, in program order
     schedules: tuple[CollectiveSchedule, ...] = ()
 
 
@@ -129,8 +127,8 @@ _Digests = Mapping[int, bytes]
 
 
 def normalize(text: str, aspect: str) -> bytes:
-    """Return a digest of a text without rank-specific parts and without tensors' estimated
-    times.
+    """Return a digest of a text without rank-specific parts and without estimated times of
+    tensors.
     """
     if aspect == "tensors":
         try:
@@ -153,7 +151,7 @@ def normalize(text: str, aspect: str) -> bytes:
 def list_schedules(
     sequences: Sequence[RankSequence], texts: Mapping[int, str]
 ) -> tuple[CollectiveSchedule, ...]:
-    """List the schedules of collectives, ranks with the same one together; `texts` is by
+    """List the schedules of collectives, grouping ranks with the same one; `texts` is by
     payload.
     """
     ranks_by_steps: dict[tuple[tuple[str, int], ...], list[int]] = {}
@@ -281,7 +279,7 @@ def _value(rank_compile: RankCompile, aspect: str, digests: _Digests) -> Hashabl
     return (rank_compile.sizes, texts) if aspect == "tensors" else texts
 
 
-# A graph break makes the outcome another one, so it is named before it.
+# A graph break changes the outcome, so it comes first.
 _PLACED = ("breaks", "outcomes", "caches", "tensors", "graphs", "code")
 
 

@@ -1,4 +1,4 @@
-"""Each rank's compiles in order, as short as comparing them needs."""
+"""Each rank's compiles in order, reduced to what comparing them needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compileboard.collectors.store.codec import unpack
 MOST_PROCESSES = 4096
 MOST_ROWS = 400_000
 
-# Texts that are compared, by the name of their aspect.
+# Texts to compare, by name of their aspect.
 TEXTS = {
     "collectives": "inductor_collective_schedule",
     "tensors": "inductor_runtime_and_tensor_meta",
@@ -40,7 +40,7 @@ class RankCompile(NamedTuple):
     caches: tuple[str, ...]
     sizes: tuple[str, ...]
     texts: tuple[tuple[int, ...], ...]  # payloads, in the order of TEXTS
-    piece_count: int = 0  # that DDPOptimizer cut its graph into
+    piece_count: int = 0  # pieces of its graph split by DDPOptimizer
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ where run_id = :run_id
 order by rank, started_us, id
 limit :limit
 """
-# By start: that is the order of the index, and within one process the order of its own clock.
+# By start: the order of the index, and within one process that of its own clock.
 COMPILES_SQL = f"""
 select process_id, id, generation, compile_id, function_id, {OUTCOME_SQL}, total_us
 from compiles as c
@@ -164,7 +164,7 @@ def _read_compiles(
 ) -> None:
     values = {"run_id": run_id, "limit": MOST_ROWS}
     reader = connection.cursor()
-    reader.row_factory = None  # plain tuples: there may be 100 000 of them
+    reader.row_factory = None  # plain tuples: there may be 100,000 of them
     causes = _by_compile(reader.execute(CAUSES_SQL, values))
     breaks = _by_compile(reader.execute(BREAKS_SQL, values))
     caches = _by_compile(reader.execute(CACHES_SQL, values))
@@ -230,7 +230,7 @@ def _read_phases(
 def read_texts(
     connection: sqlite3.Connection, ids: Iterable[int], most_bytes: int
 ) -> dict[int, str]:
-    """Read kept texts in order, up to `most_bytes` together; one too long is left out."""
+    """Read stored texts in order, up to `most_bytes` in total; one too long is left out."""
     texts: dict[int, str] = {}
     for number in ids:
         row = connection.execute(

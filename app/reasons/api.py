@@ -1,4 +1,4 @@
-"""The endpoints across runs for graph breaks, recompiles and CUDA graphs recorded again."""
+"""Endpoints across runs for graph breaks, recompiles and CUDA graph re-recordings."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ class DistinctBreakDetail(DistinctBreak):
     """One graph break over all runs."""
 
     stack: Stack
-    text: Annotated[str | None, "All that torch wrote, the newest time."]
-    debug_context: Annotated[str | None, "torch's context of it, the newest time."]
+    text: Annotated[str | None, "torch's full text of the newest one."]
+    debug_context: Annotated[str | None, "Developer context of the newest one, from torch."]
     cause: NewestCause
     events: Annotated[list[BreakEvent], "The newest 20."]
     history: History
@@ -215,7 +215,7 @@ class RerecordingSort:
 
 @dataclass(frozen=True)
 class RerecordingDetail(RerecordingReason):
-    """Why the CUDA graphs of one function were recorded again, over all runs."""
+    """A reason for re-recording one function's CUDA graphs, over all runs."""
 
     events: Annotated[list[Rerecording], "The newest 20."]
     history: History
@@ -223,7 +223,7 @@ class RerecordingDetail(RerecordingReason):
 
 @dataclass(frozen=True)
 class RerecordingTrends(Trends):
-    """CUDA graphs recorded again over runs."""
+    """CUDA graph re-recordings over runs."""
 
     summary: Annotated[RerecordingSummary, "Sums."]
 
@@ -232,7 +232,7 @@ class RerecordingTrends(Trends):
 def list_rerecordings(
     selection: RerecordingFilter, order: RerecordingSort, page: PageQuery
 ) -> Page[RerecordingReason]:
-    """List why CUDA graphs were recorded again across runs, the most frequent first."""
+    """List reasons for CUDA graph re-recordings across runs, the most frequent first."""
     return list_reasons(
         get_engine(), RERECORDINGS, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
     )
@@ -240,20 +240,18 @@ def list_rerecordings(
 
 @operation("/cuda_graphs/trends")
 def get_rerecording_trends(selection: RerecordingFilter) -> RerecordingTrends:
-    """Return the totals of CUDA graphs recorded again, and their trend over runs."""
+    """Return the totals of CUDA graph re-recordings, and their trend over runs."""
     return RerecordingTrends(**read_trends(RERECORDINGS, selection))
 
 
 @operation("/cuda_graphs/<reason_id>")
 def get_rerecording(reason_id: str) -> RerecordingDetail:
-    """Return one reason why CUDA graphs were recorded again, with its newest recordings and its
-    history.
-    """
+    """Return one reason for CUDA graph re-recordings, with its newest recordings and history."""
     screen = build_rerecording(get_store(), read_content_id(reason_id))
     return make_detail(RerecordingDetail, screen or refuse_reason(RERECORDINGS, reason_id))
 
 
 @operation("/cuda_graphs/<reason_id>/runs")
 def list_rerecording_runs(reason_id: str, page: PageQuery) -> Page[AffectedRun]:
-    """List the runs that have one reason to record CUDA graphs again, newest first."""
+    """List the runs that have one reason for CUDA graph re-recordings, newest first."""
     return list_runs(RERECORDINGS, reason_id, page)

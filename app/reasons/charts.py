@@ -14,7 +14,7 @@ from compileboard.app.reasons.reason_trends import KindTrend
 from compileboard.app.runs.queries import Slot
 from compileboard.collectors.contract.categories import label_category
 
-_MOST_SERIES = 7  # an eighth colour is for all the others together
+_MOST_SERIES = 7  # the eighth colour is for all others
 _OTHERS = "all others"
 _LONGEST_LABEL = 44
 WIDTH, HEIGHT = 96, 22
@@ -91,7 +91,7 @@ def chart_trend(
 
 
 def chart_history(chart_id: str, title: str, noun: str, points: Sequence[HistoryPoint]) -> Chart:
-    """Chart one reason's count in each run, in a colour for each program."""
+    """Chart one reason's count in each run, in a colour per program."""
     whens = [format_time(point.started_us)[:16] for point in points]
     programs: dict[str, list[int]] = defaultdict(list)
     for position, point in enumerate(points):

@@ -81,7 +81,7 @@ class BreakEvent:
     line: fields.LineNumber
     outcome: Annotated[str, "Its outcome."]
     time_us: fields.EventTime
-    compile_outcome: Annotated[str | None, "What became of the compile."]
+    compile_outcome: Annotated[str | None, "Outcome of the compile."]
     compile_us: fields.CompileUs
 
 

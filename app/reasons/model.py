@@ -1,4 +1,4 @@
-"""Graph breaks, recompile causes and CUDA graphs recorded again across runs."""
+"""Graph breaks, recompile causes and CUDA graph re-recordings across runs."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ from compileboard.app.runs.trace_files import get_event, list_stack
 from compileboard.collectors.fixes.causes import Variation
 from compileboard.collectors.store.dashboard import get_trial_of
 
-MOST_FILES = 5  # of runs, that one page opens for the newest events
-NEWEST_RUNS = 300  # whose programs are offered
-MOST_TRIED = 5  # programs, until one has what a filter asks for
+MOST_FILES = 5  # of runs, opened for the newest events of one page
+NEWEST_RUNS = 300  # from which programs are offered
+MOST_TRIED = 5  # programs to search for a filter's match
 
 
 @dataclass(frozen=True)
 class ProgramTrends:
-    """The trends of one program: the runs of two are not on one axis."""
+    """The trends of one program; runs of different programs share no axis."""
 
-    name: str | None  # None where there is only one
-    others: Sequence[str]  # all that have a reason, the newest first
+    name: str | None  # None if there is only one
+    others: Sequence[str]  # all that have a reason, newest first
     trends: ReasonTrends
 
 
@@ -81,7 +81,7 @@ class ReasonScreen:
     history: Sequence[HistoryPoint]
     models: Sequence[AffectedModel]
     newest_run: RunRow | None
-    cause: CauseRow | None  # what it is part of in the newest run that has it
+    cause: CauseRow | None  # the cause it belongs to, in the newest run that has it
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def trace_program(
     shown: Sequence[str] | None = None,
     asked: str | None = None,
 ) -> ProgramTrends:
-    """Return the trends of one program of the chosen runs: the one asked for, or the newest."""
+    """Return the trends of one program of the chosen runs: the requested one, or the newest."""
     chosen = replace(selected.runs, text=None)
     programs: dict[str, RunFilter] = {}
     runs = list_runs(engine, chosen, limit=NEWEST_RUNS, pinned_first=False).rows
@@ -203,7 +203,7 @@ def _find_cause(
 
 
 def _find_variation(causes: Sequence[CauseRow], cause: CauseRow) -> Variation | None:
-    """Return what varied in a cause's function, which its first cause alone has."""
+    """Return what varied in a cause's function, which only its first cause has."""
     return cause.variation or next(
         (
             other.variation
@@ -321,7 +321,7 @@ class RecompileChain:
 
 @dataclass(frozen=True)
 class RunRecompilesScreen:
-    fixes: Sequence[CauseRow]  # the run's causes with recompiles among them
+    fixes: Sequence[CauseRow]  # only the run's causes with recompiles
     limit_hits: Page[LimitHit]
     causes: Page[RunCause]
     chains: Page[RecompileChain]

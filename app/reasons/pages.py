@@ -1,4 +1,4 @@
-"""The pages across runs of graph breaks, recompile causes and CUDA graphs recorded again."""
+"""The pages across runs of graph breaks, recompile causes and CUDA graph re-recordings."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ RERECORDING_SORTS = (
     ("last", "last seen"),
     ("first", "first seen, newest first"),
 )
-_UNFOLDED = ("q", "suite")  # filters of runs that stand before the folded ones
+_UNFOLDED = ("q", "suite")  # filters of runs that are not folded
 
 
 @graph_breaks.get("/graph_breaks")

@@ -1,7 +1,7 @@
 """Reasons across runs: how often each came, where, since when, at what cost; and one of them.
 
-A reason is why graphs broke (a distinct graph break) or why functions were compiled again (a cause
-of recompiles). `ReasonSubject` has the differences between the two.
+A reason is why graphs broke (a distinct graph break) or why functions were recompiled (a recompile
+cause). `ReasonSubject` has the differences between the two.
 """
 
 from __future__ import annotations
@@ -100,18 +100,16 @@ class ReasonSubject:
     events.
     """
 
-    noun: str  # of one, as a sentence that does not find it says
-    table: str  # a row a reason
-    run_table: str  # a row a run and reason
+    noun: str  # singular, for the message if it is not found
+    table: str  # one row per reason
+    run_table: str  # one row per run and reason
     key: str  # the reason in run_table
-    counts: tuple[str, ...]  # columns of run_table that are summed; the first is how often it came
-    columns: str  # columns of `table` that a reason has, beside its id, fingerprint and function
+    counts: tuple[str, ...]  # summed columns of run_table, occurrences first
+    columns: str  # columns of `table`, in addition to id, fingerprint and function
     kind: str
-    exact: Mapping[str, str]  # fields of the filter, and what has to be the same as they
-    texts: Sequence[str]  # where the filter's text is looked for, beside the function
-    orders: Mapping[
-        str, str
-    ]  # what a list may be ordered by, the first if nothing is said; each is never null
+    exact: Mapping[str, str]  # fields of the filter, and the columns they must equal
+    texts: Sequence[str]  # columns that the filter's text is searched in, besides the function
+    orders: Mapping[str, str]  # orders of a list, default first; none is ever null
     events_sql: str
     events_of_newest: str  # joins the events of one reason to the runs `newest`
     filter: type
@@ -121,8 +119,8 @@ class ReasonSubject:
     total: str = "graph_break_count"  # of a run
     time: str = "compile_us"  # column of run_table, and of a reason
     gb_id: str = "null"
-    has_causes: bool = True  # whether a run's causes tell what it is part of, with its fixes
-    # Whether the compiles of its function that hit the recompile limit stand beside a reason
+    has_causes: bool = True  # whether a run's causes include it, with fixes
+    # Whether compiles of its function that hit the recompile limit are shown with a reason
     has_limits: bool = False
 
     @property
@@ -337,15 +335,15 @@ select
 """  # noqa: S608 - our own names
 
     def kind_slots_sql(self, selected: Any) -> str:
-        """Shape: kind, slot, count, partial ones or 0, time, runs with any, whether of all,
-        the recompile limits of all runs or 0
+        """Shape: kind, slot, count, partial ones or 0, time, runs with any, whether of all, the
+        recompile limits of all runs or 0
         """
         partial = "sum(b.partial_count)" if "partial_count" in self.counts else "0"
         sums = f"""
   w.slot as slot, sum(b.{self.count}) as count, {partial} as partial_count,
   sum(b.{self.time}) as duration_us"""
         limit_count = f"{_LIMITS_OF_WANTED if self.has_limits else '0'} as limit_count"
-        if self.is_narrowed(selected):  # the rows are read once, and runs counted as well
+        if self.is_narrowed(selected):  # reads the rows once, and counts runs too
             return f"""
 with {WANTED_SLOT_PUBS}, {self.matching}
 select m.kind as kind, {sums}, uniqExact(b.pub) as run_count, grouping(kind) as is_of_all,
@@ -388,7 +386,7 @@ limit 10000000
 
     @property
     def _no_trial(self) -> str:
-        """Leave out runs that `try` made, where another run has the reason too."""
+        """Leave out trials if another run has the reason too."""
         return f"""(
     r.source <> 'trial' or (
       select count(*)
@@ -506,7 +504,7 @@ def list_reasons(
 ) -> Page[Any]:
     """List reasons; `sort` is one of the subject's orders, largest first, or that name with ".asc".
 
-    Raises FilterError for an unusable sort or cursor.
+    Raises FilterError for an invalid sort or cursor.
     """
     order, direction = check_order(sort or subject.default_order, subject.orders)
     after = decode_cursor(cursor, int, int)
@@ -563,9 +561,7 @@ def _list_monthly(
 ) -> list[Any]:
     names = ("id", *subject.counts, "run_count", subject.time, "first_us", "last_us")
     sums = [{name: row[name] for name in names} for row in rows if row["is_listed"]]
-    sums.sort(
-        key=ordering.rank, reverse=not ordering.is_up
-    )  # what is joined to them may come between
+    sums.sort(key=ordering.rank, reverse=not ordering.is_up)  # a run may be published in between
     details = {
         row["id"]: dict(row)
         for row in engine.rows(subject.details_sql, {"ids": [row["id"] for row in sums]})
@@ -585,7 +581,7 @@ def _list_monthly(
     for row in sums:
         if (
             row["id"] not in details
-        ):  # no statement sees what the other one saw: the board may be emptied between them
+        ):  # the statements see different states: the board may be emptied in between
             continue
         row = details[row["id"]] | row
         row[subject.time] = row[subject.time] or (None if row[subject.count] else 0)
@@ -686,13 +682,13 @@ def _trace_monthly(
 ) -> tuple[list[Any], ReasonTrends]:
     slots = list_slots(engine, selected.runs)
     of_slots = subject.bind(selected) | bind_slots(selected.runs, slots)
-    # What has no need of the other is asked beside it: planning and small steps take one processor.
+    # Independent statements run concurrently: planning and small steps use one processor.
     with ThreadPoolExecutor(1) as beside:
         kind_slots_read = beside.submit(engine.rows, subject.kind_slots_sql(selected), of_slots)
         rows = engine.rows(subject.totals_sql(selected, ordering, with_kinds=True), values)
         reasons = _list_monthly(engine, subject, selected, ordering, rows) if ordering else []
         if ordering:
-            listed = reasons[: values["limit"] - 1]  # one more tells that there is a next page
+            listed = reasons[: values["limit"] - 1]  # one more shows that there is a next page
             shown_ids = [parse_id(reason.id) for reason in listed]
         lines_sql = subject.lines_sql(selected, shown_ids is not None)
         lines = (
@@ -768,7 +764,7 @@ def list_affected_runs(
     limit: int = 50,
     alive_since_us: int = 0,
 ) -> Page[AffectedRun]:
-    """List the runs that have a reason, newest first. Raises FilterError for an unusable cursor."""
+    """List the runs that have a reason, newest first. Raises FilterError for an invalid cursor."""
     after = decode_cursor(cursor, int, str) or (None, None)
     values = {"id": reason_id, "after_us": after[0], "after_id": after[1], "limit": limit + 1}
     rows = engine.rows(subject.runs_sql, values | {"alive_since_us": alive_since_us})

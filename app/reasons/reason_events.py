@@ -1,4 +1,4 @@
-"""Runs' records of one reason: its newest events, guard values, and affected models."""
+"""One reason in the records of runs: its newest events, guard values, and affected models."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ group by expected, actual
 order by count desc, expected, actual
 limit :limit
 """
-# Of the newest runs alone: a nightly suite may have had a break for years, and it is the newest
-# speedup that counts.
+# Only of the newest runs: a nightly suite may have had a break for years, and the newest speedup
+# counts.
 _RUNS, _MODELS, _MOST_VALUES = 10, 50, 1000
 
 
 @dataclass(frozen=True)
 class ValueChange:
-    """Expected and actual value of a guard."""
+    """A guard's expected and actual value."""
 
-    expected: Annotated[str | None, "Expected."]
-    actual: Annotated[str | None, "Occurrences."]
+    expected: Annotated[str | None, "Expected value."]
+    actual: Annotated[str | None, "Actual value."]
     count: Annotated[Count, "Count."]
 
 

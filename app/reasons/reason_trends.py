@@ -20,7 +20,7 @@ TrendLine = Annotated[list[float], "Mean count a run, one number for each of `sl
 
 @dataclass(frozen=True)
 class KindTrend:
-    """Totals of one type."""
+    """Totals of one kind."""
 
     kind: Annotated[str, "The kind."]
     gb_id: Annotated[str | None, "torch's id, for graph breaks."]
@@ -59,7 +59,7 @@ def read_grid(
     lines: Iterable[Sequence[Any]],
     slots: list[Slot],
 ) -> TrendGrid:
-    """Read an engine's sums: things per kind, sums of kinds in slots, and lines of things.
+    """Read an engine's sums: reasons per kind, sums of kinds in slots, and lines of reasons.
 
     Shape: lines: id, slot, count
     """
@@ -77,7 +77,7 @@ def read_grid(
                 row["gb_id"], counts_of_none, of_kind, function_count=row["function_count"]
             )
     for row in kind_slots:
-        if not row["is_of_all"] and row["kind"] in kinds:  # else of a run that was added since
+        if not row["is_of_all"] and row["kind"] in kinds:  # otherwise of a run added in between
             sums = kinds[row["kind"]]
             sums.counts[min(row["slot"], last)] += row["count"]
             sums.partial_count += row["partial_count"]
@@ -111,7 +111,7 @@ class KindSums:
     functions: set[int] = field(default_factory=set)
     partial_count: int = 0
     duration_us: int = 0
-    function_count: int = 0  # where the functions were counted elsewhere
+    function_count: int = 0  # if functions were counted elsewhere
 
     def add(self, function_id: int | None, total: Sum, counts: Sequence[int]) -> None:
         self.distinct_count += 1

@@ -1,4 +1,4 @@
-"""Recompile causes across runs: their filter, columns and events; reasons.py reads them."""
+"""Recompile causes across runs: their filter, columns and events, queried by queries.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CauseFilter:
     runs: RunFilter
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
     category: Annotated[
-        str | None, Parameter(choices=tuple(BY_NAME)), "What kind of guard failed."
+        str | None, Parameter(choices=tuple(BY_NAME)), "Kind of guard that failed."
     ] = None
     function: Annotated[str | None, "Part of `file:function`; capitals do not matter."] = None
 
@@ -30,9 +30,9 @@ class CauseFilter:
 class RecompileCause(fields.TitledCause):
     """One recompile cause with its totals over the chosen runs.
 
-    It is the smallest set of sources whose steadiness would have saved a recompile; each recompile
-    counts for one. Of `partial_count` of them not every failed guard is known, so that more may
-    have varied. `limit_count` is of its function.
+    It is the smallest set of sources that, had they not changed, would have saved a recompile; each
+    recompile counts for one. Of `partial_count` of them not every failed guard is known, so more
+    may have varied. `limit_count` is of its function.
     """
 
     tables = ("recompile_causes", "run_causes")
@@ -57,7 +57,7 @@ class RecompileCause(fields.TitledCause):
 
 @dataclass(frozen=True)
 class CauseSummary:
-    """Sums."""
+    """Totals of recompile causes."""
 
     cause_count: Annotated[fields.Count, "Causes."]
     function_count: Annotated[fields.Count, "Functions."]
@@ -91,7 +91,7 @@ class CauseEvent:
     source_line: fields.SourceLine
     guard_line: int | None
     is_partial: bool
-    compile_outcome: Annotated[str | None, "What became of the compile."]
+    compile_outcome: Annotated[str | None, "Outcome of the compile."]
     compile_us: fields.CompileUs
 
 

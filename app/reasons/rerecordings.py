@@ -1,6 +1,4 @@
-"""Reasons why CUDA graphs are recorded again: their filter, columns and events; queries.py reads
-them.
-"""
+"""Reasons for CUDA graph re-recordings: their filter, columns and events, queried by queries.py."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.fixes.cudagraph_fixes import suggest_recorded_again
 from compileboard.collectors.fixes.fix import Fix
 
-Status = Annotated[str, "Why no graph fitted, in torch's word."]
-RecordingUs = Annotated[fields.DurationUs | None, "Time it took to record them."]
+Status = Annotated[str, "Reason, in torch's words, why no graph matched."]
+RecordingUs = Annotated[fields.DurationUs | None, "Time to record them."]
 
 
 @dataclass(frozen=True)
@@ -30,14 +28,14 @@ class RerecordingFilter:
     status: Annotated[
         str | None,
         Parameter(choices=tuple(CUDA_GRAPH_STATUSES)),
-        "Why no graph fitted, in torch's word.",
+        "Reason, in torch's words, why no graph matched.",
     ] = None
     function: Annotated[str | None, "Part of `file:function`; capitals do not matter."] = None
 
 
 @dataclass(frozen=True)
 class RerecordingReason:
-    """Why the CUDA graphs of one function were recorded again, over the chosen runs."""
+    """A reason for re-recording one function's CUDA graphs, over the chosen runs."""
 
     tables = ("rerecording_reasons", "run_rerecordings")
 
@@ -56,12 +54,12 @@ class RerecordingReason:
 
     @property
     @published
-    def title(self) -> Annotated[str, "Why, in words."]:
+    def title(self) -> Annotated[str, "The reason in words."]:
         return describe_mismatch(self.status).word
 
     @property
     @published
-    def meaning(self) -> Annotated[str, "What that means."]:
+    def meaning(self) -> Annotated[str, "Its meaning."]:
         return describe_mismatch(self.status).meaning
 
     @property
@@ -71,7 +69,7 @@ class RerecordingReason:
 
 @dataclass(frozen=True)
 class RerecordingSummary:
-    """Sums."""
+    """Totals of CUDA graph re-recordings."""
 
     reason_count: Annotated[fields.Count, "Reasons."]
     function_count: Annotated[fields.Count, "Functions."]
@@ -82,7 +80,7 @@ class RerecordingSummary:
 
 @dataclass(frozen=True)
 class Rerecording:
-    """One CUDA graph that was recorded again."""
+    """One CUDA graph re-recording."""
 
     tables = ("cudagraphs",)
 

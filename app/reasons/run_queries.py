@@ -44,7 +44,7 @@ class GraphBreakRow(fields.TitledBreak):
     reason: fields.BreakReason
     explanation: fields.Explanation
     hints: fields.Hints
-    debug_context: Annotated[str | None, "torch's context of it."]
+    debug_context: Annotated[str | None, "Developer context, from torch."]
     function: fields.FunctionName
     file: fields.FileName
     line: int | None
@@ -57,7 +57,7 @@ class GraphBreakRow(fields.TitledBreak):
     time_us: fields.EventTime
     compile_us: fields.CompileUs
     stack: fields.Stack
-    text: Annotated[str, "All that torch wrote."]
+    text: Annotated[str, "torch's full text."]
     called_at: fields.CalledAt = None
 
     @staticmethod
@@ -179,13 +179,13 @@ list_graph_breaks = partial(list_page, GraphBreakRow, RUN_BREAKS_SQL, distinct_i
 def list_distinct_breaks(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[RunDistinctBreak]:
-    """List the breaks with the most compile time first. Raises FilterError for an unusable
+    """List the graph breaks with the most compile time first. Raises FilterError for an invalid
     cursor.
     """
     values = bind_page(run_id, cursor, limit, _FIRST)
     records = connection.execute(DISTINCT_SQL, values).fetchall()
     outcomes: dict[int, dict[str, int]] = {}
-    first: dict[int, sqlite3.Row] = {}  # of the run itself
+    first: dict[int, sqlite3.Row] = {}  # of the run
     if records:
         for row in connection.execute(OUTCOMES_SQL, {"run_id": run_id}):
             outcomes.setdefault(row["distinct_id"], {})[row["outcome"]] = row["break_count"]
@@ -311,10 +311,10 @@ class LimitHit:
     called_at: fields.CalledAt = None
 
 
-# Recompiles whose guards one statement reads: each has one a cache entry, up to torch's accumulated
-# limit of 256.
+# Recompiles whose guards one statement reads: each has one per cache entry, up to torch's
+# accumulated limit of 256.
 _AT_ONCE = 100
-# Before the most compile time.
+# Sorts before the largest compile time.
 _FIRST = {"us": 2**62, "id": 2**62}
 _SELECT = """
 select
@@ -457,7 +457,7 @@ def _describe_failed(
 def list_recompiles(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[RecompileRow]:
-    """Raises FilterError for an unusable cursor."""
+    """Raises FilterError for an invalid cursor."""
     values = bind_page(run_id, cursor, limit)
     rows = _to_rows(connection, connection.execute(RUN_RECOMPILES_SQL, values).fetchall())
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
@@ -472,7 +472,7 @@ def list_compile_recompiles(connection: sqlite3.Connection, keys: list[int]) -> 
 def list_chains(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 10
 ) -> Page[Chain]:
-    """The most recompile time comes first. Raises FilterError for an unusable cursor."""
+    """Most recompile time first. Raises FilterError for an invalid cursor."""
     values = bind_page(run_id, cursor, limit, _FIRST)
     records = name_rows(connection, connection.execute(CHAINS_SQL, values))
     rows = []
@@ -487,7 +487,7 @@ def list_chains(
 def list_causes(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[RunCause]:
-    """Raises FilterError for an unusable cursor."""
+    """Raises FilterError for an invalid cursor."""
     page = list_page(
         RunCause,
         CAUSES_SQL,
@@ -508,7 +508,7 @@ def list_causes(
 def list_limit_hits(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[LimitHit]:
-    """Raises FilterError for an unusable cursor."""
+    """Raises FilterError for an invalid cursor."""
     values = bind_page(run_id, cursor, limit, {"us": -(2**62), "id": 0})
     rows = []
     for row in name_rows(connection, connection.execute(LIMITS_SQL, values)):

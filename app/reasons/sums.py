@@ -25,7 +25,7 @@ from compileboard.app.runs.queries import (
 
 MOST_REMEMBERED = 300_000  # sums, of all filters: 0.3 KB each
 
-NEWEST_PUB_SQL = "select pub from publications"  # deletions have one too
+NEWEST_PUB_SQL = "select pub from publications"  # deletions have a number too
 STATES_SQL = f"""
 with {WANTED_SLOTS}
 select slot, min(started_us) as started_us, max(id) as run_id, count(*) as run_count,
@@ -55,10 +55,10 @@ class SlotState(NamedTuple):
 class SlotSums:
     state: SlotState
     reasons: Mapping[int, Sum]
-    run_count: int  # that have any
+    run_count: int  # with any
     limits: Mapping[
         int | None, int
-    ]  # compiles that reached the recompile limit, by function; none: of all
+    ]  # compiles that reached the recompile limit, by function; None: of all
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ class ReasonSums:
     things: dict[int, tuple[str, int | None, str | None]] = field(
         default_factory=dict
     )  # kind, function, GB id
-    made: dict[str, Any] = field(default_factory=dict)  # of all of them, by who asks
+    made: dict[str, Any] = field(
+        default_factory=dict
+    )  # results derived from all of them, by caller
 
     @cached_property
     def totals(self) -> dict[int, Sum]:
@@ -190,7 +192,7 @@ def _identify(engine: Engine) -> tuple[str, int, int] | None:
 
 _MONTHLY = frozenset(
     {"text", "name", "suite", "since_us", "before_us"}
-)  # text: lists of things have one of their own
+)  # a string: lists of reasons have one of their own
 _LAST = 999912
 
 

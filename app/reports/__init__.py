@@ -1,6 +1,6 @@
 """Reports as one file: HTML, Markdown, JSON, CSV and Parquet."""
 
-# Name of each format, and what a server calls it.
+# Name and media type of each format.
 FORMATS = {
     "html": "text/html; charset=utf-8",
     "json": "application/json",
@@ -8,14 +8,13 @@ FORMATS = {
     "md": "text/markdown; charset=utf-8",
     "parquet": "application/vnd.apache.parquet",
 }
-# What is one table.
+# Formats with one table.
 TABULAR = ("csv", "parquet")
-# What is no one file but a folder of them: for the command line alone.
+# Formats that are a folder of files, available only on the command line.
 FOLDERS = ("upstream",)
-# What is a database.
+# Formats that are a database.
 BUNDLE = "bundle"
-# What csv and parquet have of a suite over a period, the first where none is named
-# (app.benchmarks.suite).
+# Tables that csv and parquet have of a suite over a period, default first (app.benchmarks.suite).
 SUITE_TABLES = (
     "runs",
     "headlines",

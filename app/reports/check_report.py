@@ -121,7 +121,7 @@ def one_line(text: str) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
-# What fails, for people: singular and plural.
+# Failures for people: singular and plural.
 _NOUNS = {
     ("new-breaks", "NEW_BREAK"): ("new graph break", "new graph breaks"),
     ("new-recompiles", "NEW_RECOMPILE"): ("new recompile cause", "new recompile causes"),
@@ -211,7 +211,7 @@ def _count_rules(report: Check) -> str:
     return ", ".join(f"{count} {word}" for count, word in counts if count)
 
 
-# What XML 1.0 cannot say at all, escaped or not.
+# Characters that XML 1.0 cannot contain, even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -310,7 +310,7 @@ def _find_problem(path: str) -> str:
 def write_outputs(documents: Iterable[tuple[str | None, bytes]], table: Iterable[str]) -> None:
     """Write every document to its target; the table goes to stdout unless a document does.
 
-    Raises OSError if a file or stdout cannot be written; a closed pipe on stdout is no error.
+    Raises OSError if a file or stdout cannot be written; a closed pipe on stdout is ignored.
     """
     text = None
     for target, body in documents:
@@ -325,5 +325,5 @@ def write_outputs(documents: Iterable[tuple[str | None, bytes]], table: Iterable
             sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes stdout once more at exit, which must not fail again.
+        # Python flushes stdout again at exit, which must not fail a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

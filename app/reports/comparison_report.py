@@ -43,7 +43,7 @@ from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.verdicts import CHANGED, LABELS, METHODS, RULE
 
 MOST_MODELS, MOST_FUNCTIONS = 250, 100
-TEMPLATE_WORDS: dict[str, Any] = {  # of the page too
+TEMPLATE_WORDS: dict[str, Any] = {  # shared with the page
     "verdicts": LABELS,
     "kinds": KINDS,
     "methods": METHODS,
@@ -102,7 +102,7 @@ def _build_chart(comparison: Comparison) -> Chart | None:
     chart = chart_changes(metrics[0], comparison.pairs, lambda _pair: "") if metrics else None
     if chart is None:
         return None
-    # A point's address leads to the dashboard, which is not there beside a file.
+    # A point's address leads to the dashboard, which a file may not be near.
     traces = [
         {key: value for key, value in trace.items() if key != "customdata"}
         for trace in chart.figure["data"]

@@ -40,7 +40,7 @@ from compileboard.app.steps.model import StepsScreen, WindowView, load_steps
 from compileboard.app.steps.run_queries import list_windows
 from compileboard.app.timeline.model import StripLane, TimelineScreen, build_timeline, read_strips
 
-# How much of a page's list a report has; JSON and CSV have all of it.
+# Limits of a page's lists in a report; JSON and CSV have everything.
 MOST_COMPILES = 200
 MOST_BREAKS = 200
 MOST_CHAINS = 30

@@ -119,7 +119,7 @@ TABLES: tuple[ReportTable, ...] = (
     ReportTable("cudagraphs", _paged(list_graphs)),
     ReportTable("cudagraph_skips", _paged(failures.list_cudagraph_skips)),
     ReportTable("steps", _paged(list_window_rows)),
-    # A row per model and set of metrics, then what each experiment reported.
+    # A row per model and set of metrics, then the other values of each experiment.
     ReportTable("results", list_results),
     ReportTable("measurements", _list_measurements, dict),
     ReportTable("exports", lambda *run: iterate_exports(run[0], list_measured(*run))),
@@ -151,7 +151,7 @@ def read_rows(
 
 
 DEFAULT_TABLE = "compilations"
-# Full-width too: some spreadsheets read them as the plain ones.
+# Full-width too: some spreadsheets treat them as the plain ones.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _GUARD = (
     "cache_entry",
@@ -174,7 +174,7 @@ _RECORD = [
     *_names(Compilation, "metrics", "phases_us"),
     *(f"phase_{phase}_us" for phase in PHASES if phase != "first_calls"),
 ]
-# What a row of each table is; a table has its fields as columns, but for those below.
+# The row type of each table; its fields are the columns, except for those below.
 KINDS: dict[str, Any] = {
     "compilations": Compilation,
     "graph_breaks": GraphBreakRow,
@@ -212,7 +212,7 @@ def cell(value: Any) -> Any:
 
 
 def flatten_value(value: Any) -> Any:
-    """Return numbers and texts as they are, None as "", and anything else as JSON."""
+    """Return numbers and strings unchanged, None as "", and anything else as JSON."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -287,7 +287,7 @@ def write_json(
 
 
 def join_chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Join small pieces into chunks that are worth a write of their own."""
+    """Join small pieces into chunks worth writing."""
     chunk: list[bytes] = []
     size = 0
     for piece in pieces:

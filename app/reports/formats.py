@@ -46,7 +46,7 @@ def write_report(
         rows = read_rows(connection, detail.run.id, BY_NAME[table], source)
         yield from write_csv(COLUMNS[table], (flatten_row(table, row) for row in rows))
     elif format == "parquet":
-        # Imported here, as few ask for it; it loads pyarrow when the file is written.
+        # Imported here because it is rarely used; pyarrow is loaded when the file is written.
         from compileboard.app.reports.parquet import write_run_parquet
 
         yield from write_run_parquet(connection, detail, table, source, written_us)
@@ -75,7 +75,7 @@ def _write_markdown(contents: Contents) -> str:
 def _list_within(
     configurations: Iterable[ConfigurationResults], limit: int
 ) -> Iterator[tuple[ConfigurationResults, Sequence[ResultRow]]]:
-    """Yield configurations with their first results, `limit` of them in all."""
+    """Yield configurations with their first results, `limit` in all."""
     for configuration in configurations:
         rows = configuration.listed[:limit]
         if not rows:

@@ -30,13 +30,13 @@ from compileboard.app.reports.csv_report import join_chunks
 from compileboard.app.runs import trace_files
 
 STYLES = ("css/tokens.css", "css/app.css", "css/parts.css", "css/report.css", "css/print.css")
-# For what comes from torch's own logs; other reports are as small as they were.
+# For texts of torch's logs; other reports stay small.
 EXPLORED_STYLES = ("css/artifacts.css", "css/explore.css", "css/report-explored.css")
 BENCH_STYLES = ("css/results.css",)
 TREND_STYLES = ("css/trends.css",)
 PLOTLY = "vendor/plotly/plotly-basic.min.js"
-# Each a script of its own, which sees no name of another. Charts of one axis, which zoom together,
-# need one more.
+# Scripts of their own, which share no names. Charts with a common axis, which zoom together, need
+# one more.
 MODULES = ("js/charts.mjs", "js/print.mjs")
 LINKED_MODULES = (*MODULES, "js/trends.mjs")
 
@@ -51,8 +51,8 @@ def make_environment() -> Environment:
     )
     environment.filters.update(TEMPLATE_FILTERS)
     environment.globals.update(TEMPLATE_NAMES)
-    # |tojson escapes < > & ' for us, and json.dumps every character beyond ASCII, U+2028 and U+2029
-    # among them.
+    # |tojson escapes < > & ', and json.dumps every character beyond ASCII, including U+2028 and
+    # U+2029.
     environment.policies["json.dumps_kwargs"] = {}
     return environment
 
@@ -61,7 +61,7 @@ def make_environment() -> Environment:
 def read_static(names: Sequence[str]) -> Markup:
     """Return static files for inlining into a page.
 
-    Raises ValueError if one of them could close the element that it is put into.
+    Raises ValueError if one of them could close its element.
     """
     folder = resource_folder("static")
     text = "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
@@ -98,11 +98,11 @@ def make_policy(charted: bool, linked: bool = False) -> str:
     return "; ".join((*parts, "base-uri 'none'", "form-action 'none'"))
 
 
-MOST_PARTS = 40  # of a step
-MOST_ENTRIES = 100  # compiles of a report without texts: what it says of one is ≈ 2 KB
+MOST_PARTS = 40  # per step
+MOST_ENTRIES = 100  # compiles of a report without texts: each takes ≈ 2 KB
 MOST_ENTRIES_WITH_TEXTS = 5_000
 MOST_TEXT_BYTES = 64 * 1024 * 1024
-_PAGE = 25  # compiles that are read at once, each with all that it wrote
+_PAGE = 25  # compiles read at once, each with all of its artifacts
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Reports as Markdown: templates, and filters that keep other people's text from being markup."""
+"""Reports as Markdown: templates, and filters that keep recorded text from being markup."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 MOST_TABLE_ROWS = 10
 _LONGEST = 200
-_SPAN = "\ue000"  # of private use: stands for code while the words around it are escaped
-_APART = "\u200b"  # zero-width: shows nothing, and keeps @name, #12 and http:// from becoming links
+_SPAN = "\ue000"  # private use: a placeholder for code while its surroundings are escaped
+_APART = "\u200b"  # zero-width: invisible, and keeps @name, #12 and http:// from becoming links
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 _SPECIAL = re.compile(r"([\\`*_\[\]|~$#>])")
 
@@ -32,7 +32,7 @@ def prose(text: str | None, longest: int = _LONGEST) -> str:
 
 
 def ticked(text: str | None, longest: int = 2 * _LONGEST) -> str:
-    """Return a title as prose; what stands in backticks is code."""
+    """Return a title as prose; text in backticks is code."""
     spans: list[str] = []
 
     def keep(match: re.Match[str]) -> str:
@@ -50,7 +50,7 @@ def code(text: str | None, longest: int = _LONGEST) -> str:
         return f"_{format.NOT_RECORDED}_"
     fence = "`" * (max((len(run) for run in re.findall("`+", flat)), default=0) + 1)
     space = " " if flat.startswith("`") or flat.endswith("`") or len(fence) > 1 else ""
-    # A table cell ends at a pipe even inside backticks, and a backslash before it stays one.
+    # A table cell ends at a pipe even inside backticks, and a backslash before it stays visible.
     return f"{fence}{space}{flat}{space}{fence}".replace("\\|", "\\\u200b|").replace("|", "\\|")
 
 
@@ -61,7 +61,7 @@ def _flat(text: str | None, longest: int) -> str:
 
 @lru_cache(maxsize=1)
 def _make_environment() -> Environment:
-    # Imported here, as most commands that import this module print no Markdown.
+    # Imported here because most commands that import this module print no Markdown.
     from jinja2 import Environment, FileSystemLoader
 
     environment = Environment(

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from compileboard.exit_codes import DONE, REFUSED
 
-# What a pipe holds: some kernels count a longer write as done although its reader went away in the
-# middle.
+# The capacity of a pipe: some kernels count a longer write as done although its reader closed
+# midway.
 _PIECE_BYTES = 64 * 1024
 
 
@@ -48,7 +48,7 @@ def write_file(path: str, pieces: Iterable[bytes]) -> None:
 
     Raises OSError if it cannot be written; no partial file is left.
     """
-    target = os.path.realpath(path)  # a link stays, and what it names is replaced
+    target = os.path.realpath(path)  # a link stays, and its target is replaced
     if os.path.isdir(target):
         raise IsADirectoryError(0, "it is a folder; give a file's name")
     if os.path.exists(target) and not os.path.isfile(target):

@@ -46,7 +46,7 @@ def _deflate(text: bytes, level: int, mode: int) -> bytes:
 
 @lru_cache(maxsize=4)
 def _deflate_fixed(text: bytes) -> bytes:
-    # A full flush ends at a byte, and nothing behind it refers to what is before it.
+    # A full flush ends at a byte, and nothing after it refers to earlier data.
     return _deflate(text, 9, zlib.Z_FULL_FLUSH)
 
 
@@ -57,7 +57,7 @@ def pack_around(body: bytes, fixed: bytes) -> bytes:
     """
     at = (
         body.rfind(fixed[:_KEY_BYTES]) if fixed else -1
-    )  # finding the whole of a megabyte takes ten times as long
+    )  # finding a whole megabyte takes ten times as long
     parts = []
     if at >= 0 and body.startswith(fixed, at):
         parts = [_deflate(body[:at], 1, zlib.Z_FULL_FLUSH), _deflate_fixed(fixed)]
@@ -125,7 +125,7 @@ def download(run_id: str, format: str) -> Response:
         )
     detail = find_run(run_id)
     now_us, stale_after_s = time.time_ns() // 1000, get_settings().stale_after_s
-    reader = get_run_reader(run_id)  # an unreadable file is reported before the answer begins
+    reader = get_run_reader(run_id)  # reports an unreadable file before the response begins
     options = (detail, format, table, source, now_us, stale_after_s, payloads)
     body = (
         _stream(get_settings().db, *options)
@@ -150,7 +150,7 @@ def _send_bundle(run: RunRow) -> Response:
     with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
         path = Path(folder, "run.db")
         write_bundle(get_reader(), [run.id], str(path))
-        file = path.open("rb")  # it can be read to its end when its name is gone
+        file = path.open("rb")  # stays readable after it is unlinked
     name = f"run-{re.sub('[^0-9A-Za-z]+', '-', run.id)}.bundle.db"
     return send_file(
         file, "application/vnd.sqlite3", as_attachment=True, download_name=name, max_age=0

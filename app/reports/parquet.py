@@ -89,8 +89,8 @@ def _read_hints(kind: Any) -> dict[str, str]:
 
 Row = Mapping[str, Any]
 REST = "of_other_type"
-_BATCH = 2_000  # rows; 100 000 compilations are written in less than 200 MB
-_MOST_WHOLE = 2**53  # beyond it a float is no more every whole number
+_BATCH = 2_000  # rows; 100,000 compilations are written in less than 200 MB
+_MOST_WHOLE = 2**53  # larger floats do not represent every whole number
 
 
 def is_available() -> bool:
@@ -235,7 +235,7 @@ def _fits(kind: str, value: Any) -> bool:
 
 
 class _Sink(io.RawIOBase):
-    """What was written since the last `take`."""
+    """Buffers what was written since the last `take`."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

@@ -12,10 +12,10 @@ from compileboard.collectors.contract.redaction import redact_source
 
 Row = TypeVar("Row")
 
-# Fields that hold source and nothing else; frames of a stack carry theirs under "code" or "loc".
+# Fields that contain only source; frames of a stack have theirs under "code" or "loc".
 _WHOLE = frozenset(("source_line", "code", "loc"))
-# Mappings and dataclasses whose `source` is a line of the model; elsewhere that is an expression of
-# a guard.
+# Mappings and dataclasses whose `source` is a line of the model; elsewhere it is a guard's
+# expression.
 _EXPORTS = frozenset(("export", "failure"))
 
 
@@ -40,7 +40,7 @@ def _clean(name: str, value: Any) -> Any:
         return None
     if isinstance(
         value, int | float | CompileRow
-    ):  # names and numbers alone, and a report has hundreds
+    ):  # only names and numbers, and a report has hundreds
         return value
     if name in _EXPORTS and isinstance(value, dict):
         value = value | {"source": None}

@@ -79,7 +79,7 @@ _STATUSES = {
     UNEXPLAINED: Word("unexplained", "warn", "It fails, and nothing tells where."),
     NOT_REPRODUCED: Word("not reproduced", "quiet", "It does not fail there."),
 }
-# What to run, and what it answers.
+# Commands, and what they answer.
 STEPS = (
     ("run", "Does it still fail here?"),
     ("minify", "Which is the smallest graph that fails?"),
@@ -300,7 +300,7 @@ def list_steps(repro_id: str, board: str) -> list[tuple[str, str]]:
 
 Answer = TypeVar("Answer", Analysis, Bisection)
 NOT_FAILING = frozenset(("passes", NOT_REPRODUCED))  # statuses of results
-SAME = 20  # repros of the same failure on a page
+SAME = 20  # repros of the same failure per page
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ class ReproScreen:
     results: Sequence[ReproResult]
     failure: DistinctFailure
     same: Page[ReproRow]
-    failure_id: int | None  # that it belongs to, on its run's page
+    failure_id: int | None  # its failure on the run's page
 
     @property
     def title(self) -> str:

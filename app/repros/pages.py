@@ -160,13 +160,13 @@ class FailureSort:
 class ReproDetail(ReproRow):
     """One repro with its programs and results."""
 
-    manifest: Annotated[dict[str, Any], "All that was captured, without what is at its default."]
+    manifest: Annotated[dict[str, Any], "The captured data, without default values."]
     program: Annotated[str, "The graph as Python's source."]
     dynamo_program: Annotated[str | None, "dynamo's graph, where `program` is AOTAutograd's."]
     storage_bytes: Annotated[
         dict[str, int], "Size of each storage whose bytes are stored, by SHA-256."
     ]
-    results: Annotated[list[ReproResult], "What was found out, newest first."]
+    results: Annotated[list[ReproResult], "Results, newest first."]
 
 
 @operation("/repros")

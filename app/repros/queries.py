@@ -222,8 +222,8 @@ def list_failures(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[DistinctFailure]:
-    """List failures, by default the last captured first. Raises FilterError for an unusable order
-    or cursor.
+    """List failures, by default the last captured first. Raises FilterError for an invalid order or
+    cursor.
     """
     order, direction = check_order(sort or DEFAULT_ORDER, ORDERS)
     after = decode_cursor(cursor, int, str)
@@ -293,8 +293,8 @@ def list_repros(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[ReproRow]:
-    """List repros of a run, its tasks or a failure, newest first. Raises FilterError for an
-    unusable cursor.
+    """List repros of a run, its tasks or a failure, newest first. Raises FilterError for an invalid
+    cursor.
     """
     conditions = {
         "r.run_id = :run_id": run_id,

@@ -1,4 +1,4 @@
-"""A run's causes with their fixes, as pages, reports and the API show them, and its verdict."""
+"""A run's causes and fixes as pages, reports and the API show them, and its verdict."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import NOTHING_TO_FIX, describe_saving, describe_savings
 from compileboard.collectors.store.run_costs import RecordedAgain
 
-FEWEST_RECORDED_AGAIN = 3  # one or two may be a model that was loaded, or a new phase
+FEWEST_RECORDED_AGAIN = 3  # one or two may come from loading a model, or from a new phase
 _DISABLED = (
     ("force_disable_caches", True),
     ("fx_graph_cache", False),
@@ -58,14 +58,12 @@ _DISABLED = (
 class Problem:
     """One problem of a run that is neither a graph break nor a recompile."""
 
-    kind: Annotated[
-        str, "What it is about: unfinished, failure, limit, ranks, stack, cache or cudagraph."
-    ]
+    kind: Annotated[str, "Its kind: unfinished, failure, limit, ranks, stack, cache or cudagraph."]
     severity: Annotated[
-        str, one_of(("bad", "warn")), "bad: it failed, never finished or runs eagerly."
+        str, one_of(("bad", "warn")), "bad if it failed, never finished or runs eagerly."
     ]
     title: Annotated[str, "What happened."]
-    number: Annotated[str, "How often or how much, in words."]
+    number: Annotated[str, "Count or size, in words."]
     function: FunctionName
     file: FileName
     line: LineNumber
@@ -134,7 +132,7 @@ def _unfinished(unfinished: Sequence[Unfinished]) -> list[Problem]:
 def _diverging_ranks(ranks: RanksScreen | None) -> list[Problem]:
     if ranks is None:
         return []
-    # Ranks that share a cache find in it what another one compiled: that is no divergence.
+    # With a shared cache, a rank finds what another one compiled: that is not a divergence.
     aspects = ranks.comparison.aspects
     if not any(word == "differs" for name, word in aspects.items() if name != "caches"):
         return []
@@ -177,7 +175,7 @@ def _cliffs(cliffs: Sequence[StackCliff]) -> list[Problem]:
     ]
 
 
-_REFUSED = "when making fake tensor call"  # GB4315: no `except` of compiled code is reached
+_REFUSED = "when making fake tensor call"  # GB4315: an `except` in compiled code is never reached
 
 
 def _failures(failures: Sequence[FailureGroup]) -> list[Problem]:
@@ -378,16 +376,12 @@ class FixAdvice:
     title: Annotated[str, "The fix."]
     applies: Annotated[str, "When it applies."]
     cost: Annotated[str, "What it costs."]
-    helps: Annotated[bool, "False where nothing is known to help, or nothing is to be fixed."]
-    diff: Annotated[
-        tuple[str, ...], "The change of the user's own lines; empty where it takes a person."
-    ]
+    helps: Annotated[bool, "False if no fix is known, or nothing is to be fixed."]
+    diff: Annotated[tuple[str, ...], "The diff of the user's lines; empty if it needs a person."]
     file: Annotated[str | None, "The file that it changes."]
     line: Annotated[int | None, "Its first line."]
-    example: Annotated[
-        tuple[str, ...], "The change of a small program, run against torch before and after."
-    ]
-    settings: Annotated[tuple[str, ...], "Statements that do the same, behind `import torch`."]
+    example: Annotated[tuple[str, ...], "An example diff, run with torch before and after."]
+    settings: Annotated[tuple[str, ...], "Equivalent statements, after `import torch`."]
 
 
 @dataclass(frozen=True)
@@ -397,20 +391,17 @@ class CauseRow(Cause):
     advice: Annotated[
         tuple[FixAdvice, ...], "Fixes, the best first; empty where none is known."
     ] = ()
-    try_command: Annotated[
-        str | None, "The command that tries the first fix that needs no person."
-    ] = None
+    try_command: Annotated[str | None, "The command that tries the first automatic fix."] = None
 
     @property
     @published
     def is_expected(self) -> bool:
-        """Return True if there is nothing to fix."""
+        """True if there is nothing to fix."""
         return super().is_expected
 
     @property
     @published
     def page_url(self) -> PageUrl:
-        """Return the public page about this kind of graph break, None where it has none."""
         return gb_url(self.gb_id)
 
     @property
@@ -418,7 +409,6 @@ class CauseRow(Cause):
     def reason_id(
         self,
     ) -> Annotated[ContentId, "`id` of its first graph break, or recompile cause."]:
-        """Return the id of its page over all runs."""
         return format_id(self.content_ids[0])
 
     def hide_source(self) -> CauseRow:
@@ -446,7 +436,7 @@ class CauseRow(Cause):
 
     @property
     def statement(self) -> str | None:
-        """Return the whole statement that it is at, as far as it was recorded."""
+        """Return the whole statement, as far as it was recorded."""
         code = self.code
         if code is not None and self.line is not None and code.file == self.file:
             return find_whole(code.lines, code.first_line, self.line) or self.source_line
@@ -474,7 +464,7 @@ class RunVerdict:
 
 
 def list_cause_rows(causes: Sequence[Cause], run: RunRow, *, is_pushed: bool) -> list[CauseRow]:
-    """A pushed run is in no local database, so its fixes cannot be tried there."""
+    """A pushed run is not in a local database, so its fixes cannot be tried there."""
     return [
         CauseRow(
             **vars(cause),
@@ -567,7 +557,7 @@ def judge_run(
 
 
 def describe_order(causes: Sequence[Cause]) -> str:
-    """Say how the causes are ordered, or nothing if they are in no order that has a name."""
+    """Return a sentence on how the causes are ordered, or '' if the order has no name."""
     listed = [cause for cause in causes if not cause.is_expected]
     if len(listed) < 2:
         return ""

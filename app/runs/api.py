@@ -48,16 +48,14 @@ class RunSort:
 class RunDetailJson(RunWithFacts):
     """One run with its environment and totals."""
 
-    verdict: Annotated[RunVerdict, "What is wrong, in one sentence."]
+    verdict: Annotated[RunVerdict, "The verdict, in one sentence."]
     problems: Annotated[
-        Sequence[Problem], "What is wrong beside graph breaks and recompiles, what failed first."
+        Sequence[Problem], "Problems other than graph breaks and recompiles, failures first."
     ]
     triton_version: Annotated[str | None, "Version of triton."]
     phases_us: PhaseTimes
     outcomes: Annotated[dict[str, Count], "Compiles by outcome."]
-    distinct_break_count: Annotated[
-        Count | None, "Distinct graph breaks; null where nobody counted."
-    ]
+    distinct_break_count: Annotated[Count | None, "Distinct graph breaks; null if not counted."]
     cache_results: Annotated[
         Sequence[CacheResult], "Cache lookups by cache, result and reason: at most 200."
     ]
@@ -124,8 +122,8 @@ def list_causes(detail: RunDetail, page: PageQuery) -> Page[CauseRow]:
 
 @operation("/runs/<run_id>/costs")
 def list_costs(detail: RunDetail, page: PageQuery) -> Page[RunCost]:
-    """List what graph breaks and recompiles and CUDA graphs recorded again cost a run, compile time
-    and steps together; nothing where no step was timed.
+    """List the costs of graph breaks, recompiles and CUDA graph recordings, in compile time and
+    steps; empty if no step was timed.
     """
     reader = get_run_reader(detail.run.id)
     costs = rank_run_costs(reader, detail.run.id, list_run_causes(reader, detail.run))

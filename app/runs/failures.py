@@ -20,8 +20,7 @@ from compileboard.collectors.store.runs import name_rows
 
 @dataclass(frozen=True)
 class FailureRow:
-    """One exception that a compile raised, or compiled code while it ran, or that ended the
-    program.
+    """One exception that a compile or compiled code raised, or that ended the program.
 
     `outcome` is the compile's; on its own page also skipped, if dynamo went on. A repeated runtime
     failure is counted, not listed.
@@ -35,7 +34,7 @@ class FailureRow:
     rank: fields.Rank
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
-    outcome: Annotated[str | None, one_of(OUTCOMES), "What became of the compile."]
+    outcome: Annotated[str | None, one_of(OUTCOMES), "Outcome of the compile."]
     phase: str
     occurrence_count: int
     ended_program: bool
@@ -173,7 +172,7 @@ FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
     """left join functions as w on w.id = x.function_id
 left join events as e on e.process_id = x.process_id and e.sequence = x.sequence""",
 )
-# A frame that dynamo left to eager is no failure: its compile's page has what was raised.
+# A frame that dynamo left to eager is not a failure; the page of its compile shows the exception.
 FAILURES_SQL = FAILURES_SQL.replace(
     ":run_id\n", ":run_id\n  and (x.phase <> 'compile' or coalesce(c.outcome, '') <> 'skipped')\n"
 )
@@ -242,7 +241,7 @@ class OpenSpan:
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A compile without an end; `is_last` means that its process began no compile after it.
+    """A compile without an end; `is_last` means that no compile of its process began after it.
 
     `until_us` is the time to the run's end, None if that is unknown or another compile began.
     """
@@ -281,8 +280,7 @@ where c.run_id = :run_id
 order by is_last desc, c.started_us, c.id
 limit :limit
 """
-# By the lanes of its process: a phase that began before dynamo named the compile has only torch's
-# id of it.
+# Matched by process: a phase that began before dynamo named the compile has only torch's id of it.
 OPEN_SQL = """
 select n.name, s.begin_us, s.depth, l.last_us as seen_us
 from compiles as c
@@ -300,7 +298,7 @@ limit :limit
 def list_unfinished(
     connection: sqlite3.Connection, run: RunRow, key: int | None = None, limit: int = MOST
 ) -> list[Unfinished]:
-    """List a run's unfinished compiles, those at its end first; none while it is running."""
+    """List a run's unfinished compiles, those at its end first; empty while it is running."""
     if run.state == "running":
         return []
     listed = []

@@ -77,13 +77,13 @@ class Run(RunRow):
     @property
     @published
     def shown_state(self) -> str:
-        """Return `state`, or `interrupted?` for a running one whose recorder fell silent."""
+        """Return `state`, or `interrupted?` for a running run whose recorder fell silent."""
         return self.standing.word
 
 
 @dataclass(frozen=True)
 class RunWithFacts(Run):
-    """One run with what the collector wrote of its surroundings."""
+    """One run and its environment."""
 
     tables = (*Run.tables, "pruned_runs")
 
@@ -106,7 +106,7 @@ def _describe(run: RunRow, tags: Iterable[tuple[str, str]], clock: RecorderClock
 def list_described_runs(
     engine: Engine, clock: RecorderClock, selection: RunFilter | None = None, **options: Any
 ) -> Page[Run]:
-    """List runs as `list_runs` does, each with its tags and its state."""
+    """List runs with tags and state."""
     page = list_runs(engine, selection, **options)
     return Page(tuple(describe_runs(engine, page.rows, clock)), page.next)
 
@@ -126,7 +126,7 @@ MOST_SKIPS = 200
 MOST_CLIFFS = 256
 MOST_INCIDENTS = 5
 CHARTED = 24
-FIRST_BARS = 3  # of the summary; the others are one click away
+FIRST_BARS = 3  # in the summary; a click shows the others
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,9 @@ class RunSummaryScreen:
     distinct_break_count: int
     phases: compiles.Phases
     longest: Sequence[compiles.CompileRow]
-    incidents: Sequence[tuple[str, str]]  # that began with it: id and title
-    trials: Sequence[TriedFix] = ()  # of patches, and of several fixes together
-    costs: Sequence[RunCost] = ()  # where steps were timed
+    incidents: Sequence[tuple[str, str]]  # that began with this run: id and title
+    trials: Sequence[TriedFix] = ()  # of patches, and of combined fixes
+    costs: Sequence[RunCost] = ()  # only if steps were timed
     is_pruned: bool = False
 
     @cached_property
@@ -271,8 +271,7 @@ def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
 def read_facts(
     reader: sqlite3.Connection, run: RunRow, phases: compiles.Phases, explained: Container[int] = ()
 ) -> RunFacts:
-    """Read the data that problems are derived from, skipping queries that the totals show to be
-    empty.
+    """Read what problems are derived from, without queries that the totals show to be empty.
 
     Recompile limits of `explained` compiles are skipped, since they have a cause of their own.
     """
@@ -308,7 +307,7 @@ def read_facts(
 
 
 MOST_PROCESSES = 64
-_MOST_TEXTS = 8  # configuration texts of one kind that are compared
+_MOST_TEXTS = 8  # configuration texts of one kind to compare
 
 
 @dataclass(frozen=True)
@@ -324,7 +323,7 @@ class EnvironmentScreen:
         return sorted({pair for process in self.processes for pair in process.environment.items()})
 
     def find_version(self, name: str) -> str | None:
-        """Return a version from the first process that recorded it; a launcher may not load
+        """Return a version from the first process that recorded it; a launcher may not import
         torch.
         """
         return next(
@@ -360,7 +359,7 @@ def build_environment(
 
 @dataclass(frozen=True)
 class ConfigScreen:
-    """One configuration text; `defaults` has torch's default of each changed setting."""
+    """One configuration text. `defaults` has torch's default of each changed setting."""
 
     text: ConfigText
     values: Mapping[str, Any]

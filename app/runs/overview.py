@@ -76,15 +76,15 @@ from compileboard.collectors.store.run_causes import find_break_call, find_first
 
 MOST_PROGRAMS = 5
 Top = TypeVar("Top", TopBreak, TopCause)
-MOST_COMPILES = 5_000  # of a run whose causes a list of several can wait for
+MOST_COMPILES = 5_000  # a run with more is too slow for a list of several
 
 
 @dataclass(frozen=True)
 class ProgramSavings:
-    """What fixes of a program's newest run would save."""
+    """What the fixes of a program's newest run would save."""
 
     run_id: RunId
-    name: Annotated[str, "What the run is called."]
+    name: Annotated[str, "The run's name."]
     sentence: Annotated[str, "What its fixes save, in one sentence."]
     saved_us: Annotated[DurationUs, "Estimate of the compile time that its fixes save."]
     run_us: Annotated[
@@ -99,7 +99,7 @@ class ProgramSavings:
 
 
 def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> list[ProgramSavings]:
-    """List the newest run of each of the newest programs that has a fix, the most to win first."""
+    """List the newest run of each recent program that has a fix, most to win first."""
     run_ids = list_program_runs(
         store.engine, filters.suite, filters.name, newest=run_count, most_compiles=MOST_COMPILES
     )
@@ -132,9 +132,9 @@ def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
     )
 
 
-SUITE, RUN_COUNT = "demo_history", 15  # those of examples/demo_history
+SUITE, RUN_COUNT = "demo_history", 15  # of examples/demo_history
 MOST_RUNS = 200
-PAUSE_US = 60_000_000  # between a version that ended and the next one's first record
+PAUSE_US = 60_000_000  # between the end of a version and the first record of the next
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def build_demo_progress(
     if not newest or newest[0].suite != SUITE or not _is_going_on(newest[0], clock):
         return None
     runs = list_runs(engine, RunFilter(suite=SUITE), pinned_first=False, limit=MOST_RUNS).rows
-    backend = _name_backend(newest[0])  # another backend is another history
+    backend = _name_backend(newest[0])  # another backend belongs to another history
     measured = {
         (run.git_commit, run.name): run.duration_us or 0
         for run in runs
@@ -194,16 +194,16 @@ HEADLINE_METRICS = (
 LABELS = {"compilation_latency_s": "Cold compile time per model"}
 REFERENCE_RUN_COUNT = 10
 SPARK_RUN_COUNT = 30
-LEAST_JUDGED = 3  # values before; with fewer nobody knows how they scatter
-# Of a speedup's change that the compiled latency has to explain, as Compare has it.
+LEAST_JUDGED = 3  # with fewer earlier values their scatter is unknown
+# Share of a speedup's change that the compiled latency must explain, as in Compare.
 _OWN_SHARE = 0.5
 WORDS = ("better", "worse", "same", "moved", "first")
 
 
 @dataclass(frozen=True)
 class HeadlineTile:
-    """One number of a suite; `incomplete` has the positions of values that lack models, which are
-    no headline.
+    """One number of a suite. `incomplete` has the positions of values that lack models and are not
+    shown as the headline.
     """
 
     metric: Annotated[str, "Name of the metric."]
@@ -233,7 +233,7 @@ def build_tiles(
 ) -> list[HeadlineTile]:
     """Build a tile for each metric with a value; `summaries` are newest first.
 
-    `recovered` has the periods of recovered incidents, whose runs are no reference.
+    Runs in the `recovered` periods of incidents are not used as reference.
     """
     metrics = [SUMMARY_BY_NAME[name] for name in HEADLINE_METRICS]
     return [
@@ -251,7 +251,7 @@ def _build_tile(
 ) -> HeadlineTile | None:
     is_rate = (
         metric.name == "pass_ratio"
-    )  # counts what failed; the others are means of the models left
+    )  # it counts failures; the others average the remaining models
     complete = [
         (summary, value)
         for summary in summaries
@@ -302,7 +302,7 @@ def _is_beyond_noise(
     newest: StoredSummary,
     value: float,
 ) -> bool:
-    """Return True for a value outside all of those before, unless eager mode moved the speedup."""
+    """True for a value outside all earlier ones, unless eager mode moved the speedup."""
     values = [older_value for _older, older_value in before]
     if len(values) < (1 if metric.name == "pass_ratio" else LEAST_JUDGED) or min(
         values
@@ -341,12 +341,16 @@ def format_share(share: float) -> str:
 
 
 NEWEST_RUNS_COUNT = 8
-RECENT_RUNS_COUNT = 50  # among them the newest that are no trials
-TOP_COUNT = 8  # of the API; a page shows fewer
+RECENT_RUNS_COUNT = 50  # enough to include the newest runs that are not trials
+TOP_COUNT = 8  # in the API; a page shows fewer
 INCIDENT_COUNT = 5  # open ones, and as many that recovered within a day
 VERDICT_INCIDENT_COUNT = 200
 RECOVERED_COUNT = 50
-BROKEN_OFF = ("killed", "interrupted", "interrupted?")  # states that a run's failures do not tell
+BROKEN_OFF = (
+    "killed",
+    "interrupted",
+    "interrupted?",
+)  # states that the number of failures does not show
 _DAY_US = 86_400_000_000
 
 
@@ -368,10 +372,10 @@ class OverviewIncidents:
     confirmed: Sequence[Incident]
     unconfirmed: Sequence[Incident]
     recovered: Sequence[Incident]
-    recovered_ranges: Sequence[tuple[int, int]]  # from when to when incidents lasted that recovered
-    lasting_ids: Sequence[str]  # those that are open, and those that were
+    recovered_ranges: Sequence[tuple[int, int]]  # start and end of recovered incidents
+    lasting_ids: Sequence[str]  # open and recovered ones
     counts: IncidentCounts
-    sparklines: Mapping[str, Sparkline | None]  # of those that are shown, by id
+    sparklines: Mapping[str, Sparkline | None]  # by id, of the incidents shown
 
     @property
     def shown(self) -> Sequence[Incident]:
@@ -380,7 +384,7 @@ class OverviewIncidents:
 
 @dataclass(frozen=True)
 class RecentRun:
-    """A run with its failures and, for a benchmark, its speedup; `worse` are the models with an
+    """A run with its failures and, for a benchmark, its speedup. `worse` are models with an
     incident open at the time.
     """
 
@@ -388,7 +392,7 @@ class RecentRun:
     failed: Sequence[FailedModel]
     speedup: RunSpeedup | None
     worse: Sequence[str] = ()
-    is_suspected: bool = False  # a change that came before it waits to be confirmed
+    is_suspected: bool = False  # an earlier change is not confirmed yet
 
     @property
     def has_failed(self) -> bool:
@@ -419,13 +423,13 @@ class NewestSuiteRun:
     run: TrendRun
     running: TrendRun | None
     definition: Definition
-    run_count: int  # from which it was chosen
+    run_count: int  # it was chosen from these
     failed_run_count: int
-    failing_since: str  # its commit, where the run before it had no failure
+    failing_since: str  # its commit, if the run before it had no failure
     failed: Sequence[FailedModel]
     wrong: Sequence[str]
     passing_again: Sequence[str]
-    environment: Sequence[str]  # what differs from the run before
+    environment: Sequence[str]  # differences from the run before
 
 
 @dataclass(frozen=True)
@@ -434,7 +438,7 @@ class OverviewScreen:
     series: Sequence[RunSeries]
     sets: Sequence[ModelSet]
     selected: ModelSet | None
-    is_unmatched: bool  # no run, or no benchmark of a suite that has some, fits the filters
+    is_unmatched: bool  # runs exist, but none fits the filters
     branches: Sequence[str]
     verdict: PageVerdict
     suite: NewestSuiteRun | None
@@ -502,7 +506,7 @@ def build_overview(
 
 
 def _explain(store: Store, tops: Sequence[Top]) -> list[Top]:
-    """Add what only a run's records say, and put what needs no fix last."""
+    """Add what only a run's records know, and move what needs no fix to the end."""
     explained = [
         replace(top, called_at=_find_call(store, top), is_expected=_is_expected(store, top))
         for top in tops
@@ -638,13 +642,13 @@ def _collect_facts(
     clock: RecorderClock,
 ) -> VerdictFacts:
     if suite and programs and is_stale(suite.run.started_us, clock.now_us):
-        suite = None  # the programs are what people work on
+        suite = None  # programs are what people work on
     newest = next((recent.run for recent in runs if recent.run.standing.word != "running"), None)
     failing = [model.model for model in suite.failed] if suite else []
     if suite is None and newest and newest.standing.kind == "bad":
         failing = [newest.shown_name]
     is_killed = suite is None and newest is not None and newest.standing.word == "killed"
-    # Models of another suite's incidents are none of this suite's.
+    # Incidents of other suites may be about models of the same name.
     open_incidents = (*incidents.confirmed, *incidents.unconfirmed)
     is_of_suite = suite and all(it.suite == suite.newest.set.suite for it in open_incidents)
     return VerdictFacts(

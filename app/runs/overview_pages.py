@@ -42,7 +42,7 @@ from compileboard.app.runs.overview_queries import (
 
 blueprint = Blueprint("overview", __name__)
 _PARAMETERS = (*FILTERS, "name", "last")
-LEAST_POINTS = 3  # fewer are no trend
+LEAST_POINTS = 3  # fewer are not a trend
 MOST_OPTIONS = 100
 _COUNTS = (
     ("30", "Last 30 runs"),
@@ -178,7 +178,7 @@ def _name_value(value: object) -> str:
 @dataclass(frozen=True)
 class OverviewScope:
     suite: Annotated[str | None, "A run's suite, whole; else the suite of its results."] = None
-    name: Annotated[str | None, "A run's name, whole."] = None
+    name: Annotated[str | None, "A run's exact name."] = None
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class Overview:
     ]
     programs: Annotated[
         Sequence[ProgramSavings],
-        "Of the newest programs that are no benchmarks, those with a fix, the most to win first.",
+        "The newest programs with a fix, except benchmarks, most to win first.",
     ]
     totals: Annotated[DatabaseTotals, "Sums over every run."]
     series: Annotated[Sequence[RunSeries], "At most 500."]

@@ -1,4 +1,4 @@
-"""The contents of the database: totals, a point for each run, the worst breaks and functions.
+"""The database at a glance: totals, a point per run, the costliest graph breaks and functions.
 
 All of it comes from roll-ups of the `newest` runs.
 """
@@ -22,7 +22,7 @@ from compileboard.collectors.store.rollups import HUD_PASSING
 
 @dataclass(frozen=True)
 class DatabaseTotals:
-    """Sums over every run; null where no run was observed, as of files of results alone."""
+    """Sums over all runs; null if no run was observed, as with result files alone."""
 
     tables = ("run_totals",)
 
@@ -57,7 +57,7 @@ class RunPoint:
     compile_us: Annotated[fields.DurationUs | None, "Compile time."]
     has_failed: Annotated[bool, "Whether a compile, running code or a result of it failed."] = False
     is_observed: Annotated[
-        bool, "Whether torch was seen; a file of results counts nothing but its own columns."
+        bool, "Whether torch was observed; result files have only their own columns."
     ] = True
 
 
@@ -76,7 +76,7 @@ class TopBreak(fields.TitledBreak):
     function: fields.FunctionName
     file: fields.FileName
     line: fields.LineNumber
-    run_id: str = field(metadata=PRIVATE)  # one that has it
+    run_id: str = field(metadata=PRIVATE)  # one run that has it
     fingerprint: str = field(metadata=PRIVATE)
     break_count: int
     run_count: Annotated[fields.Count, "Runs that have it."]
@@ -100,7 +100,7 @@ class TopCause(fields.TitledCause):
     reason: str
     function: fields.FunctionName
     file: fields.FileName
-    run_id: str = field(metadata=PRIVATE)  # one that has it
+    run_id: str = field(metadata=PRIVATE)  # one run that has it
     recompile_count: fields.CauseRecompiles
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
@@ -193,8 +193,8 @@ _SUMS = f"""
   {recorded_us("sum($t.compile_us)", "sum($t.compile_count)")} as compile_us,
   {recorded_us("sum($t.recompile_us)", "sum($t.recompile_count)")} as recompile_us
 """
-# Every run in SQLite: totals are read in their own order, and those that run, and trials, which are
-# few, of indexes.
+# SQLite reads all runs: totals in their own order, running runs and trials, which are few, by
+# index.
 _ALL_TOTALS = f"""
 select
   (select count(*) from runs) - (select count(*) from runs where source = 'trial') as run_count,
@@ -371,13 +371,11 @@ def get_totals(
     return DatabaseTotals(**sums)
 
 
-_COUNTED_ALWAYS = ("run_count", "running_count", "failed_run_count")  # also of a file of results
+_COUNTED_ALWAYS = ("run_count", "running_count", "failed_run_count")  # counted for result files too
 
 
 def has_observed_runs(engine: Engine, suite: str | None = None, name: str | None = None) -> bool:
-    """Return whether torch was observed in a run of a suite and name; result files have only their
-    own columns.
-    """
+    """Return whether torch was observed in a run; result files have only their own columns."""
     values = {**bind_suite(engine, suite), "name": name}
     scope = write_scope(values)
     sql = f"select 1 from runs as r where {scope} and r.torch_version is not null limit 1"  # noqa: S608  own text
@@ -417,7 +415,7 @@ def list_top(
     newest: int = 1000,
     limit: int = 8,
 ) -> list[Top]:
-    """List the graph breaks or causes that cost most, or the functions that recompile most."""
+    """List the costliest graph breaks or causes, or the functions that recompile most."""
     values = {**bind_suite(engine, suite), "name": name, "newest": newest, "limit": limit}
     rows = engine.rows(_TOP_SQL[kind](write_scope(values)), values)
     return [make_row(kind, row) for row in rows]
@@ -426,7 +424,7 @@ def list_top(
 def list_program_runs(
     engine: Engine, suite: str | None, name: str | None, *, newest: int, most_compiles: int
 ) -> list[str]:
-    """List the newest run of each program that is no benchmark, by id."""
+    """List the ids of the newest run of each program that is not a benchmark."""
     values = {**bind_suite(engine, suite), "name": name, "newest": newest}
     values["most_compiles"] = most_compiles
     run_ids: dict[tuple[str | None, str], str] = {}
@@ -473,7 +471,7 @@ where x.status = 'measured'
 order by x.run_id, s.model
 limit 100000
 """
-# HUD's numbers; those of every model that has a speedup where the run checked no accuracy.
+# The HUD's formula, or all models with a speedup if the run checked no accuracy.
 SPEEDUPS_SQL = """
 select
   x.run_id, x.definition, x.geomean_speedup, x.speedup_count, x.measured_count, x.total_count,
@@ -522,9 +520,7 @@ def list_failed_models(
 
 
 def list_wrong_models(engine: Engine, run_id: str, suite: str) -> list[str]:
-    """List a suite's models that ran, but whose accuracy does not pass as PyTorch's HUD counts
-    it.
-    """
+    """List a suite's models that ran but failed the accuracy check as PyTorch's HUD counts it."""
     values = {"run_ids": [run_id], "passing": sorted(HUD_PASSING), "suite": suite}
     return [row["model"] for row in engine.rows(WRONG_RESULTS_SQL, values)]
 

@@ -1,4 +1,4 @@
-"""The page of a run with one address per tab, and its configuration texts."""
+"""The page of a run, with one address per tab, and its configuration texts."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ FILLS: dict[str, Callable[[RunRow], dict[str, Any]]] = {
     "processes": _processes,
 }
 
-# What a file of results says nothing of, by tab; it may have graph breaks.
+# Tabs that a result file has nothing for; it may have graph breaks.
 _UNSEEN = {
     "compiles": "compiles",
     "breaks": "graph breaks",
@@ -181,7 +181,7 @@ def show_config(run_id: str, config_hash: str) -> str:
 
 list_blueprint = Blueprint("runs", __name__)
 
-# What a select offers beside the table's headings, for readers on a phone.
+# Choices for readers on a phone, where table headings are hidden.
 SORTS = (
     ("started", "newest first"),
     ("started.asc", "oldest first"),

@@ -32,7 +32,7 @@ from compileboard.app.runs.rows import ON_CPU, RUN_COLUMNS, RUN_SOURCE, RUN_SQL,
 
 STATES = ("running", "finished", "failed", "killed", "interrupted", "imported")
 
-# What a list may be ordered by; each is never null, so that a keyset page can start behind any row.
+# Orders of the list. None is ever null, so that a keyset page can start after any row.
 ORDERS = {
     "started": "r.started_us",
     "duration": "(coalesce(r.ended_us, r.heartbeat_us) - r.started_us)",
@@ -61,12 +61,12 @@ def _read_commit(name: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class RunFilter:
-    """None or an empty text is no limit; `before_us` itself is excluded, in microseconds since the
-    epoch.
+    """None or an empty string is no limit; `before_us` itself is excluded, in microseconds since
+    the epoch.
     """
 
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
-    name: Annotated[str | None, "A run's name, whole."] = None
+    name: Annotated[str | None, "A run's exact name."] = None
     suite: Annotated[str | None, "A run's suite, whole; else the suite of its results."] = None
     tag_key: Annotated[
         str | None, Parameter("tag", read=_read_tag), "A run's tag: `key` or `key=value`."
@@ -76,7 +76,7 @@ class RunFilter:
     gpu: Annotated[
         str | None, "The name of a run's GPU, or `CPU` for runs that are known to have had none."
     ] = None
-    torch: Annotated[str | None, "A run's version of torch, whole."] = None
+    torch: Annotated[str | None, "A run's exact torch version."] = None
     commit: Annotated[
         str | None,
         Parameter(read=_read_commit),
@@ -93,7 +93,7 @@ class RunFilter:
     ] = None
 
     def check(self, query: Mapping[str, str]) -> None:
-        """Raises FilterError if no run can be between the days."""
+        """Raises FilterError if the last day is before the first."""
         check_days(query, self.since_us, self.before_us)
 
 
@@ -101,7 +101,7 @@ FILTERS = list_names(RunFilter)
 
 
 def read_run_filter(query: Mapping[str, str]) -> RunFilter:
-    """An empty parameter is no limit. Raises FilterError for an unknown key or unusable value."""
+    """An empty parameter is no limit. Raises FilterError for an unknown key or invalid value."""
     return read_query(RunFilter, query, (*OTHER_KEYS, "done"))
 
 
@@ -135,8 +135,7 @@ CONDITIONS = {
   )""",
 }
 # LIKE takes a third of the time of instr() of lower(), and folds the same letters. It stops at a
-# NUL: the runs that have one are in an index of their own, and :pattern is null where the text has
-# one.
+# NUL: runs with one have an index of their own, and :pattern is null if the search has one.
 _LIKE = """
     r.name like :pattern escape '\\'
     or r.command like :pattern escape '\\'
@@ -160,8 +159,8 @@ _ELSEWHERE = f"""
       and {CONDITIONS["text"]}
 """  # noqa: S608  own texts only
 _TEXT_SQLITE = f"({_LIKE} or r.id in ({_ELSEWHERE}))"
-# In an index that has these texts and little else. Whoever has more than a few is found sooner from
-# the newest run on.
+# Reads a small index of these columns. A value with more runs than this is found sooner from the
+# newest run on.
 _FEW = 200
 BY_TEXT_SQL = f"""
 select r.id
@@ -171,7 +170,7 @@ union all
 {_ELSEWHERE}
 limit :most
 """  # noqa: S608 - our own names
-# Each is true where its filter is not given, but for runs that `try` made.
+# Each is true if its filter is not set, except for trials.
 _WHERE = "\n  and ".join(
     (
         "(:trials is not null or r.source <> 'trial')",
@@ -187,7 +186,7 @@ _NO_TRIAL: Mapping[Dialect, str] = {
 _PINNED = {
     None: "true",
     0: "coalesce($a.pinned, 0) = 0",
-    1: "r.id in (select run_id from run_annotations where pinned = 1)",  # they are few
+    1: "r.id in (select run_id from run_annotations where pinned = 1)",  # pinned runs are few
 }
 
 
@@ -201,7 +200,7 @@ def write_where(given: Mapping[str, Any], dialect: Dialect) -> str:
 
 
 def bind_suite(engine: Engine, suite: str | None) -> dict[str, str | None]:
-    """Bind a suite that no run has itself, as of imported results, to the results."""
+    """Return the values for a suite that only results name, as of imported files."""
     sql = "select 1 from runs where suite = :suite limit 1"
     is_of_runs = not suite or engine.rows(sql, {"suite": suite})
     return {
@@ -243,7 +242,7 @@ limit 20000
 def runs_sql(order: str, up: bool, after: bool, given: Mapping[str, Any], dialect: Dialect) -> str:
     key, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
     behind = f"and ({key}, r.id) {sign} (:after_key, :after_id)" if after else ""
-    # Every part is one of this module's own texts; what people give is bound.
+    # Every part is a constant of this module; values are bound.
     return f"""
 select {RUN_COLUMNS}
 {RUN_SOURCE}
@@ -266,13 +265,13 @@ def list_runs(
 ) -> Page[RunRow]:
     """List runs; `sort` is a name in ORDERS, largest first, or that name with ".asc".
 
-    Raises FilterError for an unusable sort or cursor.
+    Raises FilterError for an invalid sort or cursor.
     """
     order, direction = check_order(sort, ORDERS)
     after = decode_cursor(cursor, int, int, str)
     selected = _bind_list(engine, selection or RunFilter())
     rows: list[RunRow] = []
-    # Pinned runs, then the others: each phase reads along its index instead of sorting everything.
+    # Pinned runs, then the others: each is read along its index instead of sorting all.
     for pinned in (1, 0) if pinned_first else (None,):
         phase = pinned or 0
         if after and int(after[0]) < phase:
@@ -306,7 +305,7 @@ def _key_of(row: RunRow, order: str) -> int:
 def count_runs(engine: Engine, selection: RunFilter | None = None) -> int:
     values = _bind_list(engine, selection or RunFilter())
     where = write_where(values, engine.dialect)
-    totals = "$totals" if values["gpu"] else ""  # by which a CPU is known
+    totals = "$totals" if values["gpu"] else ""  # CPU runs are recognised by their totals
     sql = f"select count(*) from runs as r {totals} where {where}"  # noqa: S608 - our own names
     return int(engine.rows(sql, values)[0][0])
 
@@ -322,8 +321,8 @@ def get_newest_run(engine: Engine, clock: RecorderClock) -> RunRow | None:
 
 
 def get_other(engine: Engine, run: RunRow, word: str, clock: RecorderClock) -> RunRow | None:
-    """Return the run to compare with, of the same name and suite: `latest`, the newest other, or
-    `previous`.
+    """Return the run to compare with, of the same name and suite: `latest` is the newest other,
+    `previous` the one before.
     """
     alike = list_runs(
         engine, RunFilter(name=run.name, suite=run.suite), limit=1000, pinned_first=False
@@ -361,7 +360,7 @@ class RunChoices:
 
 _MOST_CHOICES = 200
 _CHOICE_COLUMNS = ("name", "suite", "host", "gpu_name", "torch_version")
-# SQLite reads an index from each value to the next; ClickHouse has a column by itself.
+# SQLite jumps from each value in an index to the next; ClickHouse reads the column.
 _DISTINCT: dict[Dialect, str] = {
     "sqlite": """
   with recursive steps (value) as (
@@ -484,7 +483,7 @@ _SLOT = "(row_number() over (order by r.started_us, r.id) - 1) $div :slot_size a
 _LIMITS = "$t.recompile_limit_count as recompile_limit_count"
 WANTED = _write_wanted("r.id", "r.started_us")
 WANTED_SLOTS = _write_wanted("r.id", "r.started_us", "r.pub", _SLOT)
-# For ClickHouse: the numbers that it has runs' roll-ups under.
+# Numbers of runs whose roll-ups ClickHouse has.
 WANTED_PUBS = _write_wanted("r.pub as pub")
 WANTED_SLOT_PUBS = _write_wanted("r.pub as pub", _LIMITS, _SLOT)
 SLOTS_SQL = f"""
@@ -499,7 +498,7 @@ limit 48
 
 @dataclass(frozen=True)
 class Slot:
-    """One place of a trend: one run, or consecutive ones."""
+    """One slot of a trend: one run, or several consecutive ones."""
 
     started_us: Annotated[TimeUs, "Start of its first run."]
     run_id: Annotated[str, "Its last run."]
@@ -511,9 +510,10 @@ def bind_runs(runs: RunFilter) -> dict[str, Any]:
 
 
 def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
-    """Divide a filter's runs, oldest first, into at most MOST_SLOTS slots of consecutive ones.
+    """Divide runs, oldest first, into at most MOST_SLOTS slots of consecutive ones.
 
-    A slot has one run, or two, four, eight …: when runs are added, earlier slots stay the same.
+    A slot has one run, or two, four, eight …, so that earlier slots stay the same when runs are
+    added.
     """
     values = bind_runs(runs) | {
         "slot_size": size_slots(count_runs(engine, replace(runs, text=None)))

@@ -1,4 +1,4 @@
-"""A run's row, its state in words and its results, shared by run lists and the run's pages."""
+"""A run's row, its state in words and its results, shared by lists and the run's pages."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def describe_end(run: HasRunState) -> str:
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run with people's words and its totals; a count is None where nothing was observed."""
+    """One run with its annotations and totals; a count is None if nothing was observed."""
 
     tables: ClassVar[tuple[str, ...]] = ("runs", "run_annotations", "run_totals")
 
@@ -161,7 +161,7 @@ class RunRow:
     cudagraph_rerecording_count: int | None
     process_count: int | None
     loss_count: int
-    compile_us: int | None  # None: no record of its compiles has a time
+    compile_us: int | None  # None if none of its compiles was timed
     recompile_us: int | None
     result_count: int
     failed_result_count: int
@@ -169,9 +169,7 @@ class RunRow:
 
     @property
     def is_observed(self) -> bool:
-        """True if torch itself was recorded; a file of benchmark results has no counts but its own
-        columns.
-        """
+        """False for a file of benchmark results, which has only the counts in its columns."""
         return self.torch_version is not None or bool(self.compile_count)
 
     @property
@@ -180,7 +178,6 @@ class RunRow:
 
     @property
     def lookup_count(self) -> int:
-        """Return how often a cache was looked up."""
         return (
             (self.cache_hit_count or 0)
             + (self.cache_miss_count or 0)
@@ -197,7 +194,7 @@ class RunRow:
     @published
     def duration_us(
         self,
-    ) -> Annotated[DurationUs | None, "From start to end, or to the last sign of life."]:
+    ) -> Annotated[DurationUs | None, "From start to end, or to the last heartbeat."]:
         return (
             ((self.ended_us or self.heartbeat_us) - self.started_us or None)
             if self.started_us
@@ -206,19 +203,19 @@ class RunRow:
 
     @property
     def device(self) -> str | None:
-        """Return the GPU that the run used, or CPU; None where neither was recorded."""
+        """Return the GPU that the run used, or CPU; None if neither was recorded."""
         if self.gpu_name is None:
             return "CPU" if self.is_on_cpu else None
         return f"{self.gpu_name} × {self.gpu_count}" if self.gpu_count > 1 else self.gpu_name
 
 
-# A log that was imported names no GPU: without one, it is of a CPU only if its torch is. Files of
-# results have neither torch nor compiles.
+# An imported log names no GPU: without one, the run is on a CPU only if torch is a CPU build.
+# Result files have neither torch nor compiles.
 ON_CPU = """r.gpu_name is null
   and r.gpu_count = 0
   and (r.source in ('live', 'trial') or r.torch_version is not null or $t.compile_count > 0)
   and (r.source <> 'import' or r.torch_version like '%+cpu')"""
-_DETAIL = ("keep_source", "cwd", "facts", "stack_room", "pub")  # what lists do not read
+_DETAIL = ("keep_source", "cwd", "facts", "stack_room", "pub")  # columns that lists do not read
 RUN_COLUMNS = f"""
   {RECORDS["runs"].select_sql("r", *_DETAIL)}, $a.title, $a.note, coalesce($a.pinned, 0) as pinned,
   {", ".join(f"coalesce($t.{name}, 0) as {name}" for name in RUN_COUNTS)},
@@ -244,9 +241,7 @@ limit :limit
 
 
 def to_row(row: Row) -> RunRow:
-    values = dict(
-        zip(row.keys(), row)
-    )  # dict(row) looks each of 45 names up by comparing it with the others
+    values = dict(zip(row.keys(), row))  # dict(row) would compare each of 45 names with the others
     values |= {name: bool(values[name]) for name in ("pinned", "is_on_cpu")}
     values["git_dirty"] = None if values["git_dirty"] is None else bool(values["git_dirty"])
     run = fill(RunRow, values)
@@ -255,5 +250,5 @@ def to_row(row: Row) -> RunRow:
     unseen: Any = {
         name: values[name] or None for name in (*COMPILER_COUNTS, "compile_us", "recompile_us")
     }
-    # A file of results has a process for each of its tables in the store.
+    # A result file has a stored process for each of its tables.
     return replace(run, **unseen, process_count=None if run.result_count else run.process_count)

@@ -28,7 +28,9 @@ class RunDetail:
     cwd: str | None
     keep_source: bool
     facts: dict[str, Any]
-    stack_room: bool | None = None  # with `run --stack-room`; None where nothing of ours started it
+    stack_room: bool | None = (
+        None  # with `run --stack-room`; None if the collector did not start it
+    )
     pruned_us: int | None = None  # when its detail was deleted; its totals and results stay
 
     def fact(self, *path: str) -> Any:
@@ -86,7 +88,7 @@ class ProcessRow:
     @property
     @published
     def label(self) -> str:
-        """Return its rank, else its pid."""
+        """Its rank, else its pid."""
         if self.rank is not None:
             return f"rank {self.rank}"
         return f"pid {self.pid}" if self.pid is not None else f"process {self.id[:8]}"
@@ -128,7 +130,7 @@ class ConfigText:
     @property
     @published
     def values(self) -> dict[str, Any]:
-        """Return the settings by name; empty where the text is no JSON object."""
+        """Return the settings by name; empty if the text is not a JSON object."""
         try:
             values = json.loads(self.body)
         except ValueError:
@@ -235,7 +237,7 @@ def get_config(connection: sqlite3.Connection, run_id: str, config_hash: str) ->
 def list_changed_configs(
     connection: sqlite3.Connection, run_id: str, limit: int = 256
 ) -> list[tuple[str, dict[str, dict[str, Any]]]]:
-    """List process id and settings that differ from torch's defaults: {module: {setting: {value,
+    """List process id and settings changed from torch's defaults: {module: {setting: {value,
     default}}}.
     """
     rows = connection.execute(CHANGED_SQL, {"run_id": run_id, "limit": limit})
@@ -264,7 +266,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class NoteRow:
-    """One record that this version has no decoder for."""
+    """One record that this version cannot decode."""
 
     id: RowId
     process_id: ProcessId

@@ -26,7 +26,7 @@ REPORTS: tuple[tuple[str, str], ...] = (
 )
 if is_available():
     REPORTS += (("parquet", "Parquet"),)
-MOST_TABS = 7  # in one row; what is beyond goes into the menu
+MOST_TABS = 7  # in one row; the others go into the menu
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class RunTabs:
         return next((entry for entry in self.menu if entry.key == self.current), None)
 
 
-# Tabs of which one address shows a part, and their views in order: key, label.
+# Views of a tab, in order: key, label.
 VIEWS = {
     "compiles": (("compiles", "List"), ("stacks", "Stacks"), ("failures", "Failures")),
     "environment": (("environment", "Program and machine"), ("processes", "Processes")),
 }
-# Key, label, and where the explorer is.
+# Key, label, and the page over all runs.
 EXPLORERS = (
     ("directory", "Artifacts", "directory.show"),
     ("guards", "Guards", "guards.show"),
@@ -109,7 +109,7 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
         at("timeline", "Timeline", endpoint="timeline.show"),
         at("environment", "Environment"),
     ]
-    if run.result_count:  # a benchmark's results are what it was started for
+    if run.result_count:  # results are why a benchmark was run
         row.insert(1, at("results", "Results", endpoint="models.show_run"))
     if features.has_repros:
         row.insert(-2, at("repros", "Repros", endpoint="repros.show_run"))

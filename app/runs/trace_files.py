@@ -16,7 +16,7 @@ from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.store.reading import read_body
 
 MOST_LOGS = 1000
-MOST_ROWS = 20_000  # a row a log and kind
+MOST_ROWS = 20_000  # one row per log and reason
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,9 @@ class RejectSum:
     kind: Annotated[str, one_of(KINDS), "Reason."]
     count: Annotated[Count, "Count."]
     log_count: int = field(metadata=PRIVATE)
-    log_name: str = field(metadata=PRIVATE)  # the first log that has it, by name, and where in it
+    log_name: str = field(
+        metadata=PRIVATE
+    )  # the first log that has it, by name, and the position there
     first_line: Annotated[
         int | None, "The line it happened at first, in the first of the logs that have it."
     ]
@@ -113,7 +115,7 @@ MOST_FILES = 1000
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A stored trace log of torch's."""
+    """A trace log that torch wrote and the run kept."""
 
     name: Annotated[str, "File."]
     size_bytes: Annotated[Count, "Size."]
@@ -149,7 +151,7 @@ def read_trace_file(reader: sqlite3.Connection, run_id: str, name: str) -> Itera
         yield zlib.decompress(row["body"])
 
 
-MOST_STEPS = 5_000  # of one page of compiles
+MOST_STEPS = 5_000  # on one page of a compile
 
 _KEYS = "in (select value from json_each(:keys))"
 _DESCRIPTIONS = "('describe_source', 'describe_storage', 'describe_tensor')"
@@ -226,9 +228,9 @@ where compile_key = :key
 class CompileEvent:
     """One event in a compile's log.
 
-    `kind` is artifact, descriptions, graph_break, recompile, failure, lookup, skip,
-    record or symbols; `ref_id` is its row there. `number` is an artifact's bytes, a break's line, a
-    lookup's saved time, a record's duration, or how many rows descriptions and symbols stand for.
+    `kind` is artifact, descriptions, graph_break, recompile, failure, lookup, skip, record or
+    symbols; `ref_id` is its row there. `number` is an artifact's bytes, a break's line, a lookup's
+    saved time, a record's duration, or how many rows descriptions and symbols stand for.
     """
 
     compile_key: int
@@ -253,14 +255,13 @@ def list_steps(
 
 def get_stretch(reader: sqlite3.Connection, key: int) -> tuple[int, int] | None:
     """Return the start of the first and the end of the last timed phase of a compile, in
-    microseconds since 1970; None if none was timed.
+    microseconds since the epoch; None if none was timed.
     """
     row = reader.execute(STRETCH_SQL, {"key": key}).fetchone()
     return None if row["from_us"] is None else (row["from_us"], row["to_us"])
 
 
-# How far before a compile's first record its start is looked for; a start is the event right before
-# it.
+# How far before a compile's first record its start may be; the start is the event right before it.
 _MOST_STEPS = 5000
 BEFORE_SQL = """
 select kind, time_us, case when kind = 'compile_started' then body end as body

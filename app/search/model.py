@@ -28,16 +28,16 @@ from compileboard.collectors.store.connection import StoreError
 MOST_LINES = 3
 WIDTH = 240  # characters of a line
 BEFORE = 60  # of them before the first word
-MOST_PLACES = 100  # of a term in a text; ten times as many are looked at
+MOST_PLACES = 100  # of a term in a text; ten times as many are examined
 
 
 def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[SearchLine]:
     low = text.lower()
-    if len(low) != len(text):  # a letter that is two in lower case; places must be the text's own
+    if len(low) != len(text):  # lower case may be longer; positions must be the text's own
         low = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
     marks: dict[
         int, list[tuple[int, int, int]]
-    ] = {}  # by the line's beginning: begin, end, which term
+    ] = {}  # by the line's start: begin, end, index of the term
     for number, term in enumerate(terms.included):
         for begin, end in _places(low, term):
             marks.setdefault(low.rfind("\n", 0, begin) + 1, []).append((begin, end, number))
@@ -52,7 +52,7 @@ def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[Searc
         spans = sorted((begin, end) for begin, end, _number in marks[start])
         matched.append(
             SearchLine(
-                counted + 1, tuple(_cut(text, start, len(text) if stop < 0 else stop, spans))
+                counted + 1, tuple(_cut_line(text, start, len(text) if stop < 0 else stop, spans))
             )
         )
     return matched
@@ -75,7 +75,7 @@ def _places(low: str, term: Term) -> Iterator[tuple[int, int]]:
         begin = low.find(words[0], begin + 1)
 
 
-def _cut(
+def _cut_line(
     text: str, start: int, stop: int, spans: list[tuple[int, int]]
 ) -> Iterator[tuple[str, bool]]:
     while start < spans[0][0] and text[start] in " \t":
@@ -99,8 +99,8 @@ def _cut(
         yield " …", False
 
 
-MOST_HITS = 100  # of one page: each text is read and looked through
-MOST_FILES = 50  # of sealed runs; opening them has to be done within:
+MOST_HITS = 100  # per page: each text is read and searched
+MOST_FILES = 50  # of sealed runs; they must be opened within:
 MOST_S = 1.0
 
 
@@ -126,8 +126,7 @@ def build_search(
     """Find the texts with every word of a query: in one run, or in the main database and the newest
     sealed runs.
 
-    Raises FilterError if the kind or cursor cannot be used, StoreError if the run's file cannot be
-    read.
+    Raises FilterError for an invalid kind or cursor, StoreError if the run's file cannot be read.
     """
     query, kind = query.strip(), check_kind(kind)
     terms, limit = read_terms(query), min(limit_count, MOST_HITS)
@@ -162,6 +161,6 @@ def _open_newest(store: Store) -> list[File]:
     for run_id in list_newest_sealed(store.board, MOST_FILES):
         if time.monotonic() >= until_s:
             break
-        with suppress(StoreError):  # the run's own page tells what is wrong with it
+        with suppress(StoreError):  # the run's page shows the error
             files.append((run_id, store.open_run(run_id)))
     return files

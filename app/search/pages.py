@@ -45,9 +45,9 @@ _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 class Suggestion:
     """A page that a text may mean."""
 
-    kind: Annotated[str, one_of(("run", "model", *_SUGGESTED_TEXTS)), "What the page is of."]
-    label: Annotated[str, "What it is called."]
-    detail: Annotated[str, "What tells it from others of that name."]
+    kind: Annotated[str, one_of(("run", "model", *_SUGGESTED_TEXTS)), "Kind of page."]
+    label: Annotated[str, "Its name."]
+    detail: Annotated[str, "Distinguishes it from others of that name."]
     address: Annotated[str, "The page's path."]
 
 

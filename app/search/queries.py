@@ -21,13 +21,13 @@ from compileboard.app.core.page import FilterError, Key, decode_cursor, encode_c
 from compileboard.app.core.schema import PRIVATE, one_of, published
 from compileboard.collectors.store.search import KINDS, kind_tag, list_pending, read_text, run_tag
 
-LONGEST = 300  # characters that are looked at
+LONGEST = 300  # characters searched for
 MOST_TERMS = 12
-MOST_WORDS = 20  # of one term: a line of code that was pasted
-SHORTEST_PREFIX = 3  # a shorter one begins too many words of a big index
+MOST_WORDS = 20  # per term, as in a pasted line of code
+SHORTEST_PREFIX = 3  # shorter ones match too many words of a big index
 
 _TERM = re.compile(r'(-?)"([^"]*)"?|(\S+)')
-_WORD = re.compile(r"[^\W_]+")  # what unicode61 takes for a word
+_WORD = re.compile(r"[^\W_]+")  # a word according to unicode61
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms that must and must not occur; `is_cut` is set if the query had more terms than are
-    searched for.
-    """
+    """The terms that must and must not occur; `is_cut` means that further terms were dropped."""
 
     included: tuple[Term, ...] = ()
     excluded: tuple[Term, ...] = ()
@@ -81,11 +79,11 @@ def read_terms(text: str) -> Terms:
     return Terms(tuple(included), tuple(excluded), is_cut)
 
 
-# Texts of a kind; beyond it the answer is "500 or more", so that a common word costs no more
+# Texts of a kind; beyond it the count is "500 or more", so that a common word costs no more
 COUNTED = 500
-SAMPLE = 4  # of each kind, where all kinds are shown
+SAMPLE = 4  # per kind, if all kinds are shown
 
-# The index knows runs and kinds as words: so it finds the newest of a kind without reading the
+# The index has runs and kinds as words, and so finds the newest of a kind without reading the
 # others.
 FOUND_SQL = """
 select rowid as id
@@ -117,7 +115,7 @@ select
   (select state from runs where id = :run_id) as state
 """
 
-# Behind the newest runs come those that are sealed: they are found before the others are read.
+# Sealed runs come after the newest ones, and are found before the others are read.
 SEALED_SQL = """
 select s.run_id
 from runs as r
@@ -125,7 +123,7 @@ cross join sealed_runs as s on s.run_id = r.id
 order by r.started_us desc, r.id desc
 limit :limit
 """
-File = tuple[str, sqlite3.Connection]  # a sealed run, and where its texts are
+File = tuple[str, sqlite3.Connection]  # a sealed run, and the connection to its texts
 
 
 MODELS_SQL = """
@@ -169,7 +167,7 @@ KindOfText = Annotated[str, one_of(KINDS), "What kind of text it is."]
 
 @dataclass(frozen=True)
 class SearchLine:
-    """A line that has some of the words, cut where it is long."""
+    """A line with some of the words, truncated if long."""
 
     line: Annotated[
         int | None,
@@ -184,7 +182,7 @@ class SearchLine:
 
     @property
     @published
-    def found(self) -> Annotated[list[str], "What of it was sought."]:
+    def found(self) -> Annotated[list[str], "The matching words."]:
         return [text for text, marked in self.pieces if marked]
 
 
@@ -195,13 +193,11 @@ class SearchHit:
     run_id: RunId
     run_name: Annotated[str, "The run's title, or its name."]
     kind: KindOfText
-    ref_id: Annotated[
-        int | str, "`id` of what it is the text of: the artifact, graph break, recompile, failure."
-    ]
+    ref_id: Annotated[int | str, "`id` of the text's artifact, graph break, recompile or failure."]
     compile_key: CompileKey
     compile_id: CompileId
     function: FunctionName
-    title: Annotated[str, "What it is called."]
+    title: Annotated[str, "Its name."]
     text: str = field(metadata=PRIVATE)
     # Whether line numbers are those of the artifact's page.
     has_lines: bool = field(metadata=PRIVATE)
@@ -237,8 +233,7 @@ class IndexState:
     """Progress of the index: in how many runs something is not indexed yet, and whether anything
     is.
 
-    `file_count` sealed runs were searched in their files; `unsearched_count` older ones
-    were not.
+    `file_count` sealed runs were searched in their files; `unsearched_count` older ones were not.
     """
 
     run_count: int
@@ -255,7 +250,7 @@ class IndexState:
 
 def check_kind(kind: str | None) -> str | None:
     if kind and kind not in KINDS:
-        raise FilterError(f"kind: {kind[:40]!r} is none of {', '.join(KINDS)}")
+        raise FilterError(f"kind: {kind[:40]!r} is not one of {', '.join(KINDS)}")
     return kind or None
 
 
@@ -357,7 +352,7 @@ def _get_hit(reader: sqlite3.Connection, row_id: int) -> SearchHit | None:
         return None
     try:
         text = read_text(reader, row)
-    except ValueError:  # damaged on disk: the artifact's page says so
+    except ValueError:  # damaged on disk, as the artifact's page shows
         text = ""
     names = (
         "run_id",

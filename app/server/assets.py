@@ -16,7 +16,7 @@ from werkzeug.security import safe_join
 
 _YEAR = "public, max-age=31536000, immutable"
 _COMPRESSED_SUFFIXES = (".js", ".mjs", ".css", ".svg")
-_WORTH_COMPRESSING_BYTES = 1400  # below this a file is one packet anyway
+_WORTH_COMPRESSING_BYTES = 1400  # smaller files fit into one packet anyway
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""Error responses: JSON for programs, a page for browsers. Neither needs the database."""
+"""Error responses: JSON for programs, a page for browsers. They do not use the database."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from compileboard.exit_codes import REFUSED
 from compileboard.start import own_command
 
 LOOK_EVERY_S = 5.0
-ASK_EVERY_S = 0.25  # whether something waits for publication
+ASK_EVERY_S = 0.25  # whether anything waits for publication
 RESTART_EVERY_S = 10.0
 ALERT_EVERY_S = 60.0
 PRUNE_EVERY_S = 3600.0
@@ -57,9 +57,9 @@ class Follower:
             env=self._environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the server; this one ends after it
+            start_new_session=True,  # Ctrl-C is for the server; the follower ends after it
         )
-        self._process.returncode = 0  # gunicorn reaps it
+        self._process.returncode = 0  # reaped by gunicorn
 
     def restart(self) -> None:
         if self._has_ended() and time.monotonic() - self._started_s >= RESTART_EVERY_S:
@@ -97,7 +97,7 @@ class FollowerThread:
                     prune_after_days=settings.prune_after_days,
                     seal_after_s=settings.seal_after_s,
                 )
-            except Exception:  # nobody else would hear of it
+            except Exception:  # a thread's exceptions would be lost
                 traceback.print_exc()
                 log("the thread that updates incidents ended; it is started again", "warning")
                 self._is_stopping.wait(RESTART_EVERY_S)
@@ -114,8 +114,8 @@ def follow(
 ) -> int:
     """Scan until `wait` returns True; return the exit code.
 
-    Of several processes at one database one works; the others wait for its lease. An error is
-    reported once and retried.
+    Only one process works on a database; the others wait for its lease. An error is reported once
+    and retried.
     """
     lease: Lease | None = None
     board = parse_address(db).board
@@ -157,7 +157,7 @@ class _Work:
         self._prune_after_days = prune_after_days
         self._reported: set[str] = set()
         self._alerted_s = -ALERT_EVERY_S
-        self._pruned_s = time.monotonic()  # `serve` did it when it started
+        self._pruned_s = time.monotonic()  # `serve` pruned when it started
         self.upkeep = (
             Upkeep(address, address.clickhouse, seal_after_s) if address.clickhouse else None
         )
@@ -207,7 +207,7 @@ class _Work:
                 return True
             try:
                 self.upkeep.publish_if_written()
-            except (StoreError, sqlite3.Error):  # tried and reported at the next pass
+            except (StoreError, sqlite3.Error):  # retried and reported in the next pass
                 return wait(ASK_EVERY_S)
         return False
 
@@ -222,7 +222,7 @@ def _prune(path: str, after_days: int) -> None:
                 rule = PruneRule(clock.now_us - after_days * 86_400 * 1_000_000)
                 for run in prune_runs(
                     writer, rule, clock.alive_since_us
-                ):  # `verify` names those with a damaged file
+                ):  # `verify` lists damaged files
                     origin = ActionOrigin("server")
                     record_action(
                         writer,

@@ -40,13 +40,13 @@ from compileboard.collectors.store.leases import SERVE, Lease, take_lease
 from compileboard.collectors.store.migrations import make_missing
 from compileboard.collectors.store.trash import prune_trash
 
-CONNECTIONS = 1000  # of one worker
-FILES_OF_ITS_OWN = 128  # listener, poller, locks; two files of each upload that is received
+CONNECTIONS = 1000  # per worker
+FILES_OF_ITS_OWN = 128  # listener, poller, locks; two files per upload
 FILES_OF_A_THREAD = 4  # a database, its write-ahead log, its index, a file
 
 
 class ServeError(Exception):
-    """The server cannot start; the message says why and what to do."""
+    """The server cannot start."""
 
 
 def hold_database(path: str, *, shared: bool = True) -> Lease:
@@ -121,7 +121,7 @@ def _prune(path: str) -> None:
 
 
 def _pick_up(environ: Mapping[str, str]) -> None:
-    # Imported here: it brings sqlite-utils, and with it pandas, which no page needs.
+    # Imported here: it imports sqlite-utils and pandas, which no page needs.
     from compileboard.collectors.record.recover_spools import pick_up_spools
 
     picked = pick_up_spools(environ)
@@ -171,8 +171,7 @@ def _explain_bind(error: OSError, host: str, port: int) -> str:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse an address reachable by others without allowed host names, and a proxy that cannot be
-    identified.
+    """Refuse an address reachable by others without allowed host names, and an unidentified proxy.
 
     Raises ServeError, SettingError.
     """
@@ -204,7 +203,7 @@ def serve(settings: Settings, environ: Mapping[str, str]) -> int:
         address = parse_address(settings.db)
         check_engine(address, settings)
         if settings.read_only == "yes":
-            open_reader(address.board).close()  # says what is wrong with it
+            open_reader(address.board).close()  # reports what is wrong with it
         else:
             if address.folder is not None:
                 make_folder(address.folder)
@@ -240,8 +239,8 @@ def _is_in_process(address: StoreAddress) -> bool:
 
 
 def _settle(_worker: Any) -> None:
-    """Exclude the objects a worker starts with from garbage collection: walking 60 000 objects
-    takes 40 ms of a request.
+    """Exclude a worker's initial objects from garbage collection: walking 60,000 of them takes 40
+    ms of a request.
     """
     gc.collect()
     gc.freeze()
@@ -265,9 +264,7 @@ def run_gunicorn(
     follower: Follower | FollowerThread | None = None,
     worker_class: str = "compileboard.app.server.worker.Worker",
 ) -> None:
-    """Serve an application from a listening socket until stopped, and start its follower at the
-    end.
-    """
+    """Serve an application from a listening socket until stopped; start its follower last."""
     from gunicorn.app.base import BaseApplication
     from gunicorn.arbiter import Arbiter
 
@@ -290,7 +287,7 @@ def run_gunicorn(
             os.environ.get(WORKERS_FOLDER, ""), ignore_errors=True
         ),
     }
-    if isinstance(follower, FollowerThread):  # it works in the one worker, a process of its own
+    if isinstance(follower, FollowerThread):  # it runs inside the only worker
 
         def begin(worker: Any) -> None:
             _settle(worker)

@@ -63,7 +63,7 @@ class StoreFigures:
     run_count: int
     running_count: int
     pruned_count: int
-    pending_count: int  # commits to runs that detection has not looked at
+    pending_count: int  # publications that detection has not processed
     open_stream_count: int
     ended_stream_count: int
     stream_bytes: int
@@ -96,10 +96,10 @@ def get_figures(connection: sqlite3.Connection, alive_since_us: int) -> StoreFig
 
 
 LEAST_FREE_BYTES = 256 << 20
-WRITE_PATIENCE_MS = 1000
+WRITE_TIMEOUT_MS = 1000
 SLOWEST_PASS_S = 900.0  # a first pass over a large history takes minutes
 OK = "ok"
-# Anyone may ask: no path, no text of the database.
+# Public: contains no path and no text from the database.
 _REASONS: tuple[tuple[type[StoreError], str], ...] = (
     (StoreMissing, "missing"),
     (StoreNeedsMigration, "older than this server: run compileboard migrate"),
@@ -142,7 +142,7 @@ def ready() -> Response:
     is_ready = all(state == OK for state in checks.values())
     answer: dict[str, object] = {"ready": is_ready, "checks": checks}
     lost_count = _count_lost_files() if checks["read"] == OK else 0
-    if lost_count:  # other runs can be read: no load balancer is to leave this server out
+    if lost_count:  # other runs are readable, so load balancers should keep this server
         lost = (
             f"{format_plural(lost_count, 'sealed run')} without a file: compileboard verify "
             "names them"
@@ -170,7 +170,7 @@ def _check(read: Callable[[], object]) -> str:
 
 def _check_write(path: str) -> str:
     try:
-        with closing(open_writer(path, busy_timeout_ms=WRITE_PATIENCE_MS, create=False)) as writer:
+        with closing(open_writer(path, busy_timeout_ms=WRITE_TIMEOUT_MS, create=False)) as writer:
             writer.execute("begin immediate")
             writer.execute("rollback")
     except (StoreError, sqlite3.Error) as error:

@@ -39,8 +39,8 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
 )
-MOST_UNAVAILABLE = 3  # runs with a lost file that one page names
-# Of the dashboard alone: a static site has none.
+MOST_UNAVAILABLE = 3  # runs with a lost file named on one page
+# Only on the dashboard: a static site has none.
 LOCAL_PAGES = frozenset(("imports.index", "boxes.index", "activity.index"))
 
 
@@ -75,7 +75,7 @@ class NavigationEntry:
 class SearchBox:
     address: str
     suggest_address: str
-    run_address: str | None  # where texts of the run that is shown are searched
+    run_address: str | None  # searches the texts of the displayed run
 
 
 def list_entries() -> list[NavigationEntry]:

@@ -99,8 +99,8 @@ class ApiAddress:
     """An endpoint of the API."""
 
     method: Annotated[str, "GET, POST, or what boxes push with: HEAD, PATCH, PUT."]
-    path: Annotated[str, "Its path; what stands in braces is a value."]
-    summary: Annotated[str, "What it answers."]
+    path: Annotated[str, "Its path, with parameters in braces."]
+    summary: Annotated[str, "Its response."]
 
 
 PATH_PARAMETERS = {
@@ -118,7 +118,7 @@ PATH_PARAMETERS = {
     "lookup_id": "The `id` of a cache lookup.",
     "baseline_name": "A stored baseline's name.",
     "guards_id": "The `artifact_id` of a set of guards.",
-    "name": "A model's name, whole.",
+    "name": "A model's exact name.",
     "stream_id": (
         "The id that a recorder gives its stream: letters, digits, dots and dashes, 64 at most."
     ),
@@ -140,7 +140,7 @@ _FAILURES = {
     ),
 }
 
-# What can be wrong with an upload, beside that.
+# Further errors of an upload.
 _REFUSALS = {
     "409": ("Conflict", "A conflict, named in the sentence."),
     "413": ("TooLarge", "More than one upload may have: the sentence names the limit."),
@@ -149,7 +149,7 @@ _REFUSALS = {
     "507": ("NoRoom", "The server's disk is full."),
 }
 
-# And with what a box pushes.
+# Further errors of a push.
 _PUSH_REFUSALS = {
     **{status: _REFUSALS[status] for status in ("409", "413", "429", "507")},
     "408": ("Slow", "The body came too slowly, or broke off."),
@@ -341,14 +341,14 @@ blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
 def _serve(operation: Operation) -> Callable[..., Response]:
     def view(**path: str) -> Response:
         answer = operation.answer(**path)
-        if isinstance(answer, Response):  # streamed: it writes the envelope itself
+        if isinstance(answer, Response):  # a stream writes the envelope itself
             return answer
         rows, end = (answer.rows, answer.next) if isinstance(answer, Page) else (answer, None)
         response = jsonify({"ok": True, "data": rows, "next": end})
         response.status_code = operation.status
         return response
 
-    vars(view).update(vars(operation.view))  # the scopes that it needs
+    vars(view).update(vars(operation.view))  # the required scopes
     return view
 
 

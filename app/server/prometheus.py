@@ -91,10 +91,9 @@ def index() -> Response:
 
 
 class StoreMetrics(Collector):
-    """What is of the database, of the processes beside it, and the newest value of each series."""
+    """Figures of the database and the processes beside it, and the newest value of each series."""
 
     def collect(self) -> Iterable[Metric]:
-        """List them as of this request."""
         families = list_store_metrics()
         has_engine = parse_address(get_settings().db).clickhouse is not None
         publication = get_publication_state(get_reader()) if has_engine else None

@@ -61,7 +61,6 @@ class RequestCounts(Collector):
         self._seconds.labels(method, route).observe(seconds)
 
     def collect(self) -> Iterable[Metric]:
-        """Return what all workers counted."""
         return (
             MultiProcessCollector(None).collect()
             if WORKERS_FOLDER in os.environ
@@ -138,7 +137,7 @@ def describe_logging(log_format: str) -> dict[str, Any]:
 
 
 def init_app(app: Flask) -> None:
-    """Note every request: first of all parts."""
+    """Must be called before other parts register hooks, so that every request is counted."""
     settings: Settings = app.config["COMPILEBOARD"]
     app.config["REQUEST_COUNTS"] = RequestCounts()
     app.before_request(begin)

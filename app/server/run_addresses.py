@@ -20,9 +20,9 @@ def normalize(_endpoint: str | None, values: dict[str, Any] | None) -> None:
 
 
 def name_newest_run() -> Response | None:
-    """Put the newest run's id where a request to read says `latest`.
+    """Replace `latest` in a GET request by the newest run's id.
 
-    A page redirects, so that what it links to and polls stays the same run; the API answers.
+    A page redirects, so that its links and polling stay on the same run; the API answers directly.
     """
     path, query = request.view_args or {}, request.args
     if request.method not in ("GET", "HEAD") or LATEST not in (

@@ -2,7 +2,7 @@
 
 CSRF by headers as in https://words.filippo.io/csrf/. A client that sends neither Sec-Fetch-Site nor
 Origin is not a browser that another site can control, and passes unless it sends a cookie or a
-login of the proxy in front.
+proxy's login.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
-        # Plotly writes style elements; without them its charts fall apart
+        # Plotly writes style elements, and its charts break without them
         "style-src 'self' 'unsafe-inline'",
         "img-src 'self' data:",
         "connect-src 'self'",

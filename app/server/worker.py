@@ -1,10 +1,10 @@
 """gunicorn's threaded worker with time limits for clients, so that slow clients block no others.
 
-gunicorn 27's own gthread gives each new connection a thread for 5 s, silent or not, and a started
+gunicorn 27's gthread gives each new connection a thread for 5 s, silent or not, and a started
 request a thread without limit. Its gevent worker has neither fault, but an SQLite query blocks
 every other request (benchmarks/serve/stalled_clients.py measures all three). Here a silent
-connection waits in the poller; a started request has its own thread, limited by `Patience`; and
-`--threads` counts requests being processed, not those waiting for bytes.
+connection waits in the poller; a started request has its own thread, limited by `ClientTimeout`;
+and `--threads` counts requests being processed, not those waiting for bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from gunicorn import util
 from gunicorn.workers import gthread
 
-HEADER_S = 20.0  # Apache's mod_reqtimeout has 20 s and 500 bytes/s too
+HEADER_S = 20.0  # as in Apache's mod_reqtimeout, with 500 bytes/s
 SILENCE_S = 20.0
 GRACE_S = 20.0
 LEAST_BYTES_S = 500
@@ -37,14 +37,13 @@ class TooSlow(TimeoutError):
     """A client sent or received bytes more slowly than the limits allow."""
 
     def __init__(self) -> None:
-        # Of all errors of a connection, gunicorn passes over only those of a client that went away
-        # without a traceback.
+        # gunicorn omits the traceback only for connection errors of a client that went away.
         super().__init__(errno.EPIPE, "the client was slower than the server's limits")
 
 
-class Patience:
-    """How long to wait for a client: a fixed time for the header, a minimum rate for the rest.
-    Processing does not count.
+class ClientTimeout:
+    """Time limits of a client: a fixed time for the header, a minimum rate for the rest. Processing
+    does not count.
     """
 
     def __init__(self, fixed_s: float | None = None) -> None:
@@ -65,15 +64,15 @@ class ClientSocket(socket.socket):
 
     def __init__(self, accepted: socket.socket, permits: threading.Semaphore) -> None:
         super().__init__(fileno=accepted.detach())
-        super().settimeout(0.0)  # for Python; who waits, and how long, is said here alone
+        super().settimeout(0.0)  # non-blocking: this class does all waiting
         self._timeout_s: float | None = None
         self._permits = permits
         self._has_permit = False
-        self.patience = Patience(HEADER_S)
+        self.client_timeout = ClientTimeout(HEADER_S)
 
     def begin_work(self) -> None:
         self._take_permit()
-        self.patience = Patience()
+        self.client_timeout = ClientTimeout()
 
     def _take_permit(self) -> None:
         self._permits.acquire()
@@ -99,7 +98,7 @@ class ClientSocket(socket.socket):
         while True:
             with suppress(BlockingIOError):
                 data = super().recv(size, flags)
-                self.patience.byte_count += len(data)
+                self.client_timeout.byte_count += len(data)
                 return data
             self._wait(select.POLLIN)
 
@@ -110,13 +109,13 @@ class ClientSocket(socket.socket):
             sent = 0
             with suppress(BlockingIOError):
                 sent = super().send(view, flags)
-                self.patience.byte_count += sent
+                self.client_timeout.byte_count += sent
                 view = view[sent:]
             if not sent:
                 self._wait(select.POLLOUT)
 
     def _wait(self, event: int) -> None:
-        left_s = self.patience.get_left_s()
+        left_s = self.client_timeout.get_left_s()
         if self._timeout_s is not None:
             left_s = min(left_s, self._timeout_s)
         if left_s <= 0:
@@ -129,7 +128,7 @@ class ClientSocket(socket.socket):
                 if not waiting.poll(left_s * 1000):
                     raise TooSlow
         finally:
-            self.patience.waited_s += time.monotonic() - began_s
+            self.client_timeout.waited_s += time.monotonic() - began_s
 
     @contextmanager
     def without_permit(self) -> Iterator[None]:
@@ -157,9 +156,7 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no t
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            time.sleep(
-                NO_ROOM_S
-            )  # the listener stays readable, and the loop would only turn faster
+            time.sleep(NO_ROOM_S)  # the listener stays readable, so the loop would only spin
             return
         connection = gthread.TConn(
             self.cfg, ClientSocket(accepted, self.permits), address, listener.getsockname()
@@ -197,7 +194,7 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no t
             connection.timeout = min(connection.timeout, deadline)
 
     def handle(self, conn: Any) -> Any:
-        conn.sock.patience = Patience(HEADER_S)
+        conn.sock.client_timeout = ClientTimeout(HEADER_S)
         try:
             keeps = super().handle(conn)
         finally:

@@ -51,7 +51,7 @@ class ShapeGuard(_Location):
     words: Annotated[str, "The condition in words."]
     count: Annotated[fields.Count, "How often it was added."]
     by_user: Annotated[
-        bool, "Whether a line of the user's caused it: torch and its backend add some of their own."
+        bool, "Whether a user's line caused it; torch and its backend add their own."
     ]
 
 
@@ -61,7 +61,7 @@ class Specialization(_Location):
 
     value: Annotated[str | None, "The value that is compiled in."]
     reason: Annotated[str | None, "Why, in torch's word."]
-    words: Annotated[str, "Why, in words."]
+    words: Annotated[str, "The reason in words."]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class ShapeSymbol(_Location):
         str, "torch's name: `s77`, or `u0` where its value is known only when the code runs."
     ]
     is_unbacked: Annotated[bool, "Whether its value is known only when the code runs."]
-    source: Annotated[str | None, "What it stands for: `x.size()[0]`."]
+    source: Annotated[str | None, "Its source: `x.size()[0]`."]
     value: Annotated[str | None, "Its value in the call that was compiled."]
     value_range: Annotated[
         str | None, "The values it was allowed when it was made, as torch writes them."
@@ -81,7 +81,7 @@ class ShapeSymbol(_Location):
         tuple[str, ...],
         "Dimensions of the graph's inputs that share it (duck shapes); empty for one alone.",
     ]
-    specialized: Annotated[tuple[Specialization, ...], "What fixed it."]
+    specialized: Annotated[tuple[Specialization, ...], "Why it was fixed."]
     guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name it."]
     advice: Annotated[tuple[str, ...], "The fix."]
 
@@ -110,7 +110,7 @@ class ShapeCompileRow:
     ]
     symbols: Annotated[tuple[ShapeSymbol, ...], "Its symbols."]
     other_guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name no symbol."]
-    fixed: Annotated[tuple[FixedDimension, ...], "0 and 1 that were compiled in."]
+    fixed: Annotated[tuple[FixedDimension, ...], "Sizes 0 and 1 that were compiled in."]
     cut_count: int = field(metadata=PRIVATE)
 
 
@@ -321,10 +321,10 @@ def _advise_guard(guard: ShapeGuard, name: str, size: re.Match[str] | None) -> I
     expression = guard.expression or ""
     compared = _COMPARED.match(expression)
     if not guard.by_user or "torch._check" in (guard.source_line or ""):
-        return  # there is nothing to write, or it is written already
+        return  # nothing to write, or already written
     if compared and compared["left"] == name and int(compared["right"]) != _INT32:
         limit, sign = int(compared["right"]), compared["sign"]
-        # torch 2.13 wants both bounds: with one of them it raises an AssertionError.
+        # torch 2.13 needs both bounds: with one of them it raises an AssertionError.
         bound = (
             f"min={limit + (sign == '>')}, max=…"
             if sign in (">", ">=")

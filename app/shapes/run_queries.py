@@ -135,7 +135,7 @@ def list_lines(
         ShapeLine(**dict(row))
         for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})
     ]
-    # A record without a line of the user's has torch's own generated code for its place: <string>.
+    # A record without a user line has torch's generated code as its location: <string>.
     own = [
         line
         for line in shape_lines
@@ -147,7 +147,7 @@ def list_lines(
             sum(line.guard_count for line in own),
             sum(line.specialized_count for line in own),
         )
-        most = max(line.compile_count for line in own)  # their compiles overlap: at least so many
+        most = max(line.compile_count for line in own)  # their compiles overlap: a lower bound
         kinds = sum(line.expression_count for line in own)
         lines.append(ShapeLine(None, None, None, guards, fixed, most, own[0].expression, kinds))
     return sorted(lines, key=lambda line: -line.guard_count - line.specialized_count)

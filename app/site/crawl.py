@@ -34,22 +34,23 @@ from compileboard.app.site.folder import Stage
 from compileboard.collectors.store.rollups import SET
 
 PAGE = "index.html"
-# Folders and files beside the pages; no page has a name that begins with one.
+# Folders and files beside the pages; no page name begins with one.
 BESIDE = frozenset(("static", "data"))
 _PLAIN = re.compile(r"[a-z0-9](?:[a-z0-9_.-]{0,58}[a-z0-9_-])?")
-_RUN_ID = re.compile(r"[0-9A-Z]{26}")  # a ULID stays readable; the same in small letters does not
+_RUN_ID = re.compile(r"[0-9A-Z]{26}")  # a ULID stays readable; one in small letters does not
 _SMALL_RUN_ID = re.compile(r"[0-9a-z]{26}")
-# Names that Windows gives to devices, with any ending.
+# Windows reserves these names for devices, with any extension.
 _DEVICES = frozenset(
     ("con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("com", "lpt") for n in range(10)))
 )
-_MOST_CHARACTERS = 180  # of a whole name: Windows ends at 260 with the folder above
+_MOST_CHARACTERS = 180  # per path: Windows ends at 260 including the folder
 _HASH = 16
 
 
 def normalize(address: str) -> str:
     """Return the canonical form of an address, without its fragment."""
-    # Not urlsplit: to it a name behind a second slash is a host, and one with a bracket an error.
+    # Not urlsplit, which takes a name after a second slash for a host, and rejects one with a
+    # bracket.
     path, _mark, asked = address.partition("#")[0].partition("?")
     path = "/" + quote(unquote(path), safe="/:@!$&'()*+,;=~-._").lstrip("/")
     query = urlencode(sorted(parse_qsl(asked, keep_blank_values=True), key=lambda pair: pair[0]))
@@ -97,12 +98,12 @@ def _shorten(kind: str, shown: str, whole: str) -> str:
 
 
 LEFT_OUT = "Not in this site"
-# What leads to something that is left out and only makes sense as a button: it goes with its words.
+# Buttons whose target is left out: removed with their label.
 _BUTTONS = frozenset(("button", "nav__link", "tabs__link", "panel__link"))
 _ATTRIBUTES = r'((?:\s+[^\s"=<>/]+(?:="[^"]*")?)*)'
 _LINK = re.compile(rf"<a\b{_ATTRIBUTES}\s*>(.*?)</a>", re.DOTALL)
 _ASSET = re.compile(r'(<(?:link|script)\b[^>]*?\s(?:href|src)=")(/static/[^"]*)(")([^>]*>)')
-_ELSEWHERE = re.compile(r'\s*<link\b[^>]*\shref="/(?!static/|/)[^"]*"[^>]*>')  # a feed, say
+_ELSEWHERE = re.compile(r'\s*<link\b[^>]*\shref="/(?!static/|/)[^"]*"[^>]*>')  # such as a feed
 _FORM = re.compile(r"<form\b.*?</form>", re.DOTALL)
 _DATA = re.compile(r'<script type="application/json"[^>]*>(.*?)</script>', re.DOTALL)
 _TEXT = re.compile(r'"(/[^"\\]*(?:\\.[^"\\]*)*)"')
@@ -116,21 +117,19 @@ _CLASS = re.compile(r'\sclass="([^"]*)"')
 class SitePage:
     address: str
     file: str
-    files: Mapping[str, str]  # normalised address: file
-    simplify: Callable[[str], str | None]  # an address that stands for another
-    assets: set[str] = field(default_factory=set)  # filled: names below static/
+    files: Mapping[str, str]  # normalized address: file
+    simplify: Callable[[str], str | None]  # replaces an address by an equivalent one
+    assets: set[str] = field(default_factory=set)  # filled here: names below static/
 
     def find(self, address: str) -> str | None:
-        """Return the link from this page to an unescaped address, None if the copy does not have
-        it.
-        """
+        """Return the link from this page to an unescaped address, None if the copy lacks it."""
         normalized, fragment = normalize(address), address.partition("#")[2]
         target = self.files.get(normalized)
         if target is None:
             simpler = self.simplify(normalized)
             target = self.files.get(simpler) if simpler else None
             if target == self.file:
-                return None  # what is asked for is not here, and this page is where the reader is
+                return None  # its target is missing, and the reader is on this page
         if target is None:
             return None
         link = relate(self.file, target)
@@ -166,7 +165,7 @@ def _rewrite_link(link: re.Match[str], page: SitePage) -> str:
     href = _HREF.search(attributes)
     if href is None or not href[1].startswith("/") or href[1].startswith("//"):
         return link[0]
-    # Entities go first: the # of &#39; begins no fragment.
+    # Entities first: the # of &#39; does not begin a fragment.
     file = page.find(html.unescape(href[1]))
     if file is not None:
         before, after = attributes[: href.start(1)], attributes[href.end(1) :]
@@ -185,7 +184,7 @@ def _rewrite_asset(tag: re.Match[str], page: SitePage) -> str:
     page.assets.add(name)
     rest = tag[4]
     if name.endswith(".mjs"):
-        # Browsers load no module from a disk; app.site.scripts makes one script of it and what it
+        # Browsers load no module from a disk; app.site.scripts makes one script of it and its
         # imports.
         name, rest = f"{name.removesuffix('.mjs')}.js", rest.replace(' type="module"', " defer")
     return f"{tag[1]}{relate(page.file, f'static/{name}')}{mark}{query}{tag[3]}{rest}"
@@ -211,7 +210,7 @@ def _list_data_files(text: str, page: SitePage) -> dict[str, str]:
     return {address: link for address, link in links.items() if link is not None}
 
 
-# Parts of the dashboard that are forms, files or the machine's.
+# Parts of the dashboard that are forms, files or about the machine.
 _SERVER_PARTS = frozenset(
     ("alerts", "api", "feed", "health", "imports", "reports", "search", "site", "static", "traces")
 )
@@ -232,9 +231,9 @@ _SERVER_PAGES = frozenset(
 _PAYLOADS = frozenset(
     ("artifacts.show", "guards.show_one", "artifacts.changes", "artifacts.provenance")
 )
-# Trees of frames with their lines, and graphs as programs, which nothing takes out again.
+# Frame trees with their lines, and graphs as programs, from which source cannot be removed.
 _ALL_SOURCE = frozenset(("stacks.show", "repros.show"))
-# What an address may ask for; a page that is not here may ask for the last.
+# Parameters of copied pages; only links to missing pages may have the last.
 _KEYS: dict[str, frozenset[str]] = {
     "overview.index": frozenset(FILTERS),
     "incidents.index": frozenset(("suite", "cursor", "state", "status", "direction")),
@@ -263,7 +262,7 @@ _RANKS = {
     "run.show_config": 6,
 }
 _RUN_PART, _PAYLOAD = 4, 7
-# What people call the pages of a kind; several kinds may be one.
+# Names for kinds of pages; several kinds may share one.
 _WORDS = {
     "run.show": "run pages",
     "models.show_run": "results of runs",
@@ -317,8 +316,8 @@ class PageSelector:
     source: bool = True
 
     def choose(self, address: str, source: str = "") -> SelectedPage | None:
-        """Return the page at a normalized address, None if it is not copied; `source` is the page
-        that links to it.
+        """Return the page at a normalized address, None if it is not copied; `source` is the
+        linking page.
         """
         path, _mark, query = address.partition("?")
         try:
@@ -362,14 +361,14 @@ class PageSelector:
             return True
         if (
             "base" in asked and source == "compare.index"
-        ):  # a proposed pair, no metric of one and not its sides swapped
+        ):  # a proposed pair, without a metric and not swapped
             return "metric" not in asked and asked.get("new") in self.newest
         if "base" in asked:
             return source != "run.show" and "new" in asked
         return asked.get("new") in self.newest
 
 
-# What Flask puts into every page; templates look at addresses there.
+# Flask's variables in every page; templates find addresses there.
 _FLASKS = frozenset(("g", "request", "session", "config"))
 
 
@@ -384,7 +383,7 @@ def make_copying_app(
 ) -> Flask:
     address = parse_address(settings.db)
     name = os.path.basename(address.folder or address.board)
-    # The folder that a database lies in is the exporting machine's alone.
+    # The database's folder must not be published.
     own = {
         "host": "127.0.0.1",
         "allow_host": "",
@@ -425,7 +424,7 @@ def fetch(client: FlaskClient, address: str) -> tuple[int, bytes]:
 class Crawled:
     files: dict[str, str] = field(default_factory=dict)
     endpoints: dict[str, str] = field(default_factory=dict)
-    left_out: set[str] = field(default_factory=set)  # linked to and not in the copy
+    left_out: set[str] = field(default_factory=set)  # linked, but not in the copy
     beyond: Counter[str] = field(default_factory=Counter)  # kinds of pages that the limit left out
     failed: dict[str, int] = field(default_factory=dict)  # address: status
 
@@ -469,7 +468,7 @@ def crawl(
             continue
         status, body = fetch(client, choice.address)
         if status != 200:
-            # A link to what is not recorded leads nowhere on the dashboard as well.
+            # A link to something unrecorded leads nowhere on the dashboard either.
             (
                 crawled.failed.update({choice.address: status})
                 if status >= 500
@@ -487,7 +486,7 @@ def crawl(
     return crawled
 
 
-# Pages that lead to comparisons of everything with everything; from any other, a comparison is
+# These pages link to comparisons of everything with everything; from any other, a comparison is
 # worth a page.
 _JUDGING = frozenset(("run.show", "compare.index"))
 
@@ -495,7 +494,7 @@ _JUDGING = frozenset(("run.show", "compare.index"))
 FOLDER = "data"
 _API = "/api/v1"
 _MOST_SETS = 60
-# Name, address and what it has. An address that this dashboard does not answer has no file.
+# Name, address and contents. An address that this dashboard does not answer has no file.
 _LISTS = (
     ("overview", "/overview", "sums over all runs, as the overview has them"),
     ("runs", "/runs?limit=1000", "the newest runs, up to 1000"),
@@ -532,7 +531,7 @@ def write_data(
 def _list_sets(engine: Engine) -> Iterator[tuple[str, str, str]]:
     for model_set in list_sets(engine)[:_MOST_SETS]:
         query = urlencode(address_set(model_set))
-        # The name of a page with this query, without what is around it.
+        # The page's name with this query, without its frame.
         file_name = name_file(normalize(f"/trend?{query}")).split("/")[1]
         name = f"{model_set.suite}: {label_fields(model_set.fields)}"
         yield f"trend-{file_name}", f"/trend?{query}", f"metrics of {name}, run by run"

@@ -15,12 +15,12 @@ from compileboard.app.core.resources import __version__
 
 MARKER = ".compileboard-site"
 STAGE = ".compileboard-site.part"
-# What a checkout of a branch for pages has before the first copy.
+# Contents of a branch for pages before the first copy.
 _IGNORED = frozenset((MARKER, STAGE, ".git"))
 
 
 class FolderError(Exception):
-    """The folder cannot be used for a copy; the message says why and what to do."""
+    """The folder cannot be used for a copy."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def staging(folder: Path) -> Iterator[Stage]:
     with _locked(folder):
         _check_folder(folder)
         stage = folder / STAGE
-        shutil.rmtree(stage, ignore_errors=True)  # of a copy that was killed
+        shutil.rmtree(stage, ignore_errors=True)  # of a killed copy
         try:
             stage.mkdir()
             yield Stage(stage)
@@ -70,7 +70,7 @@ def staging(folder: Path) -> Iterator[Stage]:
 def _locked(folder: Path) -> Iterator[None]:
     descriptor = os.open(
         folder, os.O_RDONLY | os.O_DIRECTORY
-    )  # the folder itself: no file is left to publish
+    )  # the folder itself, so that no lock file is published
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -79,7 +79,7 @@ def _locked(folder: Path) -> Iterator[None]:
             f"another export is writing {folder}; wait for it, or give --site another folder"
         ) from None
     except OSError:
-        pass  # NFS locks no folders: there it is as safe as without
+        pass  # NFS cannot lock folders: continue without
     try:
         yield
     finally:
@@ -129,8 +129,7 @@ def publish(folder: Path, stage: Stage, names: set[str]) -> int:
             f"{folder / foreign[0]} is in the way and no copy wrote it; move it, or give "
             "--site another folder"
         )
-    # Listed before they are there: whatever ends this now, the next copy knows that they are its
-    # own.
+    # Listed before they exist: if this is interrupted, the next copy knows that they are its own.
     _mark(folder, before | names, complete=False)
     moved, stale = 0, sorted(before - names)
     try:
@@ -168,7 +167,7 @@ def _remove(folder: Path, name: str) -> None:
         try:
             (folder / above).rmdir()
         except OSError:
-            return  # something is left inside, or it is gone already
+            return  # not empty, or already gone
 
 
 def _mark(folder: Path, names: set[str], *, complete: bool) -> None:

@@ -44,7 +44,7 @@ _EXPORT = re.compile(r"^export (?:async )?(?:function|const|let|class) (\w+)", r
 
 
 class ScriptError(ValueError):
-    """A module cannot be bundled; the message says why."""
+    """A module cannot be bundled."""
 
 
 def bundle(folder: Path, name: str) -> str:
@@ -98,7 +98,7 @@ def _variable(name: str) -> str:
 
 ABOUT, MISSING = "/copy", "/404"
 INDEX = f"{FOLDER}/index.json"
-# What goes beside a folder of static files; a page names the rest itself.
+# Files beside a folder of static files; a page names the rest itself.
 _LICENCES = ("vendor/README.md", "vendor/plotly/LICENSE", "vendor/plotly/VERSION")
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 
@@ -119,8 +119,8 @@ class ExportReport:
     total_run_count: int
     source: bool
     pages: dict[str, tuple[str, str]] = field(default_factory=dict)  # address: title and file
-    beyond: Counter[str] = field(default_factory=Counter)  # what people call the pages: how many
-    data: list[tuple[str, str, str]] = field(default_factory=list)  # name, file and what it has
+    beyond: Counter[str] = field(default_factory=Counter)  # page counts by kind name
+    data: list[tuple[str, str, str]] = field(default_factory=list)  # name, file and contents
     failed: dict[str, int] = field(default_factory=dict)
     left_out_count: int = 0
     stale_count: int = 0
@@ -166,7 +166,7 @@ def export_site(
         ABOUT, "site.about", lambda: render_template("site/about.html", written=written)
     )
     app.add_url_rule(MISSING, "site.missing", lambda: render_template("site/missing.html"))
-    read_written(folder)  # a marker that cannot be used is said before the work
+    read_written(folder)  # reports an unusable marker before the work
     with staging(folder) as stage:
         client = app.test_client()
         crawled = crawl(client, chooser, stage, options.pages, print_line)
@@ -236,7 +236,7 @@ def _write_beside(
         about.file: rewrite(fetch(client, ABOUT)[1].decode(), about).encode(),
         "404.html": missing,
         INDEX: json.dumps(index, ensure_ascii=False, indent=1).encode(),
-        ".nojekyll": b"",  # GitHub would leave out what begins with an underscore
+        ".nojekyll": b"",  # GitHub omits names that begin with an underscore
     }
     for name, body in bodies.items():
         stage.write(name, body)

@@ -31,17 +31,17 @@ _NO_FRAME = StackNode(0, None, "", None, "")
 
 MOST_BLOCKS = 100
 DEEPEST = 24
-_ENDS = (3, 6)  # of a long chain these many frames are shown at its beginning and at its end
+_ENDS = (3, 6)  # frames of a long chain shown at its beginning and end
 
 
 @dataclass(slots=True)
 class StackTreeNode:
     frame: StackNode
     parent: StackTreeNode | None = None
-    folded: tuple[StackNode, ...] = ()  # library frames between its parent and it
+    folded: tuple[StackNode, ...] = ()  # library frames between it and its parent
     children: list[StackTreeNode] = field(default_factory=list)
     compiles: list[StackCompile] = field(default_factory=list)
-    records: list[LooseRecord] = field(default_factory=list)  # written here outside any compile
+    records: list[LooseRecord] = field(default_factory=list)  # logged here outside any compile
     compile_count: int = 0
     total_us: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def build_tree(
     root = StackTreeNode(_NO_FRAME)
     at: dict[
         int, tuple[StackTreeNode, tuple[StackNode, ...]]
-    ] = {}  # a frame's place, and what was folded since
+    ] = {}  # a frame's position, and the frames folded since
     known: dict[tuple[int, str, int | None, str], StackTreeNode] = {}
     order = [root]
     for node in nodes:
@@ -124,7 +124,7 @@ def build_tree(
         tree_node.compiles.extend(own or ())
         tree_node.records.extend(loose.get(node.id, ()))
         at[node.id] = (tree_node, ())
-    for tree_node in reversed(order):  # what is called comes after its caller: sums go up
+    for tree_node in reversed(order):  # callees follow their callers, so sums go up
         _sum_up(tree_node)
     return StackTree(root, tuple(without), {tree_node.id: tree_node for tree_node in order})
 
@@ -285,7 +285,7 @@ class FrameShare:
 
 
 def list_shares(outcomes: Mapping[str, int]) -> list[FrameShare]:
-    """Split a bar among the outcomes that came, in the order of the legend."""
+    """Split a bar among the outcomes present, in the order of the legend."""
     whole, start, shares = sum(outcomes.values()), 0.0, []
     for outcome in sorted(outcomes, key=lambda outcome: _ORDER.get(outcome, len(_ORDER))):
         width = 100 * outcomes[outcome] / whole

@@ -83,7 +83,7 @@ class LooseRecord(NamedTuple):
 
 def _list(connection: sqlite3.Connection, sql: str, run_id: str, limit: int) -> list[Any]:
     reader = connection.cursor()
-    reader.row_factory = None  # plain tuples: there may be 20 000
+    reader.row_factory = None  # plain tuples: there may be 20,000
     return reader.execute(sql, {"run_id": run_id, "limit": limit}).fetchall()
 
 

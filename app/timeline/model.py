@@ -21,8 +21,7 @@ from compileboard.app.timeline.run_queries import CompileLabel, Lane, LaneWindow
 from compileboard.collectors.contract.compile_labels import SEPARATOR, build_label
 from compileboard.collectors.store.reading import read_json
 
-# The first that fits. Names are torch's: dynamo_timed, CompileEventLogger and the passes of
-# inductor.
+# The first match wins. Names are torch's: dynamo_timed, CompileEventLogger and inductor's passes.
 _RULES = tuple(
     (re.compile(pattern, re.IGNORECASE), phase)
     for pattern, phase in (
@@ -57,7 +56,7 @@ _ATTEMPT = re.compile(r"compile_attempt_(\d{1,6})")
 
 @lru_cache(maxsize=4096)
 def find_phase(name: str, attempt_count: int = 1) -> Phase:
-    """Of several attempts to compile a frame, all but the last are thrown away."""
+    """All but the last of several attempts to compile a frame are discarded."""
     attempt = _ATTEMPT.fullmatch(name)
     if attempt and int(attempt[1]) < attempt_count - 1:
         return LEGEND[_POSITIONS["restart"]]
@@ -114,8 +113,8 @@ def write_window(
     from_us: int,
     to_us: int,
 ) -> dict[str, Any]:
-    """Return a window as flat lists of numbers; their times are since `first_us`, the run's first
-    moment.
+    """Return a window as flat lists of numbers, with times relative to `first_us`, the run's first
+    event.
     """
     first_us = min(lane.first_us for lane in lanes)
     names: dict[tuple[str, int], int] = {}
@@ -187,8 +186,8 @@ def name_processes(lanes: Sequence[Lane]) -> Iterator[dict[str, Any]]:
 
 
 def make_events(rows: Iterable[Mapping[str, Any]], pid: int, tid: int) -> Iterator[dict[str, Any]]:
-    """Yield the trace events of a lane's spans: X is a phase, i a moment, B a phase whose end was
-    not recorded.
+    """Yield the trace events of a lane's spans: X is a phase, i an instant, B a phase without a
+    recorded end.
     """
     for row in rows:
         event: dict[str, Any] = {"name": row["name"], "ts": row["begin_us"], "pid": pid, "tid": tid}
@@ -205,8 +204,8 @@ def make_events(rows: Iterable[Mapping[str, Any]], pid: int, tid: int) -> Iterat
 
 
 DRAWN = 400  # spans of all lanes together
-_GAP = 0.3  # percent of the width that stands for idle time
-_LABELLED = 6.0  # percent that a span needs for its name to be written into it
+_GAP = 0.3  # percent of the width, for idle time
+_LABELLED = 6.0  # minimum percent of the width for a labelled span
 
 
 @dataclass(frozen=True)
@@ -292,9 +291,9 @@ def _make_scale(busy: Sequence[tuple[int, int]]) -> Callable[[int], float]:
     return scale
 
 
-DEFAULT_COLUMNS = 1200  # of the window that comes with the page
+DEFAULT_COLUMNS = 1200  # of the window sent with the page
 MOST_STRIPS = 16
-# So fine that the longest phases are chosen by their length alone; of 10 lanes are read 400
+# So fine that the longest phases are chosen only by length; of 10 lanes are read 400
 _FINE_COLUMNS = 100_000
 
 
@@ -340,7 +339,7 @@ def build_timeline(reader: sqlite3.Connection, run_id: str) -> TimelineScreen:
 
 @dataclass(frozen=True)
 class TimelineWindow:
-    """A window of a run's time, divided into columns. Microseconds since 1970."""
+    """A window of a run's time, divided into columns. Microseconds since the epoch."""
 
     from_us: int
     to_us: int
@@ -361,7 +360,7 @@ def choose_window(
     first_us, last_us = _span(lanes)
     from_us, to_us = first_us if from_us is None else from_us, last_us if to_us is None else to_us
     if to_us <= from_us:
-        raise FilterError(f"{names[1]}: {to_us} is not behind {names[0]}, {from_us}")
+        raise FilterError(f"{names[1]}: {to_us} is not after {names[0]}, {from_us}")
     return TimelineWindow(from_us, to_us, columns)
 
 
@@ -377,7 +376,7 @@ def read_window(
     if window == TimelineWindow(first_us, last_us):
         row = cached_for_run(
             reader, run_id, _write_whole
-        )  # what everyone sees first, the slowest of a large run
+        )  # shown first, and the slowest of a large run
     else:
         row = _write(reader, lanes, window)
     return row | {"busy": read_busy(reader, run_id, lanes) if with_busy else []}

@@ -36,13 +36,13 @@ from compileboard.app.timeline.run_queries import Lane
 blueprint = Blueprint("timeline", __name__)
 
 ROW_PX, HEAD_PX, RULER_PX = 18, 30, 22  # as in static/js/timeline-layout.mjs
-MOST_PX = 620  # of the box; more lanes are moved to
+MOST_PX = 620  # height; further lanes are scrolled to
 
 
 @blueprint.get("/runs/<run_id>/timeline")
 def show(run_id: str) -> str:
     detail, reader, args = find_run(run_id), get_run_reader(run_id), request.args
-    if args.get("idle", "") not in ("", "1", "shown"):  # 1 is the default of today
+    if args.get("idle", "") not in ("", "1", "shown"):  # 1 is the current default
         raise FilterError(
             f"idle: {args['idle'][:40]!r} is not shown; leave it out to fold idle time"
         )
@@ -108,15 +108,15 @@ class TraceOrigin:
     run: Annotated[str, "Its id."]
     name: Annotated[str, "Its name."]
     torch: Annotated[str | None, "Its version of torch."]
-    writer: Annotated[str, "Who wrote the file."]
+    writer: Annotated[str, "Program that wrote the file."]
 
 
 @dataclass(frozen=True)
 class Trace:
     """A trace file."""
 
-    displayTimeUnit: Annotated[str, "How viewers show times."]
-    otherData: Annotated[TraceOrigin, "Which run it is."]
+    displayTimeUnit: Annotated[str, "Time unit in viewers."]
+    otherData: Annotated[TraceOrigin, "The run."]
     traceEvents: Annotated[list[TraceEvent], "Every phase, parents before their children."]
 
 
@@ -179,8 +179,8 @@ class TimelineWindowJson:
     first_us: Annotated[TimeUs | None, "When the run's first phase began."]
     last_us: Annotated[TimeUs | None, "When its last phase ended."]
     from_us: Annotated[TimeUs | None, "Where the window begins."]
-    to_us: Annotated[TimeUs | None, "Where it ends."]
-    names: Annotated[list[NameAndPhase], "What phases are called."]
+    to_us: Annotated[TimeUs | None, "Upper bound of new ÷ base."]
+    names: Annotated[list[NameAndPhase], "Names of phases."]
     compiles: Annotated[dict[str, CompileAndLabel], "Compiles by their key."]
     lanes: Annotated[list[TimelineLane], "The process that compiled longest first, each by thread."]
     is_coarse: Annotated[

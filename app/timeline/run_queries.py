@@ -25,11 +25,11 @@ from compileboard.collectors.store.runs import load_process_names
 
 LANES = 64
 DRAWN = 4000  # spans of one window, all lanes together
-READ = 20_000  # spans of one window that are looked at to draw them, all lanes together
-SCANNED = 100_000  # places in an index that are passed over for those that are drawn
-BUCKETS = 240  # columns of a window that short spans are summed up in
+READ = 20_000  # spans of one window examined for drawing, all lanes together
+SCANNED = 100_000  # index entries skipped for the drawn ones
+BUCKETS = 240  # columns of a window in which short spans are summed
 OPEN = 100  # spans of a lane without an end
-_LEAST_READ = 1000  # of each lane
+_LEAST_READ = 1000  # per lane
 _NEVER_US = 1 << 62
 
 
@@ -37,8 +37,8 @@ _NEVER_US = 1 << 62
 class Lane:
     """One thread of one process; `deepest` is the largest number of nested phases.
 
-    `name` distinguishes the process from the run's others and is empty if it is the only
-    one. Times are microseconds since 1970.
+    `name` distinguishes the process from the run's others and is empty if it is the only one. Times
+    are microseconds since the epoch.
     """
 
     id: int
@@ -89,8 +89,8 @@ class InstantCount:
 class LaneWindow:
     """The drawn part of one thread; parents come before their children.
 
-    `is_coarse` means that the totals lack the shortest phases, because more began in the
-    window than are read.
+    `is_coarse` means that the totals lack the shortest phases, because more began in the window
+    than are read.
     """
 
     lane_id: int
@@ -118,7 +118,6 @@ class NameTotal:
     @property
     @published
     def open_count(self) -> int:
-        """Number without a recorded end."""
         return self.span_count - self.instant_count - self.ended_count
 
     @property
@@ -150,7 +149,7 @@ with recursive depths (depth) as (
   where depth < :deepest
 )
 """
-# How many spans begin in the window, as far as it matters.
+# Number of spans that begin in the window, up to a limit.
 COUNT_SQL = f"""
 {_DEPTHS}
 select count(*)
@@ -165,7 +164,7 @@ from (
   limit :most
 )
 """  # noqa: S608 - our own names
-# The plus signs keep SQLite from the index of durations, which knows nothing of the window.
+# The plus signs keep SQLite from using the index of durations, which ignores the window.
 _BEGIN = f"""
 {_DEPTHS},
 found as (
@@ -212,7 +211,7 @@ limit :most
 """
 WIDE_SQL = {"begin": _BEGIN + _WIDE, "longest": _LONGEST + _WIDE}
 SHORT_SQL = {"begin": _BEGIN + _SHORT, "longest": _LONGEST + _SHORT}
-# How long the longest is that is not looked at.
+# Duration of the longest span that is not read.
 CUT_SQL = """
 select duration_us
 from spans
@@ -221,7 +220,7 @@ where lane_id = :lane_id
 order by duration_us desc
 limit 1 offset :scanned
 """
-# Of each depth the one that began before the window and may reach into it.
+# At each depth, the span that began before the window and may reach into it.
 BEFORE_SQL = f"""
 {_DEPTHS}
 select s.id
@@ -249,7 +248,7 @@ where lane_id = :lane_id
 order by begin_us, id
 limit :most
 """
-# By id: the wanted ids come as a JSON list.
+# The wanted ids come as a JSON list.
 SPANS_SQL = """
 select s.id, n.name, s.compile_key, s.compile_id, s.begin_us, s.duration_us, s.depth
 from json_each(:ids) as wanted
@@ -312,7 +311,7 @@ left join spans as x on x.id = o.longest_id
 order by o.total_us desc, o.span_count desc, n.name
 limit :limit
 """
-# Every depth after the one above it: parents before children, and nothing has to be sorted.
+# Each depth after the one above it: parents before children, without sorting.
 LIST_SQL = """
 select n.name, s.compile_id, s.begin_us, s.duration_us, s.depth, s.instant, s.args,
   coalesce(c.attempt_count, 1) as attempt_count
@@ -322,7 +321,7 @@ left join compiles as c on c.id = s.compile_key
 where s.lane_id = :lane_id
 order by s.depth, s.begin_us, s.duration_us
 """
-# The outermost phases hold all others; one without an end goes on to the lane's.
+# The outermost phases contain all others; one without an end lasts to the lane's end.
 BUSY_SQL = """
 select begin_us, begin_us + coalesce(duration_us, :last_us - begin_us) as end_us
 from spans
@@ -377,7 +376,7 @@ def get_window(
     most = max(_LEAST_READ, READ // lane_count)
     count = reader.execute(COUNT_SQL, values | {"most": most + 1}).fetchone()[0]
     way = "begin" if count <= most else "longest"
-    # Of what is too short the longest fill the most; a sixty-fourth of a column fills nothing.
+    # Of short spans the longest cover most; a sixty-fourth of a column is invisible.
     short = values | {
         "least_us": wide_us // 64,
         "most_us": wide_us,
@@ -385,7 +384,7 @@ def get_window(
         "most": BUCKETS * 64,
     }
     cut = reader.execute(CUT_SQL, short).fetchone() if way == "longest" else None
-    if cut:  # all of one duration or none of it, else the sums would lean to one side
+    if cut:  # all or none of one duration, to keep the sums unbiased
         short["least_us"] = max(short["least_us"], cut["duration_us"] + 1)
     wide = values | {
         "least_us": wide_us,

@@ -15,19 +15,18 @@ Inputs = tuple[Any, ...] | dict[str, Any]
 class Loaded:
     """A float32 module on the CPU and its inputs; the harness casts, moves and sets its mode.
 
-    `resize` makes inputs of another size, measured in `size_name`; `sizes` are worth
-    trying.
+    `resize` makes inputs of another size, measured in `size_name`; `sizes` are recommended ones.
     """
 
     module: torch.nn.Module
     inputs: Inputs
-    # Of the module's output; None: the mean of all its tensors.
+    # Called with the module's output; None: the mean of all its tensors.
     loss: Callable[[Any], torch.Tensor] | None = None
     batch_size: int | None = None  # None: the first dimension of the first tensor
     resize: Callable[[int], Inputs] | None = None
     size_name: str = "batch size"
     sizes: tuple[int, ...] = ()
-    # Measured in the mode that the module is in: train() or eval() is its own affair.
+    # Measured in the module's current mode: it sets train() or eval() itself.
     keeps_mode: bool = False
 
 
@@ -35,7 +34,7 @@ def load_image_model(module: torch.nn.Module, batch_size: int, shape: tuple[int,
     """Wrap a model that takes one tensor, of `shape` per sample; it can also run 2 and 4 times the
     batch.
     """
-    from torch._dynamo.testing import reduce_to_scalar_loss  # takes a second, with dynamo
+    from torch._dynamo.testing import reduce_to_scalar_loss  # imports dynamo, which takes a second
 
     def inputs(size: int) -> Inputs:
         return (torch.randn(size, *shape),)

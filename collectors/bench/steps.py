@@ -40,7 +40,7 @@ class Steps:
         )
 
     def use(self, module: torch.nn.Module) -> None:
-        """Create the optimizer as upstream does, on CUDA only: Adam, or SGD where Adam is known to
+        """Create the optimizer as upstream does, only on CUDA: Adam, or SGD if Adam is known to
         fail.
         """
         self.optimizer = None
@@ -110,7 +110,7 @@ def run_iterations(
 def mean_of_all(output: Any) -> torch.Tensor:
     """Reduce any output to one number for a model without a loss; dynamo traces it.
 
-    Suites that upstream has too use its `reduce_to_scalar_loss`, which dynamo does not trace.
+    Upstream's suites use its `reduce_to_scalar_loss`, which dynamo does not trace.
     """
     tensors = [tensor for tensor in list_tensors(output) if tensor.is_floating_point()]
     if not tensors:
@@ -127,7 +127,6 @@ def list_tensors(values: Any) -> list[torch.Tensor]:
 
 
 def map_tensors(change: Callable[[torch.Tensor], torch.Tensor], values: T) -> T:
-    """Replace each tensor of a structure."""
     changed: T = _pytree.tree_map_only(torch.Tensor, change, values)
     return changed
 

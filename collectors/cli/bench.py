@@ -113,7 +113,7 @@ def _list_options(name: str, declared: Declaration, default: Any) -> Iterator[Op
     if declared.bare is not None:
         rest |= {"is_flag": False, "flag_value": declared.bare}
     if name == "device":
-        rest["default"] = None  # what there is
+        rest["default"] = None  # the available one
     yield Option([*declared.flags, name], help=declared.help, **rest)
 
 
@@ -129,7 +129,7 @@ class BenchCommand(Command):
 
 
 def _list_parameters() -> list[click.Parameter]:
-    """Make the options of the command: group by group, then upstream's that need nothing."""
+    """Make the options of the command: group by group, then upstream's without an effect."""
     declared = {**REQUESTED, **SETTINGS}
     options = [
         option
@@ -182,19 +182,21 @@ def run_bench(arguments: BenchRequest, print_line: PrintLine) -> int:
         return list_models(choose_models(arguments))
     if arguments.server:
         arguments.db = make_local_copy(os.environ)
-    code = _measure(arguments, print_line)
+    code = _measure_request(arguments, print_line)
     if arguments.server and code != INTERRUPTED:
         drop_local_copy(arguments.db)
     return code
 
 
-def _measure(arguments: BenchRequest, print_line: PrintLine) -> int:
+def _measure_request(arguments: BenchRequest, print_line: PrintLine) -> int:
     if len(arguments.devices) > 1 and (
         arguments.resume is not None or arguments.diff_branch is not None
     ):
         raise ValueError("--resume and --diff-branch take one --device")
     if arguments.verify and (arguments.server or arguments.diff_branch is not None):
-        raise ValueError("--verify measures again here; it goes with no --server or --diff-branch")
+        raise ValueError(
+            "--verify measures again here; it cannot be combined with --server or --diff-branch"
+        )
     if arguments.diff_branch is not None:
         return measure_both(arguments, make_job, print_line)
     devices = arguments.devices or (arguments.given["device"],)
@@ -234,7 +236,7 @@ def list_tasks(program: RecordedProgram) -> list[Task]:
     """Return the tasks of a recorded benchmark, of its first device. Raises CannotTry."""
     words = program.argv[program.argv.index("bench") + 1 :]
     before = os.getcwd()
-    os.chdir(program.folder)  # which the paths of its command are relative to
+    os.chdir(program.folder)  # the paths of its command are relative to it
     try:
         request = read_request(bench.make_context("bench", list(words)).params)
         given = {**request.given, "device": next(iter(request.devices), None)}
@@ -291,9 +293,7 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
     plan = make_plan(
         chosen, experiments, settings, no_skip=arguments.no_skip, batch_sizes=batch_sizes
     )
-    if (
-        arguments.only is None or ":" not in arguments.only
-    ):  # a file of one's own may register a backend
+    if arguments.only is None or ":" not in arguments.only:  # a user's file may register a backend
         check_backend(settings.backend)
     check_settings(settings)
     make_output("--output-directory", arguments.output_directory)
@@ -305,7 +305,7 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
         print_message(line)
     identity = (
         "" if tags else plan_hash(chosen, experiments, settings, batch_sizes)
-    )  # a comparison is not gone on with
+    )  # a comparison cannot be resumed
     config = config_of(arguments, chosen, tags)
     if arguments.device_index is not None:
         environment = {**checkout.environment, "CUDA_VISIBLE_DEVICES": arguments.device_index}
@@ -374,7 +374,7 @@ def list_experiments(arguments: BenchRequest) -> tuple[str, ...]:
 def choose_models(arguments: BenchRequest) -> list[ModelRef]:
     names = arguments.suite or ("builtin",)
     only = arguments.only or ""
-    user = ":" in only  # a file of one's own
+    user = ":" in only  # a user's file
     models = (
         parse_only(only, suite=arguments.suite[0] if arguments.suite else None) if user else None
     )
@@ -446,7 +446,7 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
     values["device"] = device
     values["backend"] = backend_to_check(arguments.experiments) or values["backend"]
     if arguments.diff_branch is not None:
-        # The second side would find what the first one compiled.
+        # The second side would find the first one's compiles.
         values["cold_start_latency"] = True
     if values["per_process_memory_fraction"] == 1:  # upstream's default
         values["per_process_memory_fraction"] = None
@@ -462,7 +462,7 @@ def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> Benc
 
 
 def _check_quantization(dtype: str) -> str:
-    if dtype not in ("float32", "bfloat16"):  # float32 is what no flag says
+    if dtype not in ("float32", "bfloat16"):  # float32 is the default
         raise ValueError(
             "--quantization is measured against bfloat16; expected --bfloat16 or nothing, not "
             f"--{dtype}"

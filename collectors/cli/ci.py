@@ -57,13 +57,13 @@ def ci(
     except ValueError as error:
         _write_outputs({"problem": str(error)})
         raise
-    # Behind `run`'s `--` are the command's own words.
+    # After `run`'s `--` come the command's own words.
     words[3:3] = [] if baseline else ["--diff-branch", commit]
     from compileboard.collectors.cli.main import main
 
     before = _list_runs(db)
     code = main(words)
-    # The newest first, and those alone that this call has made.
+    # Newest first, and only those of this call.
     new = [row for row in _list_runs(db) if row not in before]
     runs = {side or "new": run_id for run_id, side in reversed(new)}
     outputs = {"base": commit, "run": runs.get("new", ""), "base-run": runs.get("base", "")}

@@ -25,7 +25,7 @@ from compileboard.command_line import Command
 
 MOST_COMMITS = 200_000  # linux and pytorch have fewer along first parents
 READ_MOST_S = 300.0
-BATCH = 5_000  # a transaction: a recorder beside us waits for no more than this
+BATCH = 5_000  # per transaction: a recorder waits no longer than one
 
 
 @click.command(
@@ -52,8 +52,8 @@ def commits(db: str, repository: str, branch: str) -> None:
     `run`, `bench` and code record the newest 300 commits themselves; this is for imported results
     and for gaps. Calling it again adds only what is new.
     """
-    open_reader(db).close()  # refuses a missing or older one before a writer could make it
-    history = _read(repository, branch)
+    open_reader(db).close()  # refuses a missing or older one before a writer could create it
+    history = _read_history(repository, branch)
     with closing(open_writer(db)) as connection:
         before = count_commits(connection)
         for start in range(0, len(history), BATCH):
@@ -75,7 +75,7 @@ def commits(db: str, repository: str, branch: str) -> None:
         )
 
 
-def _read(repository: str, revision: str) -> list[StoredCommit]:
+def _read_history(repository: str, revision: str) -> list[StoredCommit]:
     folder = os.path.abspath(repository)
     if not os.path.isdir(folder):
         raise ValueError(
@@ -92,13 +92,15 @@ def _read(repository: str, revision: str) -> list[StoredCommit]:
             f"--repository {repository}: git took longer than {READ_MOST_S:.0f} s; try again"
         ) from None
     except ValueError as error:
-        raise ValueError(f"--repository {repository}: {_explain(str(error), revision)}") from None
+        raise ValueError(
+            f"--repository {repository}: {_explain_git_error(str(error), revision)}"
+        ) from None
     if not commits:
         raise ValueError(f"--repository {repository}: {revision} has no commits")
     return commits
 
 
-def _explain(text: str, revision: str) -> str:
+def _explain_git_error(text: str, revision: str) -> str:
     if "not a git repository" in text:
         return "this folder is in no git clone; give one that is"
     if "dubious ownership" in text:

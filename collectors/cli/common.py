@@ -99,15 +99,15 @@ def read_destination(values: dict[str, Any]) -> dict[str, Any]:
     given = {name: context.get_parameter_source(name) for name in ("db", "server")}
     if given["db"] == ParameterSource.COMMANDLINE:
         if values["server"] and given["server"] == ParameterSource.COMMANDLINE:
-            raise click.UsageError("--server and --db are two places for one run; give one of them")
-        values["server"] = None  # what the environment says is for commands that name no file
+            raise click.UsageError("--server and --db cannot be combined; give one of them")
+        values["server"] = None  # the environment applies to commands that name no file
     if values["server"]:
         return read_server(values)
     for name in SERVER_PARAMETERS:
         if context.get_parameter_source(name) == ParameterSource.COMMANDLINE and name != "server":
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(
-                f"{option} goes with --server; give that, or set COMPILEBOARD_SERVER"
+                f"{option} needs --server; give that, or set COMPILEBOARD_SERVER"
             )
         del values[name]
     return {"database": db}
@@ -137,7 +137,7 @@ def print_json(answer: Any) -> None:
 
 
 def ignored_flag(reason: str) -> dict[str, Any]:
-    """Return the keywords of a hidden flag of torch's scripts that changes nothing here."""
+    """Return the keywords of a hidden flag of torch's scripts that has no effect here."""
 
     def report(_context: click.Context, option: click.Parameter, given: object) -> None:
         if given:
@@ -147,11 +147,9 @@ def ignored_flag(reason: str) -> dict[str, Any]:
 
 
 def print_message(text: str) -> None:
-    if sys.stderr is None:  # closed by the caller; print() would then take stdout
+    if sys.stderr is None:  # closed by the caller; print() would then use stdout
         return
-    with suppress(
-        OSError, ValueError
-    ):  # nobody reads it any more: no reason to leave the program alone
+    with suppress(OSError, ValueError):  # a closed stderr must not stop the recording
         print(f"compileboard: {text}", file=sys.stderr, flush=True)
 
 
@@ -176,7 +174,7 @@ def pick_up() -> None:
     from compileboard.collectors.record.recover_spools import pick_up_spools
 
     print_recovery(pick_up_spools())
-    if has_waiting(os.environ):  # hardly ever, and an HTTP client comes with it
+    if has_waiting(os.environ):  # rarely true, and it imports an HTTP client
         from compileboard.collectors.push.outbox_report import resume_sending
 
         resume_sending(os.environ)

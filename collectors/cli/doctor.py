@@ -65,8 +65,8 @@ print(json.dumps({
 """
 TORCH_COMPAT = (
     Path(__file__).resolve().parent.parent / "observe" / "torch_compat.py"
-)  # needs nothing else of ours
-# What a tester calls what torch_compat calls a capability.
+)  # imports nothing else of ours
+# One capability of torch_compat, as examined here.
 RECORDED = {
     "metrics": "compile records",
     "events": "graph breaks and recompiles",
@@ -103,7 +103,7 @@ class Check:
     finding: str
 
 
-# What no look at this machine can tell.
+# Not detectable on this machine.
 LIMITS = (
     Check(
         "note",
@@ -173,13 +173,15 @@ def check_server_of(config: RunConfig, environment: Mapping[str, str]) -> list[C
         try:
             began_s = time.time()
             health = client.ask_page("healthz")
-            # A stream that nobody has: 200 or 404 if the token may push.
+            # An unknown stream: 200 or 404 if the token may push.
             stream = client.ask("HEAD", f"runs/{new_run_id()}/streams/doctor")
         except ServerAway as error:
             return [Check("fails", "server", str(error))]
     version = health.body.get("version")
     if not isinstance(version, str) and stream.status in (200, 404):
-        finding = f"{target.server} is no CompileBoard server: /healthz answers {health.describe()}"
+        finding = (
+            f"{target.server} is not a CompileBoard server: /healthz answers {health.describe()}"
+        )
         return [
             Check("fails", "server", f"{finding}; give the address at which the dashboard opens")
         ]
@@ -375,7 +377,7 @@ def spool_check(root: Path) -> Check:
             os.rmdir(tempfile.mkdtemp(prefix=".doctor-", dir=root))
             free = shutil.disk_usage(root).free
         finally:
-            with suppress(OSError):  # stops at the first that was there, or that somebody uses now
+            with suppress(OSError):  # stops at the first that existed, or is in use
                 for folder in missing:
                     folder.rmdir()
     except OSError as error:

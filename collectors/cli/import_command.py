@@ -61,7 +61,7 @@ from compileboard.collectors.terminal.values import read_count
 from compileboard.command_line import Command, Option, Value
 from compileboard.exit_codes import DONE, FAILED
 
-SLOW_BYTES = 4 << 20  # files of results above this are said to take a while
+SLOW_BYTES = 4 << 20  # larger result files are announced as slow
 
 PrintLine = Callable[[str], None]
 
@@ -190,7 +190,7 @@ def import_command(
 
         if lines is not None:
             raise ValueError(
-                "--progress-lines goes with --db: what reads the lines serves the database itself"
+                "--progress-lines needs --db, because the reader of the lines serves the database"
             )
         load_options = LoadOptions(payloads=not no_payloads, tags=dict(tags), **options)
         rest: dict[str, Any] = {
@@ -227,7 +227,7 @@ def import_command(
             names=read_names(names),
             lines=lines,
         )
-    except sqlite3.Error as error:  # of this database: one that is read has words of its own
+    except sqlite3.Error as error:  # of this database; source databases have their own messages
         refusal = explain(error, db)
         if lines is not None:
             lines.fail(refusal)
@@ -292,9 +292,7 @@ def import_paths(
     was not.
     """
     gc.freeze()
-    gc.set_threshold(
-        50_000, 50, 100
-    )  # records come and go by the thousand, and none of them in circles
+    gc.set_threshold(50_000, 50, 100)  # thousands of short-lived records, none in reference cycles
     if follow and len(paths) > 1:
         raise ValueError(
             "--follow takes one PATH and several were given; give the folder that the logs are in."
@@ -305,7 +303,8 @@ def import_paths(
         )
     if process_count > 1 and (follow or limits != DEFAULT_LIMITS):
         raise ValueError(
-            "--jobs goes without --follow and --limit-…, which are of one process; leave it out."
+            "--jobs cannot be combined with --follow or --limit-…, which use one process; "
+            "leave it out."
         )
     find = partial(find_sources, latest=latest, limits=limits, names=names)
     bundles, paths = ([], paths) if follow else split_bundles(paths)
@@ -326,7 +325,7 @@ def import_paths(
     groups = join_folders(found)
     if not (bundles or groups or follow):
         raise NoSuchLog(_NOTHING)
-    # Who bounds an import serves the database that it goes into: it is there.
+    # A caller with limits serves the database, so it exists.
     with closing(open_writer(database, create=lines is None)) as connection:
         migrate_connection(connection)
         budget = Budget(connection, limits)
@@ -356,21 +355,21 @@ _NOTHING = "nothing was imported: each PATH failed, as said above"
 
 @dataclass
 class _Attempts:
-    """Attempts to import several paths: one that fails is named and leaves the others alone.
+    """Attempts to import several paths: a failing one is reported and does not affect the others.
 
-    What reads the lines of progress gets the error instead, and so does who gave one path.
+    With progress lines or a single path, the error is raised instead.
     """
 
     print_line: PrintLine
     is_alone: bool
     has_reader: bool
     has_failed: bool = False
-    is_partly_read: bool = False  # up to a limit; what was read stays
+    is_partly_read: bool = False  # up to a limit; imported records stay
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Raises: StoreError, ValueError or OSError for one path alone, or where the database
-        itself fails.
+        """Raises StoreError, ValueError or OSError for a single path, or if the database itself
+        fails.
         """
         try:
             yield
@@ -443,7 +442,7 @@ class _Importing:
         )
         for number, done in enumerate(loaded):
             self.budget.check(group.label, done.record_count)
-            # What was passed over is said once, of the group.
+            # Skipped files are reported once, with the group.
             self._report(
                 done, replace(group, ignored=[]) if number or group.sources else group, began_s
             )
@@ -454,9 +453,7 @@ class _Importing:
         done = import_scripts(self.connection, self.database, group, self.options)
         if done.run_id:
             self.budget.check(group.label, done.record_count)
-            has_others = bool(
-                group.sources or group.results
-            )  # which said already what was passed over
+            has_others = bool(group.sources or group.results)  # already reported skipped files
             ignored = (
                 [] if has_others else [name for name in group.ignored if "storages" not in name]
             )
@@ -466,7 +463,7 @@ class _Importing:
         if group.sources or group.results:
             self.print_line(examples)
             return
-        raise NoSuchLog(f"{group.label}: no script of torch's in it is a repro: {examples}")
+        raise NoSuchLog(f"{group.label}: none of torch's scripts in it is a repro: {examples}")
 
     def read_bundle(self, path: str, label: str) -> None:
         began_s = time.monotonic()
@@ -535,7 +532,7 @@ class _Importing:
             )
             if follow is not None and not done.deleted:
                 self.print_line(
-                    f"following {_logs(done)} into run {done.run_id}; Ctrl-C ends it{then}"
+                    f"following {_format_logs(done)} into run {done.run_id}; Ctrl-C ends it{then}"
                 )
                 go_on(loader, follow, show)
         finally:
@@ -547,21 +544,23 @@ class _Importing:
     ) -> None:
         took_s = time.monotonic() - began_s
         self.print_line(
-            _describe_merged(merged, took_s) if merged else _outcome(done, took_s, self.database)
+            _describe_merged(merged, took_s)
+            if merged
+            else _format_outcome(done, took_s, self.database)
         )
-        remarks = _remarks(done, group)
+        remarks = _list_remarks(done, group)
         others = [
             run_id for run_id in self._came.setdefault(group.label, []) if run_id != done.run_id
         ]
         self._came[group.label].append(done.run_id)
-        if self.lines and others:  # who reads the lines keeps the last one
+        if self.lines and others:  # the reader of the lines keeps the last one
             remarks.append(
                 f"there are {len(others) + 1} runs in it; the others are {', '.join(others[-5:])}"
             )
-        for line in [*remarks, *_damage(done)]:
+        for line in [*remarks, *_list_damage(done)]:
             self.print_line(line)
         if self.lines:
-            # The counts by kind go with them, and they name no file.
+            # The counts by kind are included, and name no file.
             kinds = sorted(done.rejects.by_kind.items())
             locations = [
                 f"{KINDS.get(kind, kind)}: first {_format_location(reject)}"
@@ -621,9 +620,11 @@ def read_names(path: str | None) -> Mapping[str, str]:
 
 
 def _describe_merged(merged: MergedRun, took_s: float) -> str:
+    records = _format_count(merged.record_count, "record")
+    new_records = _format_count(merged.record_count, "new record")
     states = {
-        "new": f"{_count(merged.record_count, 'record')} of a bundle in {took_s:.1f} s",
-        "grown": f"{_count(merged.record_count, 'new record')} of a bundle in {took_s:.1f} s",
+        "new": f"{records} of a bundle in {took_s:.1f} s",
+        "grown": f"{new_records} of a bundle in {took_s:.1f} s",
         "known": "nothing new, it is here already",
         "deleted": (
             "it was deleted from this database, so it is left out; --again imports it all the same"
@@ -632,7 +633,7 @@ def _describe_merged(merged: MergedRun, took_s: float) -> str:
     return f"{merged.name}: run {merged.run_id}: {states[merged.state]}"
 
 
-def _outcome(done: Imported, took_s: float, database: str) -> str:
+def _format_outcome(done: Imported, took_s: float, database: str) -> str:
     if done.deleted:
         return (
             f"{done.name}: run {done.run_id} was deleted from this database, or pruned, so its "
@@ -642,31 +643,33 @@ def _outcome(done: Imported, took_s: float, database: str) -> str:
     show = command_hints.collector_command("show", done.run_id, database=database)
     if done.result_count is not None and (done.record_count or not done.known_run):
         new = "new " if done.known_run else ""
-        breaks = f" and {_count(done.break_count, 'graph break')}" if done.break_count else ""
+        breaks = (
+            f" and {_format_count(done.break_count, 'graph break')}" if done.break_count else ""
+        )
         return (
-            f"{done.name}: {_count(done.result_count, f'{new}result')}{breaks} of "
-            f"{_logs(done)} in run {done.run_id}; "
+            f"{done.name}: {_format_count(done.result_count, f'{new}result')}{breaks} of "
+            f"{_format_logs(done)} in run {done.run_id}; "
             f"{show}"
         )
     if done.known_run and not done.record_count:
         return (
-            f"{done.name}: nothing new; {_logs(done)} of run {done.run_id} had been imported; "
-            f"{show}"
+            f"{done.name}: nothing new; {_format_logs(done)} of run {done.run_id} "
+            f"had been imported; {show}"
         )
     if done.repro_count is not None:
         return (
-            f"{done.name}: {_count(done.repro_count, 'repro')} of torch's scripts in run "
+            f"{done.name}: {_format_count(done.repro_count, 'repro')} of torch's scripts in run "
             f"{done.run_id}; {show}"
         )
     rate = f", {done.read_bytes / 1e6 / took_s:.0f} MB/s" if took_s > 0.05 else ""
     new = "new records" if done.known_run else "records"
     return (
-        f"{done.name}: {done.record_count:,} {new} of {_logs(done)} in run {done.run_id} "
+        f"{done.name}: {done.record_count:,} {new} of {_format_logs(done)} in run {done.run_id} "
         f"({done.read_bytes / 1e6:.1f} MB in {took_s:.1f} s{rate}); {show}"
     )
 
 
-def _remarks(done: Imported, group: SourceGroup) -> list[str]:
+def _list_remarks(done: Imported, group: SourceGroup) -> list[str]:
     remarks = []
     if done.with_source:
         remarks.append(
@@ -707,7 +710,7 @@ def _remarks(done: Imported, group: SourceGroup) -> list[str]:
     return remarks
 
 
-def _damage(done: Imported) -> list[str]:
+def _list_damage(done: Imported) -> list[str]:
     texts = []
     for kind, reject in sorted(done.rejects.by_kind.items()):
         where = (
@@ -723,13 +726,13 @@ def _format_location(reject: Reject) -> str:
     return f"{line} {of} {reject.file_label}".strip() if reject.file_label else line
 
 
-def _logs(done: Imported) -> str:
+def _format_logs(done: Imported) -> str:
     if done.repro_count is not None:
-        return _count(done.log_count, "script")
-    return _count(done.log_count, "log" if done.result_count is None else "file")
+        return _format_count(done.log_count, "script")
+    return _format_count(done.log_count, "log" if done.result_count is None else "file")
 
 
-def _count(count: int, what: str) -> str:
+def _format_count(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 

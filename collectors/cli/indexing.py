@@ -36,8 +36,8 @@ def index(db: str, runs: tuple[str, ...]) -> int:
 
 
 def index_runs(database: str, run_ids: Sequence[str], *, print_line: PrintLine) -> int:
-    open_reader(database).close()  # refuses a missing or older one before a writer could make it
-    # `import` needs none of it, and it takes a tenth of a second.
+    open_reader(database).close()  # refuses a missing or older one before a writer could create it
+    # Imported here because `import` does not need it, and it takes 0.1 s.
     from compileboard.collectors.terminal.run_summary import need_run
 
     with closing(open_writer(database)) as connection:

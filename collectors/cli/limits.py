@@ -12,7 +12,7 @@ from compileboard.collectors.logs.streams import Limits
 from compileboard.collectors.terminal.values import read_count, read_size
 from compileboard.command_line import Option, Value
 
-# torch writes about 250 rows a MB of log: 64 GiB are as much as the limits on records and rows.
+# torch writes about 250 rows per MB of log: 64 GiB correspond to the limits on records and rows.
 DEFAULT_LIMITS = Limits(64 << 30, 1000, 200_000, 20_000_000, 20_000_000)
 LIMITS = {
     "bytes": (

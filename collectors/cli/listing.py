@@ -40,12 +40,12 @@ HEADER = (
     "compiling",
     "took",
 )
-COMPILES, COMPILING = 5, 8  # columns: the first number, and what a narrow terminal goes without
+COMPILES, COMPILING = 5, 8  # columns: the first number, and those that a narrow terminal omits
 SHORT_ID, SHORT_NAME, SHORT_SUITE = (
     14,
     14,
     8,
-)  # what a narrow terminal gets; `show` takes a short id
+)  # in a narrow terminal; `show` accepts a short id
 GAP = "  "
 
 
@@ -149,12 +149,12 @@ def list_text(
     if not rows:
         example = collector_command("run", database=database, then="-- python train.py")
         return f"{database} has no runs yet. Record one: {example}"
-    return _laid_out([_cells(row) for row in rows], columns)
+    return _laid_out([_format_cells(row) for row in rows], columns)
 
 
-def _cells(row: sqlite3.Row) -> list[str]:
+def _format_cells(row: sqlite3.Row) -> list[str]:
     seen = row["torch_version"] is not None or row["compile_count"] > 0
-    took_us = (row["ended_us"] or row["started_us"]) - row["started_us"]  # 0: of one moment alone
+    took_us = (row["ended_us"] or row["started_us"]) - row["started_us"]  # 0: a single moment
     counts = (row["compile_count"], row["graph_break_count"], row["recompile_count"])
     return [
         row["id"],
@@ -183,7 +183,10 @@ def _laid_out(table: list[list[str]], columns: int | None) -> str:
         (COMPILES, 0),
         (COMPILING, 0),
     ):
-        if columns is None or sum(_widths(lines)) + len(GAP) * (len(lines[0]) - 1) <= columns:
+        if (
+            columns is None
+            or sum(_column_widths(lines)) + len(GAP) * (len(lines[0]) - 1) <= columns
+        ):
             break
         if column == COMPILES:
             lines[0][column] = "comp."
@@ -191,11 +194,13 @@ def _laid_out(table: list[list[str]], columns: int | None) -> str:
             if column == COMPILING:  # `show` has it
                 del line[column]
             elif line is not lines[0] and column < COMPILES:
-                # The year can be told from the order; a name that was cut is marked.
+                # The order implies the year; a truncated name is marked.
                 line[column] = (
-                    line[column][5:] if column == 1 else _cut(line[column], width, mark=column > 1)
+                    line[column][5:]
+                    if column == 1
+                    else _truncate(line[column], width, mark=column > 1)
                 )
-    widths = _widths(lines)
+    widths = _column_widths(lines)
     return "\n".join(
         GAP.join(
             cell.rjust(width) if column_number >= COMPILES else cell.ljust(width)
@@ -205,11 +210,11 @@ def _laid_out(table: list[list[str]], columns: int | None) -> str:
     )
 
 
-def _widths(lines: list[list[str]]) -> list[int]:
+def _column_widths(lines: list[list[str]]) -> list[int]:
     return [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
 
 
-def _cut(text: str, width: int, *, mark: bool) -> str:
+def _truncate(text: str, width: int, *, mark: bool) -> str:
     if len(text) <= width:
         return text
     return text[: width - 1] + "…" if mark else text[:width]

@@ -66,7 +66,7 @@ ENTRIES: dict[str, Entry] = {  # commands with modules of their own
 }
 TRIALS = "Limits of each trial"
 _OWN_PROCESS = "each trial is a process of its own, which ends with all that it held"
-NOT_NEEDED = {  # flags of the scripts that torch writes
+NOT_NEEDED = {  # flags of torch's scripts without an effect here
     "--isolate": _OWN_PROCESS,
     "--no-isolate": f"{_OWN_PROCESS}; a search in one process would end with the first crash",
     "--offload-to-disk": _OWN_PROCESS,
@@ -84,7 +84,7 @@ NOT_NEEDED = {  # flags of the scripts that torch writes
 
 
 def torch_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags of torch's own scripts that need nothing here."""
+    """Add the flags of torch's own scripts that have no effect here."""
     for flag, reason in NOT_NEEDED.items():
         words = ignored_flag(f"is not needed: {reason}")
         words["is_flag"] = flag != "--max-granularity"
@@ -280,11 +280,11 @@ def list_command(db: str, run_id: str | None, limit: int, as_json: bool) -> int:
         )
     else:
         head = ["repro", "recorded", "kind", "phase", "nodes", "run", "operation or error"]
-        print("\n".join(lay_out([head, *map(_cells, lines)])))
+        print("\n".join(lay_out([head, *map(_format_cells, lines)])))
     return DONE
 
 
-def _cells(line: ReproLine) -> list[str]:
+def _format_cells(line: ReproLine) -> list[str]:
     from datetime import datetime
 
     from compileboard.collectors.terminal.run_summary import printable

@@ -119,7 +119,7 @@ def _describe_minification(answer: Any, program: str | None) -> list[str]:
         forward = _FORWARD.search(program)
         code = (forward[0] if forward else "").rstrip().splitlines()
         lines += ["", *code[:MOST_LINES], *(["    …"] if len(code) > MOST_LINES else []), ""]
-    lines += [text for condition, text in _notes(answer) if condition]
+    lines += [text for condition, text in _list_notes(answer) if condition]
     lines.append(
         f"{answer.tried_count} trials, {answer.remembered_count} answers from memory, "
         f"{answer.seconds:.1f} s"
@@ -127,7 +127,7 @@ def _describe_minification(answer: Any, program: str | None) -> list[str]:
     return lines
 
 
-def _notes(answer: Any) -> list[tuple[bool, str]]:
+def _list_notes(answer: Any) -> list[tuple[bool, str]]:
     limited = (
         f"{answer.limited_count} trials reached a limit and count as passing; --timeout, "
         "--memory allow more"
@@ -264,9 +264,9 @@ def lay_out_nodes(rows: Sequence[JudgedNode]) -> list[str]:
             row.node,
             row.operation,
             row.verdict.replace("_", " "),
-            _number(row.error),
-            _number(row.eager_error),
-            _number(row.limit),
+            _format_number(row.error),
+            _format_number(row.eager_error),
+            _format_number(row.limit),
             {True: "yes", False: "no", None: "–"}[row.explains],
             row.source or row.reason or "",
         ]
@@ -292,7 +292,7 @@ def _lay_out(head: list[str], cells: list[list[str]]) -> list[str]:
     return [f"  {line}" for line in lay_out(table)]
 
 
-def _number(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "–" if value is None else f"{value:.2g}"
 
 

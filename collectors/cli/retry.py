@@ -100,10 +100,10 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
     if paths:
         config = RunConfig(**read_server(values))
         queued = [
-            run_id for path in paths for run_id in _queue(path, root, run_ids, config, limits)
+            run_id for path in paths for run_id in _queue_path(path, root, run_ids, config, limits)
         ]
     else:
-        print_recovery(pick_up_spools())  # of recorders that were killed
+        print_recovery(pick_up_spools())  # of killed recorders
         queued = [item.run_id for item in _choose_waiting(root, run_ids, values)]
     if not queued:
         wake_sender(os.environ)
@@ -118,7 +118,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
 
 
 def _check_limits(paths: tuple[str, ...], names: list[str]) -> None:
-    """Raises click.UsageError for a limit beside what is no log: all of a run is sent."""
+    """Raises click.UsageError for limits with a run or database, which are always sent whole."""
     from compileboard.collectors.store.bundles import is_bundle
 
     context = click.get_current_context()
@@ -161,7 +161,7 @@ def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]
     chosen = []
     for item in waiting:
         if item.is_written():
-            continue  # it is pushed meanwhile
+            continue  # it is pushed in the meantime
         target = replace(item.target, server=server or item.target.server)
         if given["token_file"]:
             target = replace(target, token_file=os.path.abspath(values["token_file"]))
@@ -174,10 +174,12 @@ def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]
     return chosen
 
 
-def _queue(
+def _queue_path(
     path: str, root: Path, run_ids: tuple[str, ...], config: RunConfig, limits: Limits
 ) -> Iterator[str]:
-    from compileboard.collectors.cli.import_command import import_into_outbox  # here: it is large
+    from compileboard.collectors.cli.import_command import (
+        import_into_outbox,
+    )  # imported here because it is large
     from compileboard.collectors.push.run_bundles import bundle_runs
     from compileboard.collectors.record.recover_spools import pick_up_spool
     from compileboard.collectors.record.spool import read_manifest

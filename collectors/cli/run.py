@@ -46,7 +46,9 @@ def _read_steps(text: str) -> str:
 
 @click.command(
     cls=Command,
-    context_settings={"allow_interspersed_args": False},  # the command's own options are not ours
+    context_settings={
+        "allow_interspersed_args": False
+    },  # the command's own options must not be parsed
     epilog="Example: %(prog)s --tag branch=main -- python train.py --lr 3\n",
 )
 @db_option
@@ -178,7 +180,7 @@ def run(
         with unhindered("what earlier commands left cannot be recorded"):
             pick_up()
         if diff_branch is not None:
-            # Here: `bench` and what it loads are for this option alone.
+            # Imported here because only this option needs `bench` and its imports.
             from compileboard.collectors.bench.execution.diff_branch import REF_TAG, TAG, enter_base
 
             if destination["database"]:

@@ -156,7 +156,7 @@ def try_fix(
             kept = keep and _make_folder(keep)
             return try_all(run, database, command=command, folder=kept, **limits, **repeats)
         folder = _make_folder(keep)
-        return _try(run, command, database, folder, keep is not None, **options)
+        return _try_one_fix(run, command, database, folder, keep is not None, **options)
     except CannotTry as error:
         print_message(str(error))
         return REFUSED
@@ -176,7 +176,7 @@ def _make_folder(keep: Path | None) -> Path:
     return keep.resolve()
 
 
-def _try(
+def _try_one_fix(
     run: str,
     command: Sequence[str],
     database: str,
@@ -234,7 +234,7 @@ def _try(
     if verified is not None:
         measured = f"{datetime.fromtimestamp(verified.ended_us / 1e6):%Y-%m-%d %H:%M}"
         print_message(f"verified on {measured}: {verified.summary}")
-        return _write(candidate, yes)
+        return _apply_fix(candidate, yes)
     executions = Executions(program, database, folder, print_message, 2 * repeat_count)
     trial, result = run_trial(executions, candidate, repeat_count)
     if is_kept:
@@ -248,7 +248,7 @@ def _try(
             f"/runs/{trial.run_id})"
         )
     if is_written and trial.outcome == "improved":
-        return _write(candidate, yes)
+        return _apply_fix(candidate, yes)
     if is_written:
         print_message("nothing was written, for the trial did not find it better")
         return INTERRUPTED if trial.outcome == "interrupted" else FAILED
@@ -292,7 +292,7 @@ def _check_answer(fix: int | None, yes: bool) -> None:
         raise CannotTry("--apply asks before it writes, and there is no terminal; add --yes")
 
 
-def _write(candidate: Candidate, yes: bool) -> int:
+def _apply_fix(candidate: Candidate, yes: bool) -> int:
     from compileboard.collectors.trials.patches import join_diffs, write_files
 
     print(join_diffs(candidate.files), end="", file=sys.stderr)
@@ -325,7 +325,7 @@ def _list_programs(
     command: Sequence[str],
     folder: Path | None = None,
 ) -> list[tuple[RecordedProgram, list[Cause]]]:
-    """Return a run's program with its causes; of a benchmark each model that has any. Raises
+    """Return a run's program with its causes; for a benchmark each model that has any. Raises
     CannotTry.
     """
     from compileboard.collectors.record.spool import home
@@ -355,7 +355,7 @@ def _pick_fix(
     *,
     is_written: bool,
 ) -> Candidate:
-    """`causes` are those of the run, of which `candidates` has those of one program."""
+    """`causes` are those of the run, `candidates` of one of its programs."""
     from compileboard.collectors.trials.patches import CannotTry
 
     candidate = candidates.pick_to_write(number) if is_written else candidates.pick(number)
@@ -389,7 +389,7 @@ def try_all(
     as_json: bool = False,
     file: TextIO | None = None,
 ) -> int:
-    """Try each fix of a run alone, then the ones that helped together, and print the measurements.
+    """Try each fix of a run alone, then the helpful ones together, and print the measurements.
 
     Raises CannotTry or StoreError.
     """
@@ -496,14 +496,14 @@ def _list_all(fixes: AllFixes) -> list[str]:
         "",
     ]
     rows = [_make_row(tried) for tried in fixes.list_ordered()]
-    rows += [(_name(candidate), "not tried", "") for candidate in fixes.untried]
+    rows += [(_name_candidate(candidate), "not tried", "") for candidate in fixes.untried]
     widths = [max(map(len, column)) for column in zip(*rows)][:2]
     for numbers, label, summary in rows:
         lines.append(f"  {numbers:<{widths[0]}}  {label:<{widths[1]}}  {summary}".rstrip())
     return lines
 
 
-def _name(candidate: Candidate) -> str:
+def _name_candidate(candidate: Candidate) -> str:
     numbers = ", ".join(map(str, candidate.numbers))
     return f"{'fix' if len(candidate.numbers) == 1 else 'fixes'} {numbers}"
 
@@ -515,7 +515,7 @@ def _make_row(tried: Tried) -> tuple[str, str, str]:
     result, candidate = tried.result, tried.candidate
     label = "Verified" if tried.is_improved else OUTCOME_LABELS[result.outcome]
     different = result.output.describe() if result.outcome == "different" else ""
-    return _name(candidate), label, f"{candidate.title}: {different or result.summary}"
+    return _name_candidate(candidate), label, f"{candidate.title}: {different or result.summary}"
 
 
 def _all_to_json(fixes: AllFixes) -> dict[str, Any]:

@@ -11,7 +11,7 @@ class Category:
     label: str
     meaning: str
     is_setting: bool = False  # of the whole process, and a source by itself
-    title: str | None = None  # of a recompile, for a setting whose name says it
+    title: str | None = None  # of a recompile, for a setting whose name is descriptive
 
 
 CATEGORIES: tuple[Category, ...] = (

@@ -58,7 +58,7 @@ class RunStarted(Event):
     host: Host = field(default_factory=Host)
     gpus: list[Gpu] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
-    # With `run --stack-room`; None where nothing of ours started the program.
+    # With `run --stack-room`; None if the collector did not start the program.
     stack_room: bool | None = None
 
 
@@ -91,7 +91,7 @@ class ProcessStarted(Event):
     local_rank: int | None = None
     world_size: int | None = None
     task: str | None = (
-        # Which of a benchmark's tasks it works on; its breaks and recompiles are that result's
+        # The benchmark task it works on; its graph breaks and recompiles belong to that result
         None
     )
     argv: list[str] = field(default_factory=list)
@@ -102,7 +102,7 @@ class ProcessStarted(Event):
     cuda_version: str | None = None
     cudnn_version: str | None = None
     triton_version: str | None = None
-    capabilities: dict[str, str] = field(default_factory=dict)  # capability -> ok, or why not
+    capabilities: dict[str, str] = field(default_factory=dict)  # capability -> ok, or the reason
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -110,7 +110,7 @@ class ProcessStarted(Event):
 class ConfigSeen(Event):
     KIND = "config_seen"
     config_hash: str
-    # Dynamo | inductor | functorch | compiler | changed (what differs from torch's defaults)
+    # dynamo | inductor | functorch | compiler | changed (differences from torch's defaults)
     config_kind: str
     body: str
 
@@ -124,15 +124,15 @@ class FrameContext(Event):
     frame_compile_id: int | None = None
     attempt: int | None = None
     rank: int | None = None
-    # What else a log's record has around it: subgraph_name, keys nobody knows yet, the stack of one
-    # outside a compile.
+    # Further parts of a log's record: subgraph_name, unknown keys, the stack of one outside a
+    # compile.
     envelope: dict[str, Json] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(frozen=True)
 class CompileStarted(FrameContext):
     KIND = "compile_started"
-    function: str | None = None  # qualified name, or what torch calls the code object
+    function: str | None = None  # qualified name, or torch's name of the code object
     file: str | None = None  # repository-relative or module path; never absolute
     line: int | None = None
     resumed_at: int | None = None  # line, for a function that continues after a graph break
@@ -151,12 +151,12 @@ class Compiled(FrameContext):
     start_us: int | None = None
     end_us: int | None = None
     duration_us: int | None = None
-    duration_source: str | None = None  # torch's fields that the duration is of
+    duration_source: str | None = None  # torch's fields that the duration is computed from
     phases_us: dict[str, int] = field(default_factory=dict)  # exclusive times
     metrics: dict[str, Json] = field(
         default_factory=dict
     )  # torch's own names; config texts as {"config_hash": …}
-    # What torch made dynamic because it differed: "L['x']:0,L['n']".
+    # Made dynamic by torch because it differed: "L['x']:0,L['n']".
     dynamic_sources: str | None = None
 
 
@@ -175,7 +175,7 @@ class GraphBroke(FrameContext):
     resumed_at: int | None = None
     source_line: str | None = None
     source_hash: str | None = None
-    # Resumed | skipped | unknown; the store settles unknown from the compile's own record
+    # resumed | skipped | unknown; the store settles unknown from the compile's own record
     outcome: str = "unknown"
     fingerprint: str = ""
     stack: list[Frame] = field(default_factory=list)
@@ -201,8 +201,8 @@ class Recompiled(FrameContext):
     KIND = "recompiled"
     recompiled_from: str | None = None  # newest cache entry
     guards: list[GuardFailure] = field(default_factory=list)
-    # Every failed guard of every cache entry, where a hook could ask them all; of the entries in
-    # `unread`, not each guard could be asked.
+    # Every failed guard of every cache entry, if a hook could evaluate them all; for entries in
+    # `unread`, it could not.
     failed: list[GuardFailure] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     has_gradients: bool | None = None  # whether it was called with gradients enabled
@@ -232,18 +232,18 @@ class RuntimeFailed(FrameContext):
     error_type: str | None = None
     message: str | None = None
     text: str = ""  # the traceback, from the program's outermost frame
-    function: str | None = None  # the innermost frame that a person wrote
+    function: str | None = None  # the innermost frame of the user's code
     file: str | None = None
     line: int | None = None
     occurrence_count: int = 1
     ended_program: bool = False
-    # When its compile was made: compile ids begin again after reset().
+    # Start of its compile: compile ids repeat after reset().
     compiled_us: int | None = None
 
 
 @dataclass(frozen=True)
 class ReproCaptured(FrameContext):
-    """A failed or wrong graph as it can be run again; contract/repros.py describes the manifest.
+    """A failed or wrong graph that can be run again; contract/repros.py describes the manifest.
 
     A second event of a position completes the first; texts that it lacks are kept.
     """
@@ -252,7 +252,7 @@ class ReproCaptured(FrameContext):
     position: int = 0  # among the repros of its process
     manifest: dict[str, Json] = field(default_factory=dict)
     program: str = ""  # the graph as Python's source
-    # Dynamo's graph, where `program` is what AOTAutograd made of it.
+    # Dynamo's graph, if `program` is AOTAutograd's version of it.
     dynamo_program: str | None = None
     failure_position: int | None = None  # of the RuntimeFailed that it belongs to
 
@@ -307,7 +307,8 @@ class CudagraphSkipped(FrameContext):
 class CudagraphMade(FrameContext):
     """A CUDA graph was recorded, or a function was run to warm up before it.
 
-    Graphs and functions are numbered in their tree, of which a process has one a device and thread.
+    Graphs and functions are numbered within their tree; a process has one tree per device and
+    thread.
     """
 
     KIND = "cudagraph_made"
@@ -323,20 +324,20 @@ class CudagraphMade(FrameContext):
     reserved_before_bytes: int | None = None
     reserved_after_bytes: int | None = None
     call_count: int | None = None
-    # Why it was recorded again: what did not fit of the function's graphs at that place.
-    status: str | None = None  # torch's word for the newest
+    # Why it was re-recorded: what did not match the function's graphs at that position.
+    status: str | None = None  # torch's reason for the newest
     reasons: list[GraphMismatch] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class StepsTimed(Event):
-    """The steps of a process were timed for a while: a window."""
+    """A window: the steps of a process were timed for a while."""
 
     KIND = "steps_timed"
     wanted_count: int = 0
     earlier_count: int = 0  # steps before the window
     device: str | None = None  # the GPU on whose timeline graphs and gaps were timed
-    peak_bytes_per_s: int | None = None  # bytes a second of the GPU's memory
+    peak_bytes_per_s: int | None = None  # memory bandwidth of the GPU, in bytes per second
     graphs: list[StepGraph] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     traced: TracedSteps | None = None
@@ -370,18 +371,18 @@ class RecordsLost(Event):
 
 @dataclass(frozen=True)
 class PageFaultsCounted(Event):
-    """Minor page faults of a process while it compiled nothing, read from outside; a later event
+    """Minor page faults of a process while it compiled nothing, counted from outside; a later event
     replaces it.
 
     Its sequence number is below zero, because the process does not send it.
     """
 
     KIND = "page_faults_counted"
-    calm_us: int  # how long it compiled nothing, as far as it was watched
+    calm_us: int  # observed time without a compile
     cpu_us: int
     fault_count: int
     is_on_cliff: (
-        bool  # one small range of memory was mapped and unmapped all the time: docs/stack-cliff.md
+        bool  # one small range of memory was mapped and unmapped continuously: docs/stack-cliff.md
     )
 
 
@@ -389,8 +390,8 @@ class PageFaultsCounted(Event):
 class ArtifactSeen(FrameContext):
     """A record without an event of its own: a graph, generated code, guards, or an unknown name.
 
-    `state` describes its text: kept, none (it has none), left_out, withheld, damaged
-    (wrong md5; kept) or too_large.
+    `state` describes its text: kept, none (it has none), left_out, withheld, damaged (wrong md5;
+    kept) or too_large.
     """
 
     KIND = "artifact_seen"
@@ -414,7 +415,7 @@ class SpanSeen(FrameContext):
     at_us: int = 0
     thread: int = 0
     args: dict[str, Json] = field(default_factory=dict)  # without long texts
-    text: str | None = None  # what torch wrote, where args are long and left out
+    text: str | None = None  # torch's text, if args are long and left out
 
 
 @dataclass(frozen=True)
@@ -436,12 +437,11 @@ class SymbolSeen(FrameContext):
 
 @dataclass(frozen=True)
 class BenchMeasured(Event):
-    """One experiment's result for one model. What was not measured is None; a failure is a status,
-    never a 0.
+    """One experiment's result for one model. Missing values are None; a failure is a status, never
+    0.
 
-    `values` holds every number by upstream's column name and in its unit (speedup,
-    abs_latency in ms, compilation_latency in s, eager_peak_mem in GB, graph_breaks), including
-    unknown columns.
+    `values` holds every number by upstream's column name and in its unit (speedup, abs_latency in
+    ms, compilation_latency in s, eager_peak_mem in GB, graph_breaks), including unknown columns.
     """
 
     KIND = "bench_measured"
@@ -457,7 +457,7 @@ class BenchMeasured(Event):
     batch_size: int | None = None
     world_size: int = 1
     status: str = "measured"  # measured | failed | skipped | not_run
-    # Of failed: upstream's word (OOM, timeout, fail_to_run); of the others, why.
+    # For failed: upstream's word (OOM, timeout, fail_to_run); for others, the reason.
     reason: str | None = None
     accuracy: str | None = None  # upstream's verdict
     values: dict[str, float] = field(default_factory=dict)
@@ -467,12 +467,12 @@ class BenchMeasured(Event):
     facts: dict[str, Json] = field(
         default_factory=dict
     )  # settings, noise, texts of unknown columns
-    message: str | None = None  # the exception's own line
+    message: str | None = None  # the exception's last line
     traceback: str | None = None
     task: str | None = None
     started_us: int | None = None
     duration_us: int | None = None
-    command: str | None = None  # what makes it again
+    command: str | None = None  # repeats the measurement
     origin: str | None = None  # file and line, of an imported one
 
 
@@ -483,7 +483,7 @@ class Noted(FrameContext):
     body: Json = None
 
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps makes a new one each time
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # json.dumps creates one per call
 
 
 def dump_event(event: Event) -> str:
@@ -520,11 +520,12 @@ def build_event(body: Mapping[str, Json]) -> Event:
             f"unknown event kind {body.get('kind')!r}; known: {', '.join(sorted(KINDS))}"
         )
     try:
-        values = _pick(cls, body)
+        values = _select_fields(cls, body)
         if cls is Recompiled:
             for name in ("guards", "failed"):
                 values[name] = [
-                    GuardFailure(**_pick(GuardFailure, guard)) for guard in values.get(name, [])
+                    GuardFailure(**_select_fields(GuardFailure, guard))
+                    for guard in values.get(name, [])
                 ]
         return cls(**values)
     except TypeError as error:
@@ -534,7 +535,7 @@ def build_event(body: Mapping[str, Json]) -> Event:
 _FIELDS: dict[type[Any], tuple[str, ...]] = {}
 
 
-def _pick(cls: type[Any], body: Mapping[str, Json]) -> dict[str, Json]:
+def _select_fields(cls: type[Any], body: Mapping[str, Json]) -> dict[str, Json]:
     if cls not in _FIELDS:
         _FIELDS[cls] = tuple(of_cls.name for of_cls in fields(cls))
     return {name: body[name] for name in _FIELDS[cls] if name in body}

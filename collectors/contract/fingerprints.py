@@ -15,7 +15,7 @@ WITHHELD = re.compile(r"<source withheld ([0-9a-f]{12})>")
 
 
 def normalize_run_id(text: str) -> str:
-    """Return a run id with the letters of a ULID as capitals, which they are in every database."""
+    """Return a run id with the letters of a ULID in capitals, as in every database."""
     return text.upper() if _ULID.fullmatch(text) else text
 
 
@@ -47,12 +47,12 @@ def content_digest(*parts: str | int | None) -> str:
 
 
 def cause_fingerprint(guard_fingerprint: str, file: str | None, function: str | None) -> str:
-    """What identifies the recompiles of a function for a guard in every database."""
+    """Return a fingerprint for a function's recompiles by a guard, the same in every database."""
     return content_digest("cause", guard_fingerprint, file, function)[:32]
 
 
 def join_fingerprints(fingerprints: Iterable[str]) -> str:
-    """Return the fingerprint of guards that failed together: of one alone, its own."""
+    """Return the fingerprint of guards that failed together; of one alone, its own."""
     first, *more = sorted(set(fingerprints))
     return fingerprint("together", first, *more) if more else first
 
@@ -71,5 +71,5 @@ def format_id(value: int) -> str:
 
 def parse_id(text: str) -> int:
     if not ID_TEXT.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is no id: expected 16 digits of 0-9 and a-f")
+        raise ValueError(f"{text[:40]!r} is not an id: expected 16 digits of 0-9 and a-f")
     return int(text, 16)

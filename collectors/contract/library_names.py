@@ -1,10 +1,10 @@
-"""Tell stored names of files of packages and of the standard library from the user's own."""
+"""Distinguish stored file names of packages and the standard library from the user's own."""
 
 from __future__ import annotations
 
 import sys
 
-# Packages whose frames say how torch and its neighbours call each other, not where the program is.
+# Packages whose frames show how torch and related packages call each other, not the user's program.
 _PACKAGES = frozenset(
     [
         "accelerate",
@@ -23,7 +23,7 @@ _PACKAGES = frozenset(
         "pytest",
         "pytorch_lightning",
         "ray",
-        "site-packages",  # of a package that is not named here
+        "site-packages",  # of other packages
         "timm",
         "torch",
         "torchao",

@@ -33,8 +33,7 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
     if any(math.isnan(value) for value in (*base, *new)):
         raise ValueError("a value is not a number: it has no rank")
     ordered = sorted(new)
-    # Twice the pairs in which base is larger, a tie once: whole numbers, which add up without
-    # rounding.
+    # Twice the pairs in which base is larger, a tie once: integers, which add up without rounding.
     larger_twice = sum(bisect_left(ordered, value) + bisect_right(ordered, value) for value in base)
     u = larger_twice / 2
     smaller, larger = sorted((len(base), len(new)))
@@ -42,10 +41,10 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
         ranks = _double_ranks([*base, *new])
         doubled = larger_twice + len(base) * (len(base) + 1)
         rank_sum = doubled if len(base) == smaller else sum(ranks) - doubled
-        return MannWhitney(u, _exact(ranks, smaller, rank_sum), True)
+        return MannWhitney(u, _exact_p(ranks, smaller, rank_sum), True)
     together = {*base, *new}
     ties = Counter([*base, *new]).values() if len(together) < len(base) + len(new) else ()
-    return MannWhitney(u, _approximate(u, len(base), len(new), ties), False)
+    return MannWhitney(u, _approximate_p(u, len(base), len(new), ties), False)
 
 
 def _double_ranks(values: Sequence[float]) -> tuple[int, ...]:
@@ -60,9 +59,9 @@ def smallest_p(base_count: int, new_count: int) -> float:
     return min(1.0, 2 / math.comb(base_count + new_count, base_count))
 
 
-def _exact(ranks: tuple[int, ...], count: int, observed: int) -> float:
+def _exact_p(ranks: tuple[int, ...], count: int, observed: int) -> float:
     sums = _count_sums(ranks, count)
-    # The mean is count × total ÷ N; everything times N is whole.
+    # The mean is count × total ÷ N; multiplied by N everything is an integer.
     size, mean = len(ranks), count * sum(ranks)
     away = abs(observed * size - mean)
     far = sum(ways for total, ways in sums if abs(total * size - mean) >= away)
@@ -90,7 +89,7 @@ def _count_sums(ranks: tuple[int, ...], count: int) -> tuple[tuple[int, int], ..
     return tuple(counts)
 
 
-def _approximate(u: float, base_count: int, new_count: int, ties: Iterable[int]) -> float:
+def _approximate_p(u: float, base_count: int, new_count: int, ties: Iterable[int]) -> float:
     total = base_count + new_count
     correction = sum(count**3 - count for count in ties) / (total * (total - 1))
     variance = base_count * new_count / 12 * (total + 1 - correction)

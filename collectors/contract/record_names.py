@@ -8,23 +8,23 @@ from __future__ import annotations
 
 ARTIFACT = "artifact:"
 
-# What the hooks alone write.
+# Written only by the hooks.
 PROCESS_STARTED = "process_started"
 SNAPSHOT = "snapshot"
 CONFIG = "config"
 RUNTIME_FAILED = "runtime_failed"
 CUDAGRAPH_SKIP = "cudagraph_skip"
 CUDAGRAPH = "cuda_graph"
-STEPS_PREFIX = "compileboard "  # of the ranges that a window puts into a trace
+STEPS_PREFIX = "compileboard "  # of a window's ranges in a trace
 STEPS_TRACE = "steps_trace"  # the artifact that keeps it
-STEPS = "step_window"  # payload: the trace of a few, as torch's profiler writes it
+STEPS = "step_window"  # payload: the trace of a few steps, in torch's profiler format
 # Metadata: ReproCaptured's fields without its programs; payload: {"program": …, "dynamo_program":
 # …}
 REPRO = "repro"
 REPRO_VALUES = "repro_values"  # metadata: position and digest; payload: the body
 GRAPH_CHECKED = "graph_checked"  # metadata: a graph's verdict of --repro=accuracy
 
-# What becomes an event, seen alike by the hooks and in a log.
+# Records that become events, from the hooks or a log.
 COMPILE_START = "dynamo_start"
 GRAPH_BREAK = "artifact:dynamo_graph_break_reason"
 RECOMPILE = "artifact:recompile_reasons"
@@ -41,8 +41,8 @@ METRICS: dict[str, str] = {
     FORWARD_RUNTIME_METRICS: "runtime",
     BACKWARD_RUNTIME_METRICS: "runtime",
 }
-# Cache and result; 2.5 and 2.6 wrote one name with the state inside the payload, later ones write
-# it in the name.
+# Cache and result; 2.5 and 2.6 have one name with the state in the payload, later ones have it in
+# the name.
 CACHE_ARTIFACTS: dict[str, tuple[str, str | None]] = {
     "fx_graph_cache_hit": ("fx_graph", "hit"),
     "fx_graph_cache_miss": ("fx_graph", "miss"),
@@ -71,9 +71,9 @@ TAPPED_ARTIFACTS = frozenset(
     name.removeprefix(ARTIFACT) for name in EVENTS if name.startswith(ARTIFACT)
 )
 
-# What a log has beside them; every other name is an artifact that is kept with its text.
+# Other records of a log; every other name is an artifact that is kept with its text.
 SPAN = "chromium_event"
-STRING = "str"  # a number for a file's name; consumed by the reader
+STRING = "str"  # a number for a file name; consumed by the reader
 SYMBOLS: dict[str, str] = {
     "create_symbol": "created",
     "create_unbacked_symbol": "unbacked",

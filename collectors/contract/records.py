@@ -1,9 +1,9 @@
 """Every table of the database, each column declared once: name, type, SQL constraint and meaning.
 
 `create table` of SQLite and ClickHouse and the lists of columns come from here. A column with `?`
-behind its type may be null. Of a run's tables, those marked `detail` and `rollup` move into its
-file when it is sealed; `detail` goes when it is pruned. Times are microseconds since the epoch
-(time_us), durations microseconds (us), sizes bytes. What torch did not record is null.
+after its type may be null. Of a run's tables, those marked `detail` and `rollup` move into its file
+when it is sealed; `detail` is deleted by pruning. Times are microseconds since the epoch (time_us),
+durations microseconds (us), sizes bytes. Values that torch did not record are null.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 Getter = TypeVar("Getter", bound=Callable[..., Any])
-PRIVATE = {"private": True}  # metadata of a row's field that answers do not show
+PRIVATE = {"private": True}  # metadata of a field that responses omit
 
 _TABLES = """
 table runs
@@ -21,14 +21,14 @@ id|text|primary key|The run's id.
 name|text||The name it was recorded under.
 suite|text?||The suite it belongs to.
 source|text:live import bench trial||How it was recorded.
-state|text:running finished failed killed interrupted imported||How it stands.
+state|text:running finished failed killed interrupted imported||Its state.
 level|text||How much was recorded: light or full.
 keep_source|bool||Whether lines of the user's code were kept.
 command|text||The command, without secrets.
 cwd|text?||Working directory.
 started_us|time_us||Start.
 ended_us|time_us?||End.
-heartbeat_us|time_us||Last sign of life from its recorder.
+heartbeat_us|time_us||Last heartbeat of its recorder.
 exit_code|int?||Exit code.
 signal|text?||The signal that ended it.
 host|text?||Machine.
@@ -40,7 +40,7 @@ python_version|text?||Version of Python.
 git_commit|text?||Commit of the program's repository.
 git_branch|text?||Branch.
 git_subject|text?||First line of the commit's message.
-git_dirty|bool?||Whether there were changes that no commit holds.
+git_dirty|bool?||Whether the repository had uncommitted changes.
 facts|json||argv, git, host, gpus and environment as the collector wrote them.
 stack_room|bool?||Whether `run --stack-room` started it; null where nobody could have.
 pub|int|default 0|Number of the newest commit to this run. It grows with every commit of this
@@ -56,7 +56,7 @@ primary key (run_id, key)
 table run_annotations without rowid|A person's own words about a run.
 run_id|text|primary key references runs (id) on delete cascade|
 title|text?||Its title, set by a person.
-note|text?||What a person noted.
+note|text?||A person's note.
 pinned|bool|default 0|Whether a person pinned it.
 changed_us|time_us||
 
@@ -280,8 +280,8 @@ frame_compile_id|int?||Second number of the compile id.
 rank|int?||Rank of the process in a distributed run.
 function_id|int?|references functions (id)|
 line|int?||
-resumed_at|int?||Line at which it goes on after a graph break.
-outcome|text||What became of the compile: `announced`, `started`, `compiled`, `empty`, `failed`,
+resumed_at|int?||Line after the graph break at which it resumes.
+outcome|text||Outcome of the compile: `announced`, `started`, `compiled`, `empty`, `failed`,
   `skipped` or
   `recompile_limit`.
 started_us|time_us||Start.
@@ -289,7 +289,7 @@ duration_us|us?||Duration of its forward record.
 total_us|us|default 0|Forward and backward records together.
 attempt_count|count|default 1|Analyses, restarts included.
 graph_break_count|count|default 0|Graph breaks.
-recompiled_from|text?||Compile id of the newest cache entry, that failed.
+recompiled_from|text?||Compile id of the newest cache entry, whose guard failed.
 recompile_category|text?||Kind of guard that failed on the newest cache entry.
 stack_id|int?|references stack_nodes (id)|
 
@@ -344,9 +344,9 @@ compile_id|text?||
 error_type|text?||Type of the exception.
 message|text?||Its message.
 time_us|time_us||
-phase|text:compile forward backward wrapper program|default 'compile'|What raised it.
+phase|text:compile forward backward wrapper program|default 'compile'|Origin of the exception.
 position|int?||Its number in its process; null for what a compile raised.
-occurrence_count|count|default 1|How often the same was raised; 1 of a compile.
+occurrence_count|count|default 1|Number of times it was raised; 1 for a compile.
 ended_program|bool|default 0|Whether it ended the program.
 function_id|int?|references functions (id)|Where it was raised; null for a compile's.
 line|int?||
@@ -406,8 +406,8 @@ time_us|time_us||
 
 table rerecording_reasons|Why CUDA graphs were recorded again: one row a function and status.
 id|int|primary key|Its id, the same in every database.
-fingerprint|text||What identifies it in every database.
-status|text||Why no graph fitted, in torch's word.
+fingerprint|text||Identifies it, the same in every database.
+status|text||Reason, in torch's words, why no graph matched.
 inputs|text?||The inputs that moved, as first seen: name in the graph, type and shape.
 source_line|text?||Line of the user's code that uses the first of them; null with `--no-source`, and
   where torch gave none.
@@ -417,7 +417,7 @@ table run_rerecordings rollup without rowid
 run_id|text|references runs (id) on delete cascade|
 reason_id|int|references rerecording_reasons (id)|
 rerecording_count|count|default 0|CUDA graphs recorded again.
-duration_us|us|default 0|Time it took to record them.
+duration_us|us|default 0|Time to record them.
 primary key (run_id, reason_id)
 
 table step_windows detail|Times of a process's steps in a window: one row a window.
@@ -447,10 +447,10 @@ symbol|text?||The symbol: `s0`.
 expression|text?||The guard, or the reason.
 value|text?||Its value in the call that was compiled.
 value_range|text?||The values it was allowed when it was made, as torch writes them.
-source|text?||What it stands for: `x.size()[0]`.
+source|text?||Its source: `x.size()[0]`.
 file|text?||Its file: path in the repository, or module path.
 line|int?||
-source_line|text?||That line of the user's code; null with `--no-source`.
+source_line|text?||Source of that line; null with `--no-source`.
 detail|blob||Packed JSON: all that torch said, with stacks.
 time_us|time_us||
 stack_id|int?|references stack_nodes (id)|
@@ -490,14 +490,14 @@ primary key (run_id, excerpt_id)
 
 table distinct_breaks
 id|int|primary key|Its id, the same in every database.
-fingerprint|text||What identifies it in every database.
+fingerprint|text||Identifies it, the same in every database.
 gb_id|text?||torch's id of this kind of graph break: `GB0059`.
 gb_type|text?||torch's name of this kind of graph break.
-reason|text||Why the graph broke, in torch's words.
-explanation|text?||What that means, in torch's words.
+reason|text||Reason for the break, in torch's words.
+explanation|text?||torch's explanation of the reason.
 hints|json||torch's hints.
 function_id|int?|references functions (id)|
-source_line|text?||That line of the user's code; null with `--no-source`.
+source_line|text?||Source of that line; null with `--no-source`.
 line|int?||Line, as last seen.
 
 table graph_breaks detail
@@ -510,7 +510,7 @@ compile_id|text?||
 distinct_id|int|references distinct_breaks (id)|`id` of the graph break.
 function_id|int?|references functions (id)|
 line|int?||Line of the innermost frame of your own code.
-outcome|text:resumed skipped unknown||Whether the function goes on compiled after it (resumed) or
+outcome|text:resumed skipped unknown||Whether the function resumes compiled (resumed) or
   its frame runs eagerly
   (skipped).
 time_us|time_us||
@@ -524,7 +524,7 @@ primary key (run_id, distinct_id)
 
 table recompile_causes
 id|int|primary key|Its id, the same in every database.
-fingerprint|text||What identifies it in every database.
+fingerprint|text||Identifies it, the same in every database.
 category|text||Kind of guard that failed, `several` where kinds differ, `unknown` where it could not
   be told.
 source|text?||What would have had to stay the same, as the guards name it.
@@ -540,7 +540,7 @@ compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
 function_id|int?|references functions (id)|
 line|int?||
-recompiled_from|text?||Compile id of the newest cache entry, that failed.
+recompiled_from|text?||Compile id of the newest cache entry, whose guard failed.
 time_us|time_us||
 cause_id|int?|references recompile_causes (id)|`id` of the cause: what would have saved it.
 cache_entry|text?||Compile id of the cache entry that would have passed without the cause.
@@ -549,7 +549,7 @@ expected|text?||What the guard expected; null where the cause has several.
 actual|text?||The actual value; null where the cause has several.
 source_line|text?||Line of the user's code of the guard; null with `--no-source`.
 guard_line|int?||Its number.
-is_partial|bool|default 0|Whether of some cache entries only torch's first failed guard is known.
+is_partial|bool|default 0|Whether only torch's first failed guard is known for some cache entries.
 
 table guard_failures detail without rowid
 recompile_id|int|references recompiles (id) on delete cascade|
@@ -560,7 +560,7 @@ cache_entry|text?||Compile id of the cache entry.
 reason|text||torch's first failed guard of the cache entry, in its words.
 expected|text?||What the guard expected.
 actual|text?||The actual value.
-source_line|text?||That line of the user's code; null with `--no-source`.
+source_line|text?||Source of that line; null with `--no-source`.
 line|int?||
 primary key (recompile_id, position)
 
@@ -643,8 +643,8 @@ state|text||`captured`, or `candidate`: compiled with `--repro=crash` and droppe
   run.
 kind|text||What failed: `compile` or `runtime`; `accuracy` is a wrong result, `crash` an end by a
   signal.
-level|text||Whose graph it is: `dynamo`, or `aot` for AOTAutograd's.
-phase|text||Which pass the graph is of: `forward`, `backward` or `inference`.
+level|text||Producer of the graph: `dynamo`, or `aot` for AOTAutograd.
+phase|text||Pass of the graph: `forward`, `backward` or `inference`.
 fingerprint|text||Error class, message without values, and operation: the same in every database.
 error_type|text?||Class of the exception, or the signal.
 message|text?||First 300 characters of its message.
@@ -686,7 +686,7 @@ table series|What is measured again and again. Unknown words are '', an unknown 
   null is not equal to
   null.
 id|int|primary key|
-suite|text||The suite that the model is of.
+suite|text||The model's suite.
 model|text||The model's name.
 mode|text||`inference` or `training`.
 dtype|text||`float32`, `float16`, `bfloat16` or `amp`.
@@ -702,19 +702,19 @@ table results rollup|One row for a run, a series and an experiment. Numbers are 
   units, so that a geomean
   over them is PyTorch HUD's to the last digit.
 id|int|primary key|Number of the row in this database, of several experiments the leading one's.
-run_id|text|references runs (id) on delete cascade|The run that it is of.
+run_id|text|references runs (id) on delete cascade|Its run.
 series_id|int|references series (id)|
 experiment|text||The experiment: `performance`, `accuracy`, `tolerance`, `coverage` …
 process_id|text||
 sequence|int||
 task|text?||The benchmark's task: `task` of the processes that worked on it.
-status|text:measured failed skipped not_run||What became of it.
+status|text:measured failed skipped not_run||Its outcome.
 reason|text?||Of a failure upstream's status (`OOM`, `timeout`); of `skipped` and `not_run` the
   reason.
 accuracy|text?||Upstream's verdict: `pass`, `fail_accuracy`, …
 speedup|real?||Median eager latency ÷ median compiled latency, over interleaved repeats.
-speedup_low|real?||Where its 95% interval begins.
-speedup_high|real?||Where its 95% interval ends; an interval that spans 1 is no clear difference.
+speedup_low|real?||Lower bound of its 95% interval.
+speedup_high|real?||Upper bound; an interval that contains 1 shows no clear difference.
 abs_latency_ms|real?||Median latency compiled. Milliseconds.
 eager_latency_ms|real?||Median latency in eager mode. Milliseconds.
 compilation_latency_s|real?||Compile time with cold caches, of the performance experiment. Seconds.
@@ -725,19 +725,19 @@ dynamo_peak_mem_gb|real?||Peak memory compiled. GB of 10^9 bytes.
 cache_lookup_latency_us|real?||dynamo's lookups of compiled code in five steps. Microseconds.
 calls_captured|count?||Operations in the captured graphs.
 unique_graphs|count?||Graphs.
-graph_breaks|count?||Graph breaks as torch's counters have them.
+graph_breaks|count?||Graph breaks by torch's counters.
 unique_graph_breaks|count?||Distinct reasons among them.
 recompiles|count?||Recompiles.
 fallbacks_to_eager|count?||Functions that fell back to eager.
 autograd_captures|count?||Graphs that compiled autograd captured.
 autograd_compiles|count?||Graphs that compiled autograd compiled.
 cudagraph_skips|count?||CUDA graphs that inductor could not use.
-message|text?||The exception's own line.
+message|text?||The exception's last line.
 traceback|blob?||Compressed.
 time_us|time_us||When it was measured.
 started_us|time_us?||
 duration_us|us?||
-command|text?||The command that makes it again.
+command|text?||The command that measures it again.
 origin|text?||
 facts|json||What else was recorded of the measurement.
 export_latency_s|real?||Time of torch.export alone. Seconds.
@@ -774,7 +774,7 @@ table run_summaries rollup without rowid|One row for a run, a configuration and 
   words are '', as in
   `series`. What was not measured is null.
 run_id|text|references runs (id) on delete cascade|
-suite|text||The suite that the model is of.
+suite|text||The model's suite.
 mode|text||`inference` or `training`.
 dtype|text||`float32`, `float16`, `bfloat16` or `amp`.
 device|text||`cpu` or `cuda`.
@@ -833,13 +833,13 @@ direction|text||`worse`, `better` or `changed`; improvements and neutral changes
 state|text||Detection state: `unconfirmed`, `open`, `recovered`, `closed` or `withdrawn`.
 status|text|default 'open'|Triage status: `open`, `acknowledged` or `ignored`. Ignored incidents
   send no alerts.
-owner|text?||Who acknowledged or ignored it last.
+owner|text?||Person who last acknowledged or ignored it.
 reason|text?||Why it is ignored.
 title|text||What is worse and why, in one line.
 suite|text||The suite; empty for recorded programs without one.
 branch|text||The branch; empty where not recorded.
 severity|int||0 is a failure; larger is less severe.
-lead_change_id|text||The change that it is named after.
+lead_change_id|text||Its leading change.
 change_count|count||Changes that are its evidence.
 last_good_run_id|text?||
 first_bad_run_id|text||
@@ -1045,8 +1045,8 @@ _HELP = {
     "process_id": "The process's id.",
     "compile_key": "`id` of the compile, as in `/runs/<run_id>/compiles/<key>`.",
     "compile_id": "Compile id as torch prints it: `0/1`.",
-    "line": "Line.",
-    "time_us": "When.",
+    "line": "Line number.",
+    "time_us": "Time of the event.",
 }
 _SQLITE_TYPES = {
     "text": "text",
@@ -1066,7 +1066,7 @@ class Column(NamedTuple):
     """A column; `type` is text, json, blob, real, int, bool, count, bytes, time_us or us,
     `constraint` is SQL.
 
-    `words` are all values that it may have, where these are few.
+    `words` are all possible values, if these are few.
     """
 
     name: str
@@ -1078,7 +1078,7 @@ class Column(NamedTuple):
 
     @property
     def definition(self) -> str:
-        """Return the column as SQLite's `create table` has it."""
+        """Return the column for SQLite's `create table`."""
         null = "" if self.is_nullable or self.constraint.startswith("primary key") else "not null"
         return " ".join(
             filter(
@@ -1089,27 +1089,25 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A table: its columns by name, in order, and what SQL has behind them."""
+    """A table: its columns by name, in order, and the SQL after them."""
 
     name: str
     help: str
     columns: dict[str, Column]
     keys: tuple[str, ...]
     has_rowid: bool
-    part: str  # of a run: detail, rollup, or empty for what always stays in the database
+    part: str  # of a run: detail, rollup, or empty for tables that always stay in the database
 
     def list_names(self, *without: str) -> tuple[str, ...]:
-        """List the names of its columns, in their order, without some."""
+        """List its column names in order, except some."""
         return tuple(name for name in self.columns if name not in without)
 
     def select_sql(self, alias: str, *without: str) -> str:
-        """Return what a select of its columns has, without some."""
+        """Return its columns for a select, except some."""
         return ", ".join(f"{alias}.{name}" for name in self.list_names(*without))
 
     def insert_sql(self, *without: str) -> str:
-        """Return what an insert of named values has behind its first word; some columns may be left
-        out.
-        """
+        """Return an insert of named values without its first word; columns may be left out."""
         names = self.list_names(*without)
         return (
             f"into {self.name} ({', '.join(names)})\nvalues "
@@ -1127,7 +1125,7 @@ class Record:
 
 
 def list_types(*tables: str) -> dict[str, str]:
-    """Return the columns of some tables that are no text, each as int, float, bool or moment."""
+    """List the columns of tables that are not text, each as int, float, bool or moment."""
     columns = (column for table in tables for column in RECORDS[table].columns.values())
     return {
         column.name: _FILE_TYPES[column.type] for column in columns if column.type in _FILE_TYPES
@@ -1135,9 +1133,7 @@ def list_types(*tables: str) -> dict[str, str]:
 
 
 def published(getter: Getter) -> Getter:
-    """Mark the getter of a row's property: answers show the property, described by its
-    docstring.
-    """
+    """Mark a property's getter as a field of responses, described by its docstring."""
     getter.in_json = True  # type: ignore[attr-defined]
     return getter
 

@@ -16,19 +16,18 @@ _FILE = re.compile(r'^(?P<indent>[ \t]*)(?:-\s*)?File ".*?", line \d+(?:, in .*)
 _MARKS = re.compile(r"^[\s^~]+$")
 # "k == 1      # x = self.l(x) * k  # models.py:83 in forward": the middle part is the user's line.
 # A guard of several places has them all: "… (utils.py:42 in run_node) and y = k + 1  # models.py:84
-# in forward". What a data-dependent guard was "Caused by: if n > 0:  # models.py:85 in forward
-# (torch/…)" begins its line.
+# in forward". A data-dependent guard's line begins with "Caused by: if n > 0:  # models.py:85 in
+# forward (torch/…)".
 _COMMENT = re.compile(
     r"(?P<before>\s{2}# |\([^\s()]+:\d+ in [^\s()]+\) and |^\s*Caused by: )"
     r"(?P<code>\S.*?)(?P<after>\s*# \(?[^#\n]+?:\d+ in [^\s()]+)"
 )
-# Torch writes none with a comment; a made one would take for ever to look through.
+# torch writes none with a comment; a hostile one would take too long to search.
 _LONG_LINE = 20_000
-# How FX prints where a node came from, in graphs and in 2.13's hints: # File "m.py", line 3, in f,
-# code: y = x + 1
+# FX's notation for the origin of a node, in graphs and in 2.13's hints: # File "m.py", line 3, in
+# f, code: y = x + 1
 _NODE = re.compile(r"(?P<before># File:? .*?, code: )(?P<code>.*\S)")
-# Structured stacks carry the line under `loc`; SyntaxError's text and a frame's `code` are the same
-# thing.
+# Structured stacks have the line in `loc`; a SyntaxError in `text`, and a frame in `code`.
 _CODE_KEYS = frozenset(("loc", "code", "source_line"))
 
 _INTERPRETER = re.compile(r"(?:i?python|pypy|(?:ba|da|z|k|fi)?sh)[\d.]*t?")
@@ -47,10 +46,10 @@ def redact_line(line: str) -> str:
 
 def redact_source(value: Any) -> Any:
     if isinstance(value, str):
-        return _text(value)
+        return _redact_text(value)
     if isinstance(value, dict):
-        # torch's counters have the text of a graph break, with the user's line, as a key.
-        return {redact_source(key): _entry(key, entry) for key, entry in value.items()}
+        # torch's counters use the text of a graph break, with the user's line, as a key.
+        return {redact_source(key): _redact_entry(key, entry) for key, entry in value.items()}
     if isinstance(value, tuple):
         return tuple(redact_source(entry) for entry in value)  # it may be a key
     if isinstance(value, list | set | frozenset):
@@ -71,30 +70,30 @@ def _redact_program(words: list[str], position: int) -> None:
     while position < len(words) and words[position].startswith("-") and words[position] != "-m":
         option = _CODE_OPTION.fullmatch(words[position])
         if option and option["code"]:
-            words[position] = option["option"] + _redacted(option["code"])
+            words[position] = option["option"] + _withhold(option["code"])
             return
         if option:
-            words[position + 1 : position + 2] = map(_redacted, words[position + 1 : position + 2])
+            words[position + 1 : position + 2] = map(_withhold, words[position + 1 : position + 2])
             return
         position += 2 if words[position] in _VALUE_OPTIONS else 1
 
 
-def _redacted(code: str) -> str:
+def _withhold(code: str) -> str:
     hashed = source_hash(code)
     return code if hashed is None else f"<source withheld {hashed}>"
 
 
-def _entry(key: Any, value: Any) -> Any:
+def _redact_entry(key: Any, value: Any) -> Any:
     if key in _CODE_KEYS and isinstance(value, str):
         return "\n".join(redact_line(line) for line in value.split("\n"))
     return redact_source(value)
 
 
-def _text(text: str) -> str:
+def _redact_text(text: str) -> str:
     if 'File "' not in text and "# " not in text:
         return text
     if text[:1] in "[{":
-        nested = _nested(text)
+        nested = _redact_nested(text)
         if nested is not None:
             return nested
     lines = text.split("\n")
@@ -107,7 +106,7 @@ def _text(text: str) -> str:
             frame_indent = len(frame["indent"])
             redacted.append(line)
         elif frame_indent is not None and line.strip() and indent > frame_indent:
-            # A statement over several lines has several; carets under it show its length, not its
+            # A multi-line statement has several lines of carets; they show its length, not its
             # text.
             redacted.append(line if _MARKS.match(line) else redact_line(line))
         else:
@@ -126,7 +125,7 @@ def _in_comment(line: str) -> str:
     )
 
 
-def _nested(text: str) -> str | None:
+def _redact_nested(text: str) -> str | None:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from .events import Event
 
-# Kinds that a later reading of the same log may do away with: only what the last one met counts.
+# Kinds that a later reading of the same log may resolve: only those of the last reading count.
 OF_WHOLE_FILE = frozenset(
     ("empty_log", "too_large_file", "wrong_separator", "unknown_table")
 )  # nothing of it was read
 OF_LAST_READING = frozenset(("truncated", "damaged_file", "empty_log"))
 
-# kind -> what it means, in words for people
+# kind -> its meaning for people
 KINDS: dict[str, str] = {
-    "stray_line": "a line that is no record",
+    "stray_line": "a line that is not a record",
     "bad_json": "a record whose JSON cannot be read",
     "bad_utf8": "a text that is not UTF-8; the bad bytes are replaced",
     "wrong_md5": "a text that does not fit its md5; kept as it came",
@@ -27,15 +27,13 @@ KINDS: dict[str, str] = {
     "bad_envelope": "a record whose number, time, name or compile is impossible; left out",
     "number_taken": "a record whose number another of its process has; left out",
     "not_decoded": "a record that could not be decoded; left out",
-    "bad_event": "a line that is no event; left out",
+    "bad_event": "a line that is not an event; left out",
     "no_room": "an event that the box which pushed it had no room for; left out",
     "dropped_text": (
         "a text that the box which pushed it had no room for, or was refused with; left out"
     ),
-    "not_taken": (
-        "a line that the server, or a proxy before it, refused for what it holds; left out"
-    ),
-    "no_repro": "a script that is no repro, or is left out as source",
+    "not_taken": ("a line whose content the server, or a proxy before it, refused; left out"),
+    "no_repro": "a script that is not a repro, or is left out as source",
     "bad_fact": "a fact of the run that is impossible; taken as not recorded",
     "not_asked": "a fact of the run that could not be asked for; not recorded",
     "bad_log": "a log of torch's own that could not be read",
@@ -46,7 +44,7 @@ KINDS: dict[str, str] = {
     "empty_log": "a file without a record",
     "bad_row": "a row that does not fit its table's heading, or names no model; left out",
     "bad_record": "a record of results without a model, a metric or a value; left out",
-    "not_finite": "a number that is not finite; kept as text, because it is no measurement",
+    "not_finite": "a number that is not finite; kept as text, because it is not a measurement",
     "bad_number": (
         "a text or a number below 0 where a count, a ratio or a time belongs; kept as text"
     ),
@@ -78,7 +76,7 @@ class Reject:
     count: int = 0
     first_line: int | None = None
     example: str | None = None
-    file_label: str | None = None  # which file the first is in, where several are counted together
+    file_label: str | None = None  # the first one's file, if several are counted together
 
 
 @dataclass

@@ -20,12 +20,12 @@ LEVELS = (
     "aot",
 )  # whose graph `program` is: dynamo's, or the one that AOTAutograd gave to the compiler
 PHASES = ("forward", "backward", "inference")
-# What became of an input's values.
+# States of an input's values.
 KEPT, ABSENT, FREED, TOO_LARGE, WITHHELD = "kept", "absent", "freed", "too_large", "withheld"
 VALUE_STATES = (KEPT, ABSENT, FREED, TOO_LARGE, WITHHELD)
-MOST_REPROS = 20  # of a process, one a fingerprint
-DEFAULT_VALUES_BYTES = 64 << 20  # of a repro
-MOST_STORAGE_BYTES = 32 << 20  # of one storage: it must fit into one record of the spool
+MOST_REPROS = 20  # per process, one per fingerprint
+DEFAULT_VALUES_BYTES = 64 << 20  # per repro
+MOST_STORAGE_BYTES = 32 << 20  # per storage: it must fit into one record of the spool
 MOST_PROGRAM_CHARS = 16 << 20
 MOST_ERROR_CHARS = 8_000
 
@@ -42,7 +42,7 @@ class ReproInput:
 
     name: str  # of the placeholder
     kind: str = "tensor"  # tensor | symint | int | float | bool | none | other
-    # A number's; a symint's hint; of "other" its class.
+    # Of a number; of a symint its hint; of "other" its class.
     value: int | float | bool | str | None = None
     expression: str | None = None  # a symint's: "s0"
     dtype: str | None = None  # "float32"
@@ -55,7 +55,7 @@ class ReproInput:
     storage: int | None = None  # number of its storage among the repro's
     storage_bytes: int | None = None
     values: str = ABSENT  # one of VALUE_STATES
-    digest: str | None = None  # SHA-256 of its storage, where its values are kept
+    digest: str | None = None  # SHA-256 of its storage, if its values are kept
 
 
 @dataclass(frozen=True)
@@ -66,17 +66,17 @@ class ReproManifest:
     error_type: str | None = None
     message: str | None = None  # secrets removed; head and tail of a long one
     traceback: str | None = None
-    operation: str | None = None  # that failed or is wrong, where it is known: "aten.atan.default"
+    operation: str | None = None  # the failed or wrong one, if known: "aten.atan.default"
     signal: str | None = None  # that ended the process: "SIGSEGV"
-    # The error came after the graph had returned, as a device's do: it ran last.
+    # The error came after the graph had returned, as device errors do: it ran last.
     is_asynchronous: bool = False
-    # The values are of the graph's first call, and a later one failed.
+    # The values are from the graph's first call, but a later one failed.
     has_earlier_values: bool = False
-    function: str | None = None  # that was compiled: qualified name
+    function: str | None = None  # the compiled one: qualified name
     file: str | None = None
     line: int | None = None
     backend: str | None = None
-    compiler: str | None = None  # of the program's own, that AOTAutograd gave the graph to
+    compiler: str | None = None  # the program's own, which AOTAutograd called
     node_count: int | None = None  # call nodes of the graph
     inputs: tuple[ReproInput, ...] = ()
     symbols: dict[str, int] = field(default_factory=dict)  # hint of each symbol
@@ -86,21 +86,17 @@ class ReproManifest:
     versions: dict[str, str | None] = field(default_factory=dict)  # torch python cuda triton
     device: str | None = None  # the GPU's name, or "cpu"
     preload: tuple[str, ...] = ()  # modules or files that register what the graph needs
-    accuracy: dict[str, Any] = field(
-        default_factory=dict
-    )  # of an accuracy failure: what was compared
-    dynamo_inputs: tuple[
-        ReproInput, ...
-    ] = ()  # of `dynamo_program`, where it is not the program itself
-    source: str = "live"  # live | torch: read from what torch itself left
+    accuracy: dict[str, Any] = field(default_factory=dict)  # of an accuracy failure: the comparison
+    dynamo_inputs: tuple[ReproInput, ...] = ()  # of `dynamo_program`, if different
+    source: str = "live"  # live | torch: read from files that torch wrote
     format: int = FORMAT
 
 
 def dump_manifest(manifest: ReproManifest) -> dict[str, Any]:
-    body = _sparse(manifest)
+    body = _drop_defaults(manifest)
     for name in ("inputs", "dynamo_inputs"):
         if name in body:
-            body[name] = [_sparse(entry) for entry in getattr(manifest, name)]
+            body[name] = [_drop_defaults(entry) for entry in getattr(manifest, name)]
     return {"format": manifest.format, **body}
 
 
@@ -111,15 +107,14 @@ def load_manifest(body: Mapping[str, Any]) -> ReproManifest:
         or body.get("level") not in LEVELS
     ):
         raise ValueError(
-            f"this is no repro: expected a kind of {', '.join(KINDS)} and a level of "
-            f"{', '.join(LEVELS)}"
+            f"not a repro: expected a kind of {', '.join(KINDS)} and a level of {', '.join(LEVELS)}"
         )
     if not isinstance(body.get("format"), int) or body["format"] > FORMAT:
         raise ValueError(
             f"a repro of format {body.get('format')!r}: this version reads up to {FORMAT}; "
             "update it"
         )
-    known = _checked(ReproManifest, body)
+    known = _check_types(ReproManifest, body)
     for name in ("inputs", "dynamo_inputs"):
         known[name] = tuple(_load_input(entry) for entry in known.get(name, ()))
     known["preload"] = tuple(str(entry) for entry in known.get("preload", ()))
@@ -127,7 +122,7 @@ def load_manifest(body: Mapping[str, Any]) -> ReproManifest:
 
 
 _OPTIONAL_TEXT, _OPTIONAL_NUMBER = (str, type(None)), (int, type(None))
-_TYPES: dict[str, tuple[type, ...]] = {  # of JSON, by what a field is declared as
+_TYPES: dict[str, tuple[type, ...]] = {  # JSON types by declared type
     "str": (str,),
     "str | None": _OPTIONAL_TEXT,
     "int": (int,),
@@ -139,7 +134,7 @@ _TYPES: dict[str, tuple[type, ...]] = {  # of JSON, by what a field is declared 
 }
 
 
-def _checked(cls: type, body: Mapping[str, Any]) -> dict[str, Any]:
+def _check_types(cls: type, body: Mapping[str, Any]) -> dict[str, Any]:
     values = {}
     for entry in fields(cls):
         if entry.name not in body:
@@ -157,7 +152,7 @@ def _checked(cls: type, body: Mapping[str, Any]) -> dict[str, Any]:
 def _load_input(body: Any) -> ReproInput:
     if not isinstance(body, Mapping) or "name" not in body:
         raise ValueError(f"an input of this repro has no name: {str(body)[:80]}")
-    values = _checked(ReproInput, body)
+    values = _check_types(ReproInput, body)
     for name in ("shape", "stride"):
         if values.get(name) is not None:
             values[name] = tuple(
@@ -166,7 +161,7 @@ def _load_input(body: Any) -> ReproInput:
     return ReproInput(**values)
 
 
-def _sparse(value: Any) -> dict[str, Any]:
+def _drop_defaults(value: Any) -> dict[str, Any]:
     defaults = {
         entry.name: entry.default_factory()
         if entry.default_factory is not MISSING
@@ -176,7 +171,7 @@ def _sparse(value: Any) -> dict[str, Any]:
     return {name: part for name, part in asdict(value).items() if part != defaults[name]}
 
 
-# As inductor's LoweringException and its checks of what an operation returned write it.
+# As in inductor's LoweringException and its checks of an operation's results.
 _OPERATION = re.compile(r"^\s*(?:target: |Error in op: (?:torch\.ops\.)?)(\S+)$", re.MULTILINE)
 
 

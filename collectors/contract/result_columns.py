@@ -15,19 +15,20 @@ class ResultColumn:
     in bytes.
     """
 
-    upstream: str  # its name to the harness and among BenchMeasured.values
+    upstream: str  # its name in the harness and in BenchMeasured.values
     unit: str = ""
     name: str | None = (
-        # The store's column, which names its unit; None: it is one of the result's other values
+        # The store's column, which names its unit; None: one of the result's other values
         None
     )
     is_count: bool = False
-    # Of upstream's; models is performance, accuracy and overhead; "" is ours, behind upstream's
+    # In upstream's tables; models is performance, accuracy and overhead; "" is ours, after
+    # upstream's
     table: str = ""
     aliases: tuple[str, ...] = ()  # HUD's names
 
 
-def _count(name: str) -> ResultColumn:
+def _count_column(name: str) -> ResultColumn:
     return ResultColumn(name, name=name, is_count=True, table="models")
 
 
@@ -68,14 +69,14 @@ RESULT_COLUMNS = (
         aliases=("dynamopeakmemory", "dynamo_peak_memory"),
     ),
     ResultColumn("cache_lookup_latency", "µs", "cache_lookup_latency_us", table="models"),
-    _count("calls_captured"),
-    _count("unique_graphs"),
-    _count("fallbacks_to_eager"),
-    _count("graph_breaks"),
-    _count("unique_graph_breaks"),
-    _count("autograd_captures"),
-    _count("autograd_compiles"),
-    _count("cudagraph_skips"),
+    _count_column("calls_captured"),
+    _count_column("unique_graphs"),
+    _count_column("fallbacks_to_eager"),
+    _count_column("graph_breaks"),
+    _count_column("unique_graph_breaks"),
+    _count_column("autograd_captures"),
+    _count_column("autograd_compiles"),
+    _count_column("cudagraph_skips"),
     ResultColumn("graphs", is_count=True, table="coverage"),
     ResultColumn("graph_calls", is_count=True, table="coverage"),
     ResultColumn("captured_ops", is_count=True, table="coverage"),

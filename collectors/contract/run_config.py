@@ -1,6 +1,6 @@
 """A run's settings, declared once for command, hooks, manifest and database.
 
-Imported in the observed process: the standard library alone.
+Imported in the observed process: standard library only.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ SERVER_SETTINGS = (
     "token_file",
     "insecure",
     "outbox_bytes",
-)  # where a run goes that goes to no database
-# A recorder writes every few seconds that it is there; one that is silent for longer has ended
+)  # target of a run without a database
+# A recorder sends a heartbeat every few seconds; without one for longer, it has ended
 STALE_AFTER_S = 30
 
 
@@ -24,12 +24,12 @@ MOST_STEPS = 10_000
 
 
 def parse_steps(text: str) -> tuple[int, int | None]:
-    """Return how many steps to time, and after how many (None: when nothing compiles any more)."""
+    """Return how many steps to time, and after how many (None: once nothing compiles any more)."""
     count, _, after = text.partition("@")
     if not count.isdecimal() or not 1 <= int(count) <= MOST_STEPS:
         raise ValueError(f"a number of steps from 1 to {MOST_STEPS:,}, and @M for after M steps")
     if "@" in text and not after.isdecimal():
-        raise ValueError(f"{after!r} stands after @, where a number of steps belongs")
+        raise ValueError(f"{after!r} after @ is not a number of steps")
     return int(count), int(after) if "@" in text else None
 
 
@@ -39,27 +39,27 @@ def passed_on(variable: str, default: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Settings of one run, as `run`, `bench`, `install()` and `observe()` take them.
+    """Settings of one run, as in `run`, `bench`, `install()` and `observe()`.
 
     A flag's variable is "1" if it differs from the default, else empty.
     """
 
-    name: str = ""  # what the run is called; runs of one name are compared over time
-    suite: str | None = None  # what the run belongs to: "nightly"
+    name: str = ""  # name of the run; runs of one name are compared over time
+    suite: str | None = None  # group of the run: "nightly"
     tags: dict[str, str] = field(default_factory=dict)  # labels to find it by
     database: str = passed_on("COMPILEBOARD_DB", "")
     server: str = passed_on(
         "COMPILEBOARD_SERVER", ""
-    )  # instead of a database: the address that runs are pushed to
+    )  # instead of a database: the server's address
     token_file: str = passed_on(
         "COMPILEBOARD_TOKEN_FILE", ""
-    )  # the file with its token; the token itself is nowhere
+    )  # the file with its token; the token itself is never stored
     insecure: bool = passed_on(
         "COMPILEBOARD_INSECURE", default=False
-    )  # a token may go over http:// to another machine
+    )  # a token may be sent over http:// to another machine
     outbox_bytes: int = passed_on(
         "COMPILEBOARD_OUTBOX_SIZE", 2 << 30
-    )  # of what waits on this machine for its server
+    )  # of data waiting on this machine for its server
     level: str = passed_on(
         "COMPILEBOARD_LEVEL", "light"
     )  # light | full: also torch's own trace log
@@ -67,16 +67,14 @@ class RunConfig:
     capture_env: tuple[str, ...] = passed_on(
         "COMPILEBOARD_CAPTURE_ENV", ()
     )  # environment variables to store
-    repro: tuple[str, ...] = passed_on(
-        REPRO_VARIABLE, ()
-    )  # "crash" | "accuracy": what is also captured
+    repro: tuple[str, ...] = passed_on(REPRO_VARIABLE, ())  # "crash" | "accuracy": also captured
     repro_inputs_bytes: int = passed_on(
         "COMPILEBOARD_REPRO_INPUTS", 0
-    )  # of a repro's input values; 0: none is kept
+    )  # of a repro's input values; 0: none are kept
     steps: str = passed_on("COMPILEBOARD_STEPS", "")  # "40@100": time 40, after 100
     stack_room: bool | None = passed_on(
         "COMPILEBOARD_STACK_ROOM", None
-    )  # None: nothing of ours starts the program
+    )  # None: the collector does not start the program
 
     def to_environment(self) -> dict[str, str]:
         return {
@@ -126,7 +124,7 @@ def _from_text(setting: Field[Any], text: str) -> Any:
 
 
 def knows_its_device(source: str, torch_version: str | None) -> bool:
-    """Return whether a run without a GPU ran on a CPU: a log of torch's may use a GPU and not name
+    """Return whether a run without a GPU ran on a CPU: a trace log may use a GPU and not name
     it.
     """
     return source != "import" or (torch_version or "").endswith("+cpu")

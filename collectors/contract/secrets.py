@@ -13,7 +13,7 @@ SOURCE_WITHHELD = "<source withheld"
 
 
 def can_run_again(source: str, command: str | None) -> bool:
-    """Return whether a recorded command is whole; an imported log has none."""
+    """Return whether a recorded command is complete; an imported log has none."""
     parts = (WITHHELD, SOURCE_WITHHELD)
     return (
         source in ("live", "bench")
@@ -29,7 +29,7 @@ _SECRET_NAME = re.compile(
 )
 _PLACE_NAME = re.compile(
     r"(?i)[._-](?:file|path|dir)$"
-)  # --token-file says where the secret is, not what it is
+)  # --token-file names a file, not the secret
 _SECRET_SHAPE = re.compile(
     r"cb_[0-9a-f]{10}_[0-9a-f]{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{16,}|sk-[\w-]{16,}|xox[abprs]-[\w-]{8,}"
     r"|AKIA[0-9A-Z]{12,}|ASIA[0-9A-Z]{12,}|AIza[\w-]{30,}|ya29\.[\w-]{20,}|npm_\w{30,}|pypi-[\w-]{16,}"

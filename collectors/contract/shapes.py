@@ -1,7 +1,6 @@
-"""Shapes of the JSON that events and columns hold: `values.py` makes it fit them.
+"""Shapes of the JSON in events and columns; `values.py` makes it fit them.
 
-A key of a shape that is not `total` may be missing. A key that no shape has is kept: torch adds
-some.
+A key of a shape that is not `total` may be missing. Unknown keys are kept, because torch adds some.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ class Frame(TypedDict):
 
 
 class MovedInput(TypedDict):
-    """An input of a CUDA graph that was at another address than when the graph was recorded."""
+    """An input of a CUDA graph at another address than when the graph was recorded."""
 
     name: str  # in the graph
     dtype: str | None
     shape: list[int] | None
-    stack: list[Frame]  # where it is used; torch keeps none of parameters
+    stack: list[Frame]  # where it is used; torch keeps none for parameters
 
 
 class GraphMismatch(TypedDict):
@@ -109,7 +108,7 @@ class SpecialOutput(TypedDict):
 
 
 class AotSummary(TypedDict):
-    """What AOTAutograd's metadata says of a graph; None is what its torch does not write."""
+    """Facts of a graph from AOTAutograd's metadata; None if its torch does not write them."""
 
     input_count: int | None
     user_output_count: int | None
@@ -143,7 +142,7 @@ class AotSummary(TypedDict):
 
 
 class RunFacts(TypedDict, total=False):
-    """What was recorded of a run's beginning."""
+    """Facts recorded at a run's start."""
 
     argv: list[str]
     git: Git
@@ -158,28 +157,28 @@ class StepGraph(TypedDict):
     number: int
     phase: str  # forward | backward
     compile_id: str | None
-    input_bytes: int  # of its inputs that the graph before it in the step returned
-    shared_bytes: int  # of its inputs that the graph before it takes too
+    input_bytes: int  # of its inputs that the previous graph of the step returned
+    shared_bytes: int  # of its inputs that the previous graph takes too
 
 
 class StepSpans(TypedDict):
     """The times between the marks of a step: gap, graph, gap, … gap."""
 
     call_us: list[float]
-    after_us: list[float] | None  # from there to the next step; None of the last one
+    after_us: list[float] | None  # from there to the next step; None for the last one
 
 
 class Step(TypedDict):
     """A call of the outermost compiled function, until the next one."""
 
-    compiled: bool  # it compiled or recorded something: no usual step
-    graph_numbers: list[int]  # of the window's graphs, in the order of the calls
+    compiled: bool  # it compiled or recorded something, so it is not typical
+    graph_numbers: list[int]  # of the window's graphs, in call order
     host: StepSpans
     device: StepSpans | None  # on the GPU's own timeline
 
 
 class KernelTime(TypedDict):
-    """A kernel, and what it takes in one call of what runs it."""
+    """A kernel, and its time per call of its graph or gap."""
 
     name: str
     count: float
@@ -187,7 +186,7 @@ class KernelTime(TypedDict):
 
 
 class HostTime(TypedDict):
-    """How the thread that runs the program spends a traced step."""
+    """How the program's thread spends a traced step."""
 
     kind: str  # guards | wrapper | graph | eager | wait | python
     self_us: float
@@ -195,7 +194,7 @@ class HostTime(TypedDict):
 
 
 class TracedGraph(TypedDict):
-    """A compiled graph in a trace, medians of a call."""
+    """A compiled graph in a trace, medians per call."""
 
     number: int
     call_us: float
@@ -210,14 +209,14 @@ class TracedGraph(TypedDict):
 class TracedGap(TypedDict):
     """Work between two compiled graphs of a traced step."""
 
-    position: int  # how many graphs of the step came before
-    host_us: float  # all that the host does there
+    position: int  # number of graphs of the step before it
+    host_us: float  # all host time there
     kernel_count: int  # operations that start a kernel
-    # Of these, those that a library does when they are compiled too:
+    # Those for which a library is called even when compiled:
     library_count: int
-    library_host_us: float  # with what calls it
+    library_host_us: float  # including its callers
     library_us: float  # on the device
-    # Kernels that the others would be fused to, by their order:
+    # Kernels that the others would be fused to, in order:
     group_count: int
     fused_us: float  # on the device, of the longest operation of each
 
@@ -227,11 +226,11 @@ class TracedFrame(TypedDict):
 
     compile_id: str | None
     call_count: int
-    gaps_us: list[list[float]]  # [how many graphs of the step came before, time on the host]
+    gaps_us: list[list[float]]  # [number of graphs of the step before it, time on the host]
 
 
 class TracedSpan(TypedDict):
-    """A span of the step that is drawn."""
+    """A drawn span of the step."""
 
     name: str
     kind: str
@@ -242,7 +241,7 @@ class TracedSpan(TypedDict):
 
 
 class TracedSteps(TypedDict):
-    """What torch's profiler saw in a few steps; it slows them."""
+    """A few steps as seen by torch's profiler, which slows them."""
 
     step_count: int
     step_us: float
@@ -255,13 +254,13 @@ class TracedSteps(TypedDict):
 
 
 class WindowCosts(TypedDict):
-    """What the usual step of a window would save without each of its gaps."""
+    """Savings of a window's usual step without each of its gaps."""
 
     step_us: float
-    usual_count: int  # steps that are like it
+    usual_count: int  # similar steps
     other_count: int  # that called other graphs, or compiled something
-    graph_count: int  # that its call calls
+    graph_count: int  # called by it
     compile_ids: list[str | None]  # of these
-    gaps_us: list[float]  # before each of them, and behind the last
-    backward_us: list[list[float]]  # [gap, what is saved between the two backward graphs too]
-    frames: list[TracedFrame]  # skipped ones, with what is saved of each gap
+    gaps_us: list[float]  # before each of them, and after the last
+    backward_us: list[list[float]]  # [gap, also saved between the two backward graphs]
+    frames: list[TracedFrame]  # skipped ones, with the savings per gap

@@ -1,9 +1,9 @@
-"""Values that the store takes: JSON's surrogates, integers and nesting are bounded, fields made to
-fit their types.
+"""Values that the store accepts: JSON's surrogates, integers and nesting are bounded, fields made
+to fit their types.
 
 A whole number of a declared field is at most 2^53, or 2^43 if it is a duration, a size or a count;
-another number is at most 10^150: a sum in SQL, a square or a page's script then stays in range.
-Python reads NaN and Infinity as JSON, and nobody else does: they become texts.
+another number is at most 10^150: sums in SQL, squares and scripts then stay in range. NaN and
+Infinity, which only Python reads as JSON, become strings.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .metric_fields import FIELDS
 _DEEPEST = 60
 _TOO_DEEP = "<nested too deeply>"
 _LARGEST = 2**63 - 1
-_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # how Python keeps a byte that is not UTF-8
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # Python's form of a byte that is not UTF-8
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """Return a JSON value with every text encodable as UTF-8, every number finite and in 64 bits,
+    """Return a JSON value with every string encodable as UTF-8, every number finite and in 64 bits,
     and a bounded depth.
 
-    What is so already is returned itself, not a copy.
+    A clean value is returned itself, not a copy.
     """
     if isinstance(value, str):
         return clean_text(value)
@@ -57,7 +57,7 @@ def clean(value: Any, depth: int = 0) -> Any:
 
 
 def _clean_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
-    for key, entry in value.items():  # one plain loop: most of what a log holds comes through here
+    for key, entry in value.items():  # one plain loop, because most of a log's data passes here
         if not (type(key) is str and key.isascii()):
             break
         if type(entry) is str and entry.isascii():
@@ -75,9 +75,7 @@ def _clean_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return True if a value is surely clean: nearly all are, and a compile's metrics have a
-    hundred.
-    """
+    """Return True if a value is surely clean, as most are."""
     kind = type(value)
     if kind is str:
         return str.isascii(value)
@@ -109,7 +107,7 @@ _SUMMED_NAMES = re.compile(
 )
 LARGEST_NUMBER = 1e150
 _SHOWN = 60  # characters of a value in a note
-ODD_VALUES = "odd_values"  # where a record of metrics keeps what did not fit, as it came
+ODD_VALUES = "odd_values"  # where a metrics record keeps values that did not fit
 
 Notes = list[str]
 Fit = Callable[[Any, Notes], Any]
@@ -117,12 +115,12 @@ Kind = TypeVar("Kind")
 
 
 class OddValueError(ValueError):
-    """A value is not what was expected."""
+    """A value does not have the expected type or range."""
 
 
 def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, Notes]:
-    """Return an event whose fields all fit, and a note of each that did not; None where one it must
-    have does not.
+    """Return an event whose fields all fit, and a note on each that did not; None if a required one
+    does not.
 
     `cleaned` names fields of free JSON that are known to be clean: a compile's metrics have a
     hundred entries.
@@ -130,12 +128,12 @@ def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, 
     notes: Notes = []
     values: dict[str, Any] = vars(event)
     changes: dict[str, Any] = {}
-    for name, kind, optional, most, fit, default in _plan(typing.cast("type", type(event))):
+    for name, kind, optional, most, fit, default in _list_fields(typing.cast("type", type(event))):
         value = values[name]
         if value is None:
             if optional:
                 continue
-        elif type(value) is kind:  # nearly always, and then a look is enough
+        elif type(value) is kind:  # nearly always, so check it first
             if (
                 value.isascii()
                 if kind is str
@@ -162,7 +160,7 @@ def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, 
 
 
 def fit_metrics(value: Any, notes: Notes) -> dict[str, Any]:
-    """Return a CompilationMetrics record whose known fields have their types; what had not is under
+    """Return a CompilationMetrics record whose known fields have their types; others are under
     `odd_values`.
     """
     metrics = _fit_dict(value, notes)
@@ -184,7 +182,7 @@ def fit_metrics(value: Any, notes: Notes) -> dict[str, Any]:
 
 
 def show_value(value: Any) -> str:
-    """Write the beginning of a value for a note."""
+    """Format the beginning of a value for a note."""
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # an int of more than 4,300 digits
@@ -193,11 +191,11 @@ def show_value(value: Any) -> str:
 
 
 @cache
-def _plan(cls: type) -> tuple[tuple[str, Any, bool, int, Fit, Any], ...]:
+def _list_fields(cls: type) -> tuple[tuple[str, Any, bool, int, Fit, Any], ...]:
     """List a class's fields: name, plain type, whether it may be None, its largest whole number,
-    what makes a value fit, what makes the default.
+    and functions for fitting a value and for the default.
 
-    The default is MISSING where there is none.
+    The default is MISSING if there is none.
     """
     hints = typing.get_type_hints(cls)
     return tuple(
@@ -207,8 +205,8 @@ def _plan(cls: type) -> tuple[tuple[str, Any, bool, int, Fit, Any], ...]:
             LARGEST_SUMMED if (is_summed := _SUMMED_NAMES.fullmatch(field.name)) else LARGEST_WHOLE,
             fit_metrics
             if (cls, field.name) == (Compiled, "metrics")
-            else _fit_of(hints[field.name], _summed if is_summed else None),
-            _default(field),
+            else _fit_of(hints[field.name], _fit_summed if is_summed else None),
+            _find_default(field),
         )
         for field in fields(cls)
     )
@@ -222,7 +220,7 @@ def _plain_type(hint: Any) -> tuple[type | None, bool]:
     return (kind if kind in (str, int, bool, list, dict) else None), optional
 
 
-def _default(field: Any) -> Any:
+def _find_default(field: Any) -> Any:
     if field.default_factory is not MISSING:
         return field.default_factory
     return MISSING if field.default is MISSING else lambda: field.default
@@ -258,7 +256,7 @@ def _fit_of(hint: Any, whole: Fit | None = None) -> Fit:
     raise TypeError(f"an event's field is declared as {hint}, which nothing here checks")
 
 
-def _whole(value: Any, notes: Notes) -> int:
+def _fit_whole(value: Any, notes: Notes) -> int:
     if type(value) is int and -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
         return value
     if type(value) is float and value.is_integer() and abs(value) <= LARGEST_WHOLE:
@@ -266,31 +264,31 @@ def _whole(value: Any, notes: Notes) -> int:
     raise OddValueError("a whole number of at most 2^53")
 
 
-def _summed(value: Any, notes: Notes) -> int:
-    if abs(whole := _whole(value, notes)) <= LARGEST_SUMMED:
+def _fit_summed(value: Any, notes: Notes) -> int:
+    if abs(whole := _fit_whole(value, notes)) <= LARGEST_SUMMED:
         return whole
     raise OddValueError("a whole number of at most 2^43")
 
 
-def _number(value: Any, notes: Notes) -> float:
+def _fit_number(value: Any, notes: Notes) -> float:
     if type(value) in (int, float) and -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
         return typing.cast("float", value if abs(value) <= LARGEST_WHOLE else float(value))
     raise OddValueError("a number of at most 10^150")
 
 
-def _rounded(value: Any, notes: Notes) -> int:
-    return _whole(round(_number(value, notes)), notes)
+def _fit_rounded(value: Any, notes: Notes) -> int:
+    return _fit_whole(round(_fit_number(value, notes)), notes)
 
 
-def _flag(value: Any, notes: Notes) -> bool:
+def _fit_flag(value: Any, notes: Notes) -> bool:
     if type(value) is bool:
         return value
     raise OddValueError("true or false")
 
 
-def _text(value: Any, notes: Notes) -> str:
+def _fit_text(value: Any, notes: Notes) -> str:
     if not isinstance(value, str):
-        raise OddValueError("a text")
+        raise OddValueError("a string")
     if value.isascii():
         return value
     fitted = clean_text(value)
@@ -300,10 +298,10 @@ def _text(value: Any, notes: Notes) -> str:
 
 
 def _text_or_whole(value: Any, notes: Notes) -> str | int:
-    return _text(value, notes) if isinstance(value, str) else _whole(value, notes)
+    return _fit_text(value, notes) if isinstance(value, str) else _fit_whole(value, notes)
 
 
-def _json(value: Any, notes: Notes) -> Any:
+def _fit_json_value(value: Any, notes: Notes) -> Any:
     fitted = clean(value)
     if fitted is not value:
         notes.append("what no database holds is replaced")
@@ -313,7 +311,7 @@ def _json(value: Any, notes: Notes) -> Any:
 def _fit_dict(value: Any, notes: Notes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise OddValueError("an object")
-    return typing.cast("dict[str, Any]", _json(value, notes)) if value else value
+    return typing.cast("dict[str, Any]", _fit_json_value(value, notes)) if value else value
 
 
 def _list_of(fit: Fit) -> Fit:
@@ -339,7 +337,7 @@ def _dict_of(fit: Fit) -> Fit:
             raise OddValueError("an object")
         fitted, same = {}, True
         for key, entry in value.items():
-            name = _text(key if isinstance(key, str) else str(key), notes)
+            name = _fit_text(key if isinstance(key, str) else str(key), notes)
             try:
                 fitted[name] = fit(entry, notes)
                 same = same and name is key and fitted[name] is entry
@@ -368,12 +366,12 @@ def _row_of(fits: list[Fit], optional: list[bool]) -> Fit:
 
 
 def _shape_of(shape: Any) -> Fit:
-    """Return what fits a TypedDict: a key that may be None or missing is so where its value is
-    odd.
+    """Return a function that fits a TypedDict; invalid values of optional keys become None or are
+    dropped.
     """
     keys = {
         name: (
-            _fit_of(hint, _summed if _SUMMED_NAMES.fullmatch(name) else None),
+            _fit_of(hint, _fit_summed if _SUMMED_NAMES.fullmatch(name) else None),
             _plain_type(hint)[1],
             name in shape.__required_keys__,
         )
@@ -407,9 +405,9 @@ def _shape_of(shape: Any) -> Fit:
 
 
 def fit_json(shape: Any, value: Any) -> Any:
-    """Return JSON as its declared type; None where it is of another.
+    """Return JSON as its declared type, None if it has another.
 
-    Rows of a bundle come as they are, so that readers of a column of JSON go through here.
+    Rows of a bundle are not checked, so readers of a JSON column use this.
     """
     try:
         return _fit_json_of(shape)(value, [])
@@ -433,15 +431,21 @@ def _record_of(cls: type) -> Fit:
     return fit_record
 
 
-_PLAIN: dict[Any, Fit] = {int: _whole, float: _number, bool: _flag, str: _text, Any: _json}
+_PLAIN: dict[Any, Fit] = {
+    int: _fit_whole,
+    float: _fit_number,
+    bool: _fit_flag,
+    str: _fit_text,
+    Any: _fit_json_value,
+}
 _UNITS: dict[str, Fit] = {
-    **dict.fromkeys(("count", "bytes"), _summed),
-    "us": lambda value, notes: _summed(_rounded(value, notes), notes),
-    "time_us": _rounded,
-    **dict.fromkeys(("ms", "s", "time_s"), _number),
+    **dict.fromkeys(("count", "bytes"), _fit_summed),
+    "us": lambda value, notes: _fit_summed(_fit_rounded(value, notes), notes),
+    "time_us": _fit_rounded,
+    **dict.fromkeys(("ms", "s", "time_s"), _fit_number),
     **dict.fromkeys(("id", "version"), _text_or_whole),
-    "bool": _flag,
-    "text": _text,
-    "list": _list_of(_text),
-    "json": _json,
+    "bool": _fit_flag,
+    "text": _fit_text,
+    "list": _list_of(_fit_text),
+    "json": _fit_json_value,
 }

@@ -1,5 +1,5 @@
 """Decide whether a number is better or worse than another. Used wherever runs are compared, so that
-verdicts agree; standard library alone.
+verdicts agree; standard library only.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ Key = TypeVar("Key", bound=Hashable)
 
 class JudgedMetric(Protocol):
     @property
-    def name(self) -> str:
-        """Name, as in SAMPLES."""
+    def name(self) -> str: ...
 
     @property
-    def direction(self) -> Direction:
-        """Which way is better."""
+    def direction(self) -> Direction: ...
 
     @property
     def kind(self) -> Literal["value", "count"]:
@@ -43,7 +41,7 @@ class ComparedMetric:
     kind: Literal["value", "count"] = "value"
 
 
-# Every metric of a model that is compared, in the order of its tables.
+# Every compared metric of a model, in the order of its tables.
 COMPARED = (
     ComparedMetric("speedup", "Speedup", "up_is_good"),
     ComparedMetric("abs_latency_ms", "Latency", "down_is_good"),
@@ -68,15 +66,13 @@ COMPARED = (
     ComparedMetric("fallbacks_to_eager", "Fallbacks to eager", "down_is_good", "count"),
     ComparedMetric("cudagraph_skips", "CUDA graph skips", "down_is_good", "count"),
 )
-# What the others are measured against: where eager mode changes, the machine or torch did, and no
-# model is worse.
+# References: if eager mode changes, the machine or torch did, and no model is worse.
 YARDSTICKS = ("eager_latency_ms", "eager_peak_mem_gb")
-# A ratio, and eager mode's and the compiled model's value: these tell together whether eager mode
-# moved them.
+# A ratio, and the values of eager mode and the compiled model: together they show whether eager
+# mode moved them.
 SPEEDS = ("speedup", "eager_latency_ms", "abs_latency_ms")
 MEMORIES = ("compression_ratio", "eager_peak_mem_gb", "dynamo_peak_mem_gb")
-# Which samples tell the noise of a metric; of two names, the first ÷ the second of what was
-# measured together.
+# Samples that show a metric's noise; of two names, the first ÷ the second, measured together.
 SAMPLES: dict[str, tuple[str, ...]] = {
     "speedup": ("eager", "compiled"),
     "abs_latency_ms": ("compiled",),
@@ -90,12 +86,12 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "eager_peak_mem_gb": ("eager_peak_gb",),
     "compression_ratio": ("eager_peak_gb", "compiled_peak_gb"),
 }
-# Medians of many repeats, also where these were not kept.
+# Medians of many repeats, even if these were not kept.
 MEDIANS = ("speedup", "abs_latency_ms", "eager_latency_ms", "geomean_speedup", "scaling_efficiency")
-# What one measurement tells; every other number was measured once where it has no samples.
+# Exact after one measurement; any other number without samples was measured once.
 EXACT = ("package_bytes", "quantized_error")
-# A change up to this is taken as noise, however sure it is: two starts of one program differ so.
-# Compiling varies more. Source: test-infra torchci/components/benchmark/compilers/common.tsx,
+# A change up to this is noise, however certain: two starts of one program differ so much. Compiling
+# varies more. Source: test-infra torchci/components/benchmark/compilers/common.tsx,
 # RELATIVE_THRESHOLD
 THRESHOLD, COMPILE_THRESHOLD = 0.05, 0.1
 _COMPILE_TIMES = (
@@ -111,7 +107,7 @@ _COMPILE_TIMES = (
 # Source: airspeed-velocity/asv, asv/_stats.py, is_different
 ALPHA = 0.002
 FEWEST_SAMPLES = 3
-CHANGED = ("worse", "changed", "better")  # the words of what is more than noise
+CHANGED = ("worse", "changed", "better")  # verdicts beyond noise
 LABELS = {
     "worse": "worse",
     "better": "better",
@@ -157,13 +153,11 @@ class Measurement:
     interval: tuple[float, float] | None = None
     samples: (
         Sequence[float] | None
-    ) = ()  # None: a file's number, of which nobody knows how many there were
+    ) = ()  # None: a number from a file, with an unknown number of samples
 
 
 class MeasuredSide(Protocol):
-    """One side's measurements of a model; a metric that was not measured is missing from
-    `values`.
-    """
+    """One side's measurements of a model; an unmeasured metric is missing from `values`."""
 
     @property
     def values(self) -> Mapping[str, float]:
@@ -191,7 +185,7 @@ class SideValues:
 
 
 def is_wrong_answer(accuracy: object) -> bool:
-    """Return whether an accuracy result is other than correct; None was not checked."""
+    """Return whether an accuracy result is not correct; None was not checked."""
     return (
         isinstance(accuracy, str)
         and not accuracy.startswith("pass")
@@ -288,7 +282,7 @@ def judge_sides(
 def judge(
     metric: M, base: MeasuredSide, new: MeasuredSide, threshold: float | None = None
 ) -> Verdict[M] | None:
-    before, after = _measure(metric, base), _measure(metric, new)
+    before, after = _read_measurement(metric, base), _read_measurement(metric, new)
     return None if before is None or after is None else decide(metric, before, after, threshold)
 
 
@@ -303,8 +297,8 @@ _BESIDE_EAGER = (
 
 
 def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]]:
-    """Clear a change of speed or memory that eager mode explains: another machine, torch or model,
-    not the compiler.
+    """Clear a change of speed or memory that eager mode explains, as after a change of machine,
+    torch or model.
 
     Either the ratio moved and the compiled model's value did not, or compiled and eager moved
     together.
@@ -389,11 +383,11 @@ def decide_overall(
 ) -> Verdict[M]:
     """Return the verdict on a mean or sum over models, from the verdicts on each.
 
-    `verdicts` counts the models by verdict; if None, only the threshold decides. `noise`
-    is the uncertainty of log(new ÷ base), from `find_noise`. A mean is worse if it moved that way
-    beyond the threshold and a model or its own interval is worse; with one model, it has that
-    model's verdict. `latency` is new ÷ base of compiled latency: below half of what the intervals
-    call a change of the speedup, eager mode moved.
+    `verdicts` counts the models by verdict; if None, only the threshold decides. `noise` is the
+    uncertainty of log(new ÷ base), from `find_noise`. A mean is worse if it moved that way beyond
+    the threshold and a model or its own interval is worse; with one model, it has that model's
+    verdict. `latency` is new ÷ base of compiled latency: if it is below half of the speedup's
+    significant change, eager mode moved.
     """
     plain = decide(
         metric, Measurement(base, samples=None), Measurement(new, samples=None), threshold
@@ -508,7 +502,7 @@ def pick_samples(metric: JudgedMetric, repeats: Mapping[str, Sequence[float]]) -
     ]  # measured in turns: each pair is a ratio
 
 
-def _measure(metric: JudgedMetric, side: MeasuredSide) -> Measurement | None:
+def _read_measurement(metric: JudgedMetric, side: MeasuredSide) -> Measurement | None:
     value = side.values.get(metric.name)
     if value is None:
         return None
@@ -542,13 +536,15 @@ def _by_intervals(
     ratio = (new[0] / base[1], new[1] / base[0]) if base[0] > 0 and base[1] > 0 else None
     noise = find_noise((base, new))
     plain = replace(plain, method="intervals", reason=reason, ratio_interval=ratio)
-    return replace(plain, word=_weigh(plain, apart), spread_ratio=noise and math.expm1(noise))
+    return replace(
+        plain, word=_describe_certainty(plain, apart), spread_ratio=noise and math.expm1(noise)
+    )
 
 
 def _by_repeats(plain: Verdict[M], base: Sequence[float], new: Sequence[float]) -> Verdict[M]:
     test = mann_whitney(base, new)
     reason = f"p = {test.p_value:.2g} over {len(base)} and {len(new)} repeats"
-    word = _weigh(plain, test.p_value < ALPHA)
+    word = _describe_certainty(plain, test.p_value < ALPHA)
     return replace(plain, word=word, method="repeats", reason=reason, p_value=test.p_value)
 
 
@@ -576,11 +572,11 @@ def _by_one_side(plain: Verdict[M], base: Measurement, new: Measurement) -> Verd
     return replace(plain, word="noise", spread_ratio=spread, reason=reason)
 
 
-def _weigh(plain: Verdict[M], differs: bool) -> str:
+def _describe_certainty(plain: Verdict[M], differs: bool) -> str:
     if not differs:
         return "noise"
     if plain.change is not None and abs(plain.change) > plain.threshold:
         return direct(plain.metric, plain.base, plain.new)
     return (
         "negligible" if plain.metric.name in MEDIANS else "noise"
-    )  # samples of one process: two differ by more
+    )  # samples of one process: two processes differ by more

@@ -10,7 +10,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 Number: TypeAlias = "int | None"
 
 ARTIFACT = "aot_forward_graph_fw_metadata"
-# Torch 2.13 writes the source of each wrapper that it makes, under these names; 2.11 does not.
+# torch 2.13 logs the source of each wrapper that it generates, under these names; 2.11 does not.
 WRAPPER_ARTIFACTS = {
     "runtime_wrapper_orchestration": "RuntimeWrapper",
     "mutation_epilogue": "RuntimeWrapper",
@@ -23,10 +23,10 @@ WRAPPER_ARTIFACTS = {
     "synthetic_base_wrapper": "AOTSyntheticBaseWrapper",
     "debug_assert_wrapper": "DebugAssertWrapper",
 }
-# The pieces are compiled one after the other, by outputs without values
+# Pieces are compiled one after the other, by outputs without values
 DDP_SPLIT = "optimize_ddp_split_graph"
-MAX_DEPTH = 48  # the deepest real one is 9; what lies deeper is kept as text
-# One look at each character: no alternative can begin again inside what another one gave up.
+MAX_DEPTH = 48  # the deepest real one is 9; deeper values stay text
+# Reads each character once: no alternative can match again what another one gave up.
 _TOKEN = re.compile(
     r"\s+"
     # Half of all fields: one step instead of two
@@ -71,7 +71,7 @@ class _Frame:
         self.items: list[Json] = []
         self.fields: dict[str, Json] = {}
         self.key: str | None = None
-        self.start = self.end = start  # of the element that is being read
+        self.start = self.end = start  # of the element being read
         self.part_count = 0
         self.strings: list[str] = []
         self.value: Json = None
@@ -86,7 +86,7 @@ class _Frame:
         if not self.part_count and self.key is None:
             return
         value = self.value if self.part_count else None
-        if self.part_count > 1:  # a long string is printed as several, side by side
+        if self.part_count > 1:  # a long string is printed as several adjacent ones
             whole = len(self.strings) == self.part_count
             value = (
                 "".join(self.strings) if whole else " ".join(text[self.start : self.end].split())
@@ -128,11 +128,11 @@ def parse_metadata(text: str) -> dict[str, Json] | None:
     """
     if not isinstance(text, str):
         return None
-    element = _read(text)
+    element = _parse_value(text)
     return element if isinstance(element, dict) and "_class" in element else None
 
 
-def _read(text: str) -> Json:
+def _parse_value(text: str) -> Json:
     root = _Frame("", None, 0, 0)
     stack, too_deep = [root], list[str]()
     for match in _TOKEN.finditer(text):
@@ -142,7 +142,7 @@ def _read(text: str) -> Json:
         token, start = match.group(), match.start()
         top = stack[-1]
         if kind == "stray":
-            return None  # a string that does not end: no bracket after it can be trusted
+            return None  # an unterminated string: brackets after it cannot be trusted
         if too_deep:
             if kind in ("open", "call"):
                 too_deep.append(_CLOSING[token[-1]])
@@ -179,7 +179,7 @@ def _read(text: str) -> Json:
         elif kind == "key" and top.name is not None and not top.part_count:
             top.key = token[:-1]
         else:
-            atom = _atom(kind, token)
+            atom = _parse_atom(kind, token)
             top.add(atom, start, match.end())
             if kind == "string":
                 top.strings.append(str(atom))
@@ -187,7 +187,7 @@ def _read(text: str) -> Json:
     return root.value if whole else None
 
 
-def _atom(kind: str, token: str) -> Json:
+def _parse_atom(kind: str, token: str) -> Json:
     if kind == "string":
         return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), token[1:-1])
     if kind == "angle":
@@ -203,50 +203,56 @@ def _atom(kind: str, token: str) -> Json:
 
 
 def summarize(meta: dict[str, Json]) -> dict[str, Json]:
-    """Return the facts that are kept of a graph; unknown values are None.
+    """Return the stored facts of a graph; unknown values are None.
 
     Input indices are those after merging of duplicate arguments and views. `rng_functionalized` is
     None, because no version's text has it.
 
     Source: torch/_functorch/_aot_autograd/schemas.py ViewAndMutationMeta
     """
-    inputs, outputs = _objects(meta.get("input_info")), _objects(meta.get("output_info"))
+    inputs, outputs = _get_objects(meta.get("input_info")), _get_objects(meta.get("output_info"))
     mutated = (
         None
         if inputs is None
-        else [_mutation(i, input_) for i, input_ in enumerate(inputs) if _is_mutated(input_)]
+        else [
+            _summarize_mutation(i, input_) for i, input_ in enumerate(inputs) if _is_mutated(input_)
+        ]
     )
-    merged, synthetic, deduplicated = _merges(meta, mutated)
+    merged, synthetic, deduplicated = _find_merges(meta, mutated)
     return {
         "input_count": None if inputs is None else len(inputs),
         "user_output_count": None if outputs is None else len(outputs),
-        "output_count": _output_count(mutated, outputs, _number(meta, "num_intermediate_bases")),
-        "trained": _trained(meta),
+        "output_count": _output_count(
+            mutated, outputs, _get_number(meta, "num_intermediate_bases")
+        ),
+        "trained": _is_trained(meta),
         "inputs_mutated": cast("Json", mutated),
         "outputs": None
         if outputs is None
-        else [_output(i, output) for i, output in enumerate(outputs) if _is_special(output)],
-        "intermediate_base_count": _number(meta, "num_intermediate_bases"),
+        else [
+            _summarize_output(i, output) for i, output in enumerate(outputs) if _is_special(output)
+        ],
+        "intermediate_base_count": _get_number(meta, "num_intermediate_bases"),
         "arguments_merged": merged,
         "synthetic_base": synthetic,
         "deduplicated": deduplicated,
         "subclass_input_count": _subclass_count(meta, "subclass_inp_meta"),
         "subclass_output_count": _subclass_count(meta, "subclass_fw_graph_out_meta"),
-        "async_collective_input_count": _length(meta, "act_input_indices"),
-        "rng_functionalized": _flag(meta, "is_rng_op_functionalized"),
-        "graphsafe_rng_state_count": _number(meta, "num_graphsafe_rng_states"),
-        "effect_token_count": _length(meta, "tokens"),
-        "backward_effect_token_count": _number(meta, "num_backward_tokens"),
+        "async_collective_input_count": _get_length(meta, "act_input_indices"),
+        "rng_functionalized": _get_flag(meta, "is_rng_op_functionalized"),
+        "graphsafe_rng_state_count": _get_number(meta, "num_graphsafe_rng_states"),
+        "effect_token_count": _get_length(meta, "tokens"),
+        "backward_effect_token_count": _get_number(meta, "num_backward_tokens"),
         "traced_tangent_count": _tangent_count(meta),
-        "static_input_count": _length(
+        "static_input_count": _get_length(
             meta,
             "static_input_indices"
             if "static_input_indices" in meta
             else "static_parameter_indices",
         ),
-        "keep_input_mutations": _flag(meta, "keep_input_mutations"),
-        "grad_enabled_after": _flag(meta, "grad_enabled_mutation"),
-        "deterministic": _flag(meta, "deterministic"),
+        "keep_input_mutations": _get_flag(meta, "keep_input_mutations"),
+        "grad_enabled_after": _get_flag(meta, "grad_enabled_mutation"),
+        "deterministic": _get_flag(meta, "deterministic"),
         "dynamic_output_indices": None
         if outputs is None
         else [
@@ -254,12 +260,12 @@ def summarize(meta: dict[str, Json]) -> dict[str, Json]:
             for i, output in enumerate(outputs)
             if isinstance(output.get("dynamic_dims"), list) and output["dynamic_dims"]
         ],
-        "saved_symint_count": _number(meta, "num_symints_saved_for_bw"),
-        "saved_unchecked_tensor_count": _number(meta, "num_tensors_saved_with_no_vc_check"),
-        "saved_opaque_count": _number(meta, "num_opaque_objects_saved_for_bw"),
-        "donated_buffer_count": _length(meta, "bw_donated_idxs"),
-        "donated_buffer_indices": _numbers(meta, "bw_donated_idxs"),
-        "backward_mutation_count": _length(
+        "saved_symint_count": _get_number(meta, "num_symints_saved_for_bw"),
+        "saved_unchecked_tensor_count": _get_number(meta, "num_tensors_saved_with_no_vc_check"),
+        "saved_opaque_count": _get_number(meta, "num_opaque_objects_saved_for_bw"),
+        "donated_buffer_count": _get_length(meta, "bw_donated_idxs"),
+        "donated_buffer_indices": _get_numbers(meta, "bw_donated_idxs"),
+        "backward_mutation_count": _get_length(
             meta, "indices_of_inputs_that_requires_grad_with_mutations_in_bw"
         ),
     }
@@ -274,7 +280,7 @@ def add_wrappers(summary: dict[str, Json], artifacts: Iterable[str]) -> dict[str
     """
     names = set(artifacts)
     if "runtime_wrapper_orchestration" not in names:
-        return summary  # a torch that does not write wrappers: that one is missing says nothing
+        return summary  # this torch does not log wrappers, so a missing one means nothing
     return summary | {
         "synthetic_base": "synthetic_base_wrapper" in names,
         "deduplicated": "dedup_wrapper" in names,
@@ -294,18 +300,18 @@ def _is_mutated(info: dict[str, Json]) -> bool:
     return any(info.get(flag) is True for flag in flags)
 
 
-def _mutation(index: int, info: dict[str, Json]) -> dict[str, Json]:
+def _summarize_mutation(index: int, info: dict[str, Json]) -> dict[str, Json]:
     return {
         "index": index,
-        "data": _flag(info, "mutates_data"),
-        "metadata": _flag(info, "mutates_metadata"),
-        "storage": _flag(info, "mutates_storage_metadata"),
-        "storage_resized": _flag(info, "mutation_inductor_storage_resize"),
-        "hidden_from_autograd": _flag(info, "mutations_hidden_from_autograd"),
-        "under_no_grad": _flag(info, "mutations_under_no_grad_or_inference_mode"),
-        "keep_input_mutations": _flag(info, "keep_input_mutations"),
-        "requires_grad": _flag(info, "requires_grad"),
-        "is_leaf": _flag(info, "is_leaf"),
+        "data": _get_flag(info, "mutates_data"),
+        "metadata": _get_flag(info, "mutates_metadata"),
+        "storage": _get_flag(info, "mutates_storage_metadata"),
+        "storage_resized": _get_flag(info, "mutation_inductor_storage_resize"),
+        "hidden_from_autograd": _get_flag(info, "mutations_hidden_from_autograd"),
+        "under_no_grad": _get_flag(info, "mutations_under_no_grad_or_inference_mode"),
+        "keep_input_mutations": _get_flag(info, "keep_input_mutations"),
+        "requires_grad": _get_flag(info, "requires_grad"),
+        "is_leaf": _get_flag(info, "is_leaf"),
         "applied_in": _applied_in(info),
     }
 
@@ -316,18 +322,18 @@ def _applied_in(info: dict[str, Json]) -> str | None:
 
     Source: torch/_functorch/_aot_autograd/functional_utils.py _check_if_mutation_can_be_in_graph
     """
-    keep, metadata = _flag(info, "keep_input_mutations"), _flag(info, "mutates_metadata")
+    keep, metadata = _get_flag(info, "keep_input_mutations"), _get_flag(info, "mutates_metadata")
     quiet = [
-        _flag(info, f"mutations_{how}")
+        _get_flag(info, f"mutations_{how}")
         for how in ("hidden_from_autograd", "under_no_grad_or_inference_mode")
     ]
     written = [
-        _flag(info, name)
+        _get_flag(info, name)
         for name in ("mutates_data", "mutates_storage_metadata", "mutation_inductor_storage_resize")
     ]
     if keep is False or not any(mutation is not False for mutation in written):
         return "epilogue"
-    requires_grad = _flag(info, "requires_grad")
+    requires_grad = _get_flag(info, "requires_grad")
     if None in (keep, metadata, requires_grad, *quiet, *written):
         return None
     return "graph" if any(quiet) or not (metadata or requires_grad) else "epilogue"
@@ -342,13 +348,13 @@ def _output_type(info: dict[str, Json]) -> str | None:
     return kind.rpartition(".")[2] if isinstance(kind, str) else None
 
 
-def _output(index: int, info: dict[str, Json]) -> dict[str, Json]:
+def _summarize_output(index: int, info: dict[str, Json]) -> dict[str, Json]:
     sequence = info.get("view_meta_sequence")
     return {
         "index": index,
         "output_type": _output_type(info),
-        "base_index": _number(info, "base_idx"),
-        "requires_grad": _flag(info, "requires_grad"),
+        "base_index": _get_number(info, "base_idx"),
+        "requires_grad": _get_flag(info, "requires_grad"),
         "views": sequence.get("_args") if isinstance(sequence, dict) else None,
     }
 
@@ -366,18 +372,18 @@ def _output_count(
     return sum(mutation["applied_in"] == "epilogue" for mutation in mutated) + len(outputs) + bases
 
 
-def _trained(meta: dict[str, Json]) -> bool | None:
+def _is_trained(meta: dict[str, Json]) -> bool | None:
     """Return True if there is a backward. `is_train` was removed after 2.11, where only such graphs
     count saved symints.
     """
     if "is_train" in meta:
-        return _flag(meta, "is_train")
+        return _get_flag(meta, "is_train")
     if "num_symints_saved_for_bw" not in meta:
         return None
-    return _number(meta, "num_symints_saved_for_bw") is not None
+    return _get_number(meta, "num_symints_saved_for_bw") is not None
 
 
-def _merges(
+def _find_merges(
     meta: dict[str, Json], mutated: list[dict[str, Json]] | None
 ) -> tuple[bool | None, bool | None, bool | None]:
     """Return whether arguments were merged at all, into synthetic bases, and as duplicates.
@@ -394,7 +400,7 @@ def _merges(
         return False, False, False
     written = sum(mutation["data"] is not False for mutation in mutated)
     named = [
-        _mutated_input(object_) for object_ in _objects(meta.get("traced_tangents_descs")) or []
+        _mutated_input(object_) for object_ in _get_objects(meta.get("traced_tangents_descs")) or []
     ]
     named = [name for name in named if name is not None]
     if any(name in ("SyntheticBaseAOTInput", "ViewBaseAOTInput") for name in named):
@@ -419,11 +425,11 @@ def _subclass_count(meta: dict[str, Json], field: str) -> Number:
 
 
 def _tangent_count(meta: dict[str, Json]) -> Number:
-    count, metas = _length(meta, "traced_tangents"), _length(meta, "traced_tangent_metas")
+    count, metas = _get_length(meta, "traced_tangents"), _get_length(meta, "traced_tangent_metas")
     return metas if not count and metas is not None else count
 
 
-def _objects(value: Json) -> list[dict[str, Json]] | None:
+def _get_objects(value: Json) -> list[dict[str, Json]] | None:
     return (
         [element if isinstance(element, dict) else {} for element in value]
         if isinstance(value, list)
@@ -431,17 +437,17 @@ def _objects(value: Json) -> list[dict[str, Json]] | None:
     )
 
 
-def _flag(values: dict[str, Json], name: str) -> bool | None:
+def _get_flag(values: dict[str, Json], name: str) -> bool | None:
     value = values.get(name)
     return value if isinstance(value, bool) else None
 
 
-def _number(values: dict[str, Json], name: str) -> Number:
+def _get_number(values: dict[str, Json], name: str) -> Number:
     value = values.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _numbers(values: dict[str, Json], name: str) -> Json:
+def _get_numbers(values: dict[str, Json], name: str) -> Json:
     value = values.get(name)
     return (
         value
@@ -450,6 +456,6 @@ def _numbers(values: dict[str, Json], name: str) -> Json:
     )
 
 
-def _length(values: dict[str, Json], name: str) -> Number:
+def _get_length(values: dict[str, Json], name: str) -> Number:
     value = values.get(name)
     return len(value) if isinstance(value, list | dict) else None

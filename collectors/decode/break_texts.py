@@ -38,7 +38,7 @@ class RegistryEntry:
 
 
 @lru_cache(maxsize=1)
-def _entries() -> dict[str, RegistryEntry]:
+def _load_entries() -> dict[str, RegistryEntry]:
     table = json.loads(_TABLE.read_text(encoding="utf-8"))
     hints = table["hints"]
     return {
@@ -48,7 +48,7 @@ def _entries() -> dict[str, RegistryEntry]:
 
 
 @lru_cache(maxsize=1)
-def _types() -> dict[str, tuple[str, ...]]:
+def _load_types() -> dict[str, tuple[str, ...]]:
     ids: dict[str, list[str]] = {}
     table = json.loads(_TABLE.read_text(encoding="utf-8"))
     for gb_id, gb_type, _, _ in table["breaks"]:
@@ -58,19 +58,18 @@ def _types() -> dict[str, tuple[str, ...]]:
     return {gb_type: tuple(sorted(set(gb_ids))) for gb_type, gb_ids in ids.items()}
 
 
-# What the tables of the torches in use have besides: ids and types of a torch newer than the table
-# above.
+# Additional ids and types from the installed torch, if it is newer than the table above.
 _learnt: dict[str, RegistryEntry] = {}
 
 
 @lru_cache(maxsize=8)
 def learn(path: str) -> None:
     try:
-        if not Path(path).is_file():  # to read a pipe is to wait
+        if not Path(path).is_file():  # reading a pipe would block
             return
         table = json.loads(Path(path).read_text(encoding="utf-8"))
         for gb_id, variants in table.items():
-            if gb_id not in _entries():
+            if gb_id not in _load_entries():
                 newest = variants[0]
                 hints = tuple(str(hint) for hint in newest.get("Hints", ()))
                 _learnt[gb_id] = RegistryEntry(
@@ -81,11 +80,11 @@ def learn(path: str) -> None:
 
 
 def lookup(gb_id: str) -> RegistryEntry | None:
-    return _entries().get(gb_id.upper()) or _learnt.get(gb_id.upper())
+    return _load_entries().get(gb_id.upper()) or _learnt.get(gb_id.upper())
 
 
 def ids_of_type(gb_type: str) -> tuple[str, ...]:
-    known = _types().get(gb_type, ())
+    known = _load_types().get(gb_type, ())
     return known or tuple(
         sorted(entry.gb_id for entry in _learnt.values() if entry.gb_type == gb_type)
     )
@@ -144,8 +143,7 @@ _DATA_DEPENDENT = (
     "Could not extract specialized integer from",
 )
 
-# What differs from call to call in a reason, most specific first; each becomes a placeholder of its
-# own.
+# Parts of a reason that vary between calls, most specific first, each with its placeholder.
 _VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"0x[0-9a-fA-F]+"), "<address>"),
     (re.compile(r"<source withheld [0-9a-f]{12}>"), "<source>"),
@@ -163,7 +161,8 @@ _VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-# Until 2.7 some reasons are no type; each as the same line of a program has it in 2.6 and in 2.13.
+# Until 2.7 some reasons are not a type; each is listed with what 2.6 and 2.13 log for the same
+# line.
 _OLDER_REASONS = tuple(
     (re.compile(pattern), gb_id)
     for pattern, gb_id in (
@@ -192,7 +191,7 @@ class BreakMessage:
     def reason(self) -> str:
         inner = [part for part in self.head if not _WRAPPED.match(part)]
         guard = next((part for part in inner if part.startswith(_DATA_DEPENDENT)), None)
-        if guard is not None:  # advice on how to debug comes after it
+        if guard is not None:  # debugging advice follows
             return guard
         for part in reversed(inner):
             if ids_of_type(part):
@@ -236,7 +235,7 @@ def _parse_one(text: str) -> BreakMessage:
         field_mark = next(
             ((name, mark) for name, mark in _FIELDS if stripped.startswith(mark)), None
         )
-        # A field is indented by one or two spaces, what continues it by four.
+        # A field is indented by one or two spaces, its continuation by four.
         if field_mark and 1 <= len(line) - len(stripped) <= 2:
             close()
             target, mark = field_mark
@@ -248,7 +247,7 @@ def _parse_one(text: str) -> BreakMessage:
     return message
 
 
-def _cut(text: str, start: int, *ends: str) -> str:
+def _text_until(text: str, start: int, *ends: str) -> str:
     stops = [stop for end in ends if (stop := text.find(end, start)) >= 0]
     return text[start : min(stops)] if stops else text[start:]
 
@@ -261,12 +260,11 @@ def reason_text(text: str) -> str:
             "\nStack variable source attribution:",
             "\nTraceback (most recent call last)",
         )
-        return _cut(text, match.end(), *ends).strip("\n").removeprefix("Unsupported: ")
-    # A skipped frame has no "Reason:"; what was raised says it. The last one is what dynamo acted
-    # on.
+        return _text_until(text, match.end(), *ends).strip("\n").removeprefix("Unsupported: ")
+    # A skipped frame has no "Reason:", but an exception. Dynamo acted on the last one.
     raised = list(_UNSUPPORTED.finditer(text)) or list(_RAISED.finditer(text))
     if raised:
-        body = _cut(
+        body = _text_until(
             text, raised[-1].end(), "\n\nfrom user code:", "\n==========", "\nUser code traceback:"
         ).strip("\n")
         kind = raised[-1].groupdict().get("type")
@@ -317,7 +315,7 @@ def _find_frame(text: str, frames: list[Frame]) -> Frame | None:
 
 
 def normalise_values(text: str) -> str:
-    text = text[:10_000]  # a reason that long differs in its beginning
+    text = text[:10_000]  # such long reasons differ in their beginning
     for pattern, placeholder in _VALUES:
         text = pattern.sub(placeholder, text)
     return " ".join(text.split())
@@ -330,8 +328,8 @@ def break_fingerprint(
     return fingerprint("break", what, f"{file or ''}::{function or ''}", code)
 
 
-def _filled(texts: tuple[str, ...]) -> list[str]:
-    """Leave out what has a place for a name of the program's."""
+def _drop_placeholders(texts: tuple[str, ...]) -> list[str]:
+    """Leave out texts with a placeholder for a name of the program."""
     return [text for text in texts if "{" not in text]
 
 
@@ -341,7 +339,7 @@ def parse_break(
     body = reason_text(text)
     message = parse_message(body)
     reason = message.reason
-    # The user's own lines may speak of skipping: look at torch's words alone.
+    # The user's lines may contain the word skipping: search only torch's text.
     head = (
         f"{text[: text.find(body)]}{body}"
         if body and body in text
@@ -352,7 +350,7 @@ def parse_break(
     gb_id = _gb_id(text, message, gb_type)
     entry = lookup(gb_id) if gb_id else None
     known_texts = (entry.explanation, *entry.hints) if entry and not message.structured else ()
-    if gb_id and gb_type is None:  # what an older reason says is a newer one's context
+    if gb_id and gb_type is None:  # an older reason is a newer one's context
         message.context = message.context or reason.replace("builtin: ", "builtin ", 1)
     frames = user_stack(text)
     frame = _find_frame(text, frames)
@@ -368,8 +366,8 @@ def parse_break(
         "gb_id": gb_id,
         "gb_type": gb_type or (entry.gb_type if entry else None),
         "reason": reason or (entry.gb_type if entry else ""),
-        "explanation": message.explanation or next(iter(_filled(known_texts[:1])), None),
-        "hints": message.hints or _filled(known_texts[1:]),
+        "explanation": message.explanation or next(iter(_drop_placeholders(known_texts[:1])), None),
+        "hints": message.hints or _drop_placeholders(known_texts[1:]),
         "debug_context": message.context,
         "function": name,
         "file": file,

@@ -35,11 +35,11 @@ def parse_lookup(name: str, payload: Any) -> dict[str, Any] | None:
     return {
         "cache": cache,
         "result": result,
-        "key": _text(payload.get("key")),
-        "reason": _reason(payload, result),
-        "time_taken_us": _us(payload.get("time_taken_ns"), 1e-3),
-        "time_saved_us": _us(payload.get("time_saved_ns"), 1e-3)
-        or _us(payload.get("time_saved_ms"), 1e3),
+        "key": _as_text(payload.get("key")),
+        "reason": _find_reason(payload, result),
+        "time_taken_us": _to_microseconds(payload.get("time_taken_ns"), 1e-3),
+        "time_saved_us": _to_microseconds(payload.get("time_saved_ns"), 1e-3)
+        or _to_microseconds(payload.get("time_saved_ms"), 1e3),
         "detail": detail,
     }
 
@@ -53,19 +53,19 @@ def _load_object(payload: Any) -> dict[str, Any] | None:
     return payload if isinstance(payload, dict) else None
 
 
-def _reason(payload: dict[str, Any], result: str) -> str | None:
+def _find_reason(payload: dict[str, Any], result: str) -> str | None:
     for key in ("cache_bypass_reason", "cache_bypass_exception_type"):
         if payload.get(key):
-            return _text(payload[key])
-    # A miss says which: full_miss, guard_miss, …
-    return _text(payload.get("cache_status_detailed")) if result != "hit" else None
+            return _as_text(payload[key])
+    # A miss has a kind: full_miss, guard_miss, …
+    return _as_text(payload.get("cache_status_detailed")) if result != "hit" else None
 
 
-def _text(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _us(value: Any, factor: float) -> int | None:
+def _to_microseconds(value: Any, factor: float) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18:
         return None
     return round(value * factor)
@@ -115,7 +115,7 @@ def read_components(lines: Iterable[Any]) -> list[Component]:
             name, _, value = line.partition(": ")
             components.append(Component(name[:200], "", value))
             continue
-        # Nine of ten components are the same in every look-up of a process.
+        # Nine of ten components are the same in every lookup of a process.
         name, digest = sys.intern(head["name"]), sys.intern(head["digest"])
         value = line[head.end() :]
         components.append(Component(name, digest, sys.intern(value) if len(value) < 40 else value))

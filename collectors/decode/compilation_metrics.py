@@ -12,9 +12,9 @@ from compileboard.collectors.decode.records import PathNamer, Qualify, function_
 
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")
 _SPAN = "end_time_us - start_time_us"
-# What a record of a version may have for its duration, with its factor to microseconds: 2.4 and 2.5
-# the frame's seconds, later ones the times of start and end, or the sum of what dynamo timed. By
-# whether it is a forward record.
+# Fields for a record's duration, with the factor to microseconds: 2.4 and 2.5 have the frame's
+# seconds, later ones start and end times, or the sum of what dynamo timed. Keyed by whether it is a
+# forward record.
 _DURATIONS: Mapping[bool, tuple[tuple[str, float], ...]] = {
     True: (
         ("duration_us", 1),
@@ -47,27 +47,27 @@ def phases_us(metrics: Mapping[str, Any]) -> dict[str, int]:
     if metrics.get("is_runtime") is True:
         return _runtime_phases(metrics, total)
     left = total
-    cudagraph = min(_us(metrics, "runtime_cudagraphify_time_us") or 0, left)
+    cudagraph = min(_get_microseconds(metrics, "runtime_cudagraphify_time_us") or 0, left)
     left -= cudagraph
     forward = metrics.get("is_forward") is not False
-    backend = _first(
-        _us(metrics, "aot_autograd_cumulative_compile_time_us"),
-        _seconds(metrics, "backend_compile_time_s"),
+    backend = _first_known(
+        _get_microseconds(metrics, "aot_autograd_cumulative_compile_time_us"),
+        _get_seconds(metrics, "backend_compile_time_s"),
     )
-    inductor = _first(
-        _us(metrics, "inductor_cumulative_compile_time_us"),
-        _seconds(metrics, "inductor_compile_time_s"),
+    inductor = _first_known(
+        _get_microseconds(metrics, "inductor_cumulative_compile_time_us"),
+        _get_seconds(metrics, "inductor_compile_time_s"),
     )
-    codegen = _first(
-        _us(metrics, "inductor_code_gen_cumulative_compile_time_us"),
-        _seconds(metrics, "code_gen_time_s"),
+    codegen = _first_known(
+        _get_microseconds(metrics, "inductor_code_gen_cumulative_compile_time_us"),
+        _get_seconds(metrics, "code_gen_time_s"),
     )
-    restart = _first(
-        _us(metrics, "dynamo_compile_time_before_restart_us"),
-        _seconds(metrics, "dynamo_time_before_restart_s"),
+    restart = _first_known(
+        _get_microseconds(metrics, "dynamo_compile_time_before_restart_us"),
+        _get_seconds(metrics, "dynamo_time_before_restart_s"),
     )
-    triton = _us(metrics, "triton_compile_time_us") or 0
-    # A backward compile is AOTAutograd's from end to end: dynamo has no part in it.
+    triton = _get_microseconds(metrics, "triton_compile_time_us") or 0
+    # A backward compile is entirely AOTAutograd's, without dynamo.
     backend = left if not forward else min(backend if backend is not None else inductor or 0, left)
     inductor = min(inductor or 0, backend)
     codegen = min(codegen or 0, inductor)
@@ -87,9 +87,12 @@ def phases_us(metrics: Mapping[str, Any]) -> dict[str, int]:
 
 def _runtime_phases(metrics: Mapping[str, Any], total: int) -> dict[str, int]:
     phases = dict.fromkeys(PHASES, 0)
-    phases["cudagraph"] = min(_us(metrics, "runtime_cudagraphify_time_us") or 0, total)
+    phases["cudagraph"] = min(
+        _get_microseconds(metrics, "runtime_cudagraphify_time_us") or 0, total
+    )
     phases["triton"] = min(
-        _us(metrics, "runtime_triton_autotune_time_us") or 0, total - phases["cudagraph"]
+        _get_microseconds(metrics, "runtime_triton_autotune_time_us") or 0,
+        total - phases["cudagraph"],
     )
     phases["inductor"] = total - phases["cudagraph"] - phases["triton"]
     return phases
@@ -108,47 +111,49 @@ def _find_duration(metrics: Mapping[str, Any]) -> tuple[int | None, str | None]:
         metrics.get("is_runtime") is True or metrics.get("is_forward") is not False
     ]:
         if name == _SPAN:
-            start, end = start_us(metrics), _us(metrics, "end_time_us")
+            start, end = start_us(metrics), _get_microseconds(metrics, "end_time_us")
             value = end - start if start is not None and end is not None and end >= start else None
         else:
-            value = _scaled(metrics.get(name), factor)
+            value = _scale(metrics.get(name), factor)
         if value is not None:
             return value, name
     return None, None
 
 
 def start_us(metrics: Mapping[str, Any]) -> int | None:
-    return _first(_us(metrics, "start_time_us"), _seconds(metrics, "start_time"))
+    return _first_known(
+        _get_microseconds(metrics, "start_time_us"), _get_seconds(metrics, "start_time")
+    )
 
 
 def end_us(metrics: Mapping[str, Any]) -> int | None:
     """Return torch's end time, else start plus duration."""
-    end = _us(metrics, "end_time_us")
+    end = _get_microseconds(metrics, "end_time_us")
     if end is not None:
         return end
     start, duration = start_us(metrics), duration_us(metrics)
     return start + duration if start is not None and duration is not None else None
 
 
-def _first(*values: int | None) -> int | None:
+def _first_known(*values: int | None) -> int | None:
     return next((value for value in values if value is not None), None)
 
 
-def _scaled(value: Any, factor: float) -> int | None:
+def _scale(value: Any, factor: float) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    # Below zero, or beyond what the store's 64 bits hold, is no time.
+    # Negative numbers, or numbers beyond the store's 64 bits, are invalid.
     return round(value * factor) if 0 <= value < 9e18 / factor else None
 
 
-def _us(metrics: Mapping[str, Any], name: str) -> int | None:
-    return _scaled(metrics.get(name), 1)
+def _get_microseconds(metrics: Mapping[str, Any], name: str) -> int | None:
+    return _scale(metrics.get(name), 1)
 
 
-def _seconds(metrics: Mapping[str, Any], name: str) -> int | None:
-    return _scaled(metrics.get(name), 1e6)
+def _get_seconds(metrics: Mapping[str, Any], name: str) -> int | None:
+    return _scale(metrics.get(name), 1e6)
 
 
 CONFIGS = {
@@ -157,8 +162,7 @@ CONFIGS = {
     "functorch_config": "functorch",
     "compiler_config": "compiler",
 }
-# What dynamo raises to run a frame eagerly; anything else reaches the program (or is suppressed as
-# an error).
+# Raised by dynamo to run a frame eagerly; other exceptions reach the program (or are suppressed).
 _SKIPS = frozenset(
     (
         "Unsupported",
@@ -228,14 +232,14 @@ def parse_metrics(
             digest = config_hash(body)
             stored[key] = {"config_hash": digest}
             configs.append((config_kind, digest, body))
-    # 2.4 and 2.5 say it by the event's name alone.
+    # In 2.4 and 2.5 only the event's name tells.
     timed = (
         metrics
         if kind != "backward" or "is_forward" in metrics
         else {**metrics, "is_forward": False}
     )
-    path, line = _text(metrics.get("co_filename")), _number(metrics.get("co_firstlineno"))
-    name, resumed_at = function_name(_text(metrics.get("co_name")))
+    path, line = _as_text(metrics.get("co_filename")), _as_number(metrics.get("co_firstlineno"))
+    name, resumed_at = function_name(_as_text(metrics.get("co_name")))
     qualname = (extra or {}).get("qualname")
     if isinstance(qualname, str) and qualname:
         name = function_name(qualname)[0]
@@ -254,14 +258,14 @@ def parse_metrics(
         "duration_source": duration_source(timed),
         "phases_us": phases_us(timed),
         "metrics": stored,
-        "dynamic_sources": _text((extra or {}).get("dynamic_sources")),
+        "dynamic_sources": _as_text((extra or {}).get("dynamic_sources")),
     }
     return fields, configs
 
 
-def _text(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _number(value: Any) -> int | None:
+def _as_number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

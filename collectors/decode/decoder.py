@@ -62,10 +62,9 @@ class Decoder:
         }
 
     def decode(self, captured: Captured, report: Report = lambda what: None) -> list[events.Event]:
-        """Decode one record: usually one event, more where a record carries configs or a text that
-        is kept.
+        """Decode one record: usually one event, more if a record carries configs or a stored text.
 
-        What of the record did not fit is told to `report`, once, in words; the rest of it is kept
+        Parts with an unexpected form are reported once through `report`; the rest is kept
         (contract/values.py).
         """
         if (
@@ -73,13 +72,11 @@ class Decoder:
             and captured.logged is not None
             and (span := make_plain_span(captured))
         ):
-            return [
-                span
-            ]  # most of a log's records, the least to say, and nothing in it that could be odd
+            return [span]  # most of a log's records: short, and always well-formed
         notes: Notes = []
         made = self._fitted(self._make(captured, notes), notes)
         if made is None:
-            made = self._fitted([self._noted(_cleaned(captured, []))], notes) or []
+            made = self._fitted([self._noted(_clean_record(captured, []))], notes) or []
         if notes:
             report(f"{clean_text(captured.name)}: {'; '.join(notes)}")
         return made
@@ -90,7 +87,7 @@ class Decoder:
                 return decode_logged(
                     captured, captured.logged, self._context(captured), self._namer
                 )
-            captured = _cleaned(captured, notes)
+            captured = _clean_record(captured, notes)
             handler = self._handlers.get(captured.name)
             if handler is None:
                 return [self._noted(captured)]
@@ -98,9 +95,9 @@ class Decoder:
                 captured = replace(captured, metadata=fit_metrics(captured.metadata, notes))
             made = handler(captured)
         except Exception as error:
-            # A record that torch wrote otherwise than expected is kept whole, under its own name.
+            # A record with an unexpected form is kept whole, under its own name.
             notes.append(f"kept as it came, it cannot be read ({type(error).__name__})")
-            return [self._noted(_cleaned(captured, []))]
+            return [self._noted(_clean_record(captured, []))]
         if made and type(made[0]) is events.Noted:
             notes.append("kept as it came, it has not the form that torch writes")
         return made
@@ -117,8 +114,8 @@ class Decoder:
         return fitted
 
     def _start(self, captured: Captured) -> list[events.Event]:
-        frames = parse_frames(_dict(captured.metadata).get("stack"))
-        if not isinstance(_dict(captured.metadata).get("stack"), list):
+        frames = parse_frames(_as_dict(captured.metadata).get("stack"))
+        if not isinstance(_as_dict(captured.metadata).get("stack"), list):
             return [self._noted(captured)]
         # The frame being compiled is the stack's last.
         frame = frames[-1] if frames else None
@@ -179,7 +176,7 @@ class Decoder:
         guards = recompile_reasons.parse_reasons(captured.payload, self._namer)
         if not guards and captured.payload not in ("[\n\n]", "[]", [], [""], ""):
             return [self._noted(captured)]
-        # A log has the list as JSON, a live hook has it as a list: one text for both.
+        # A log has the list as JSON, a live hook as a list: convert both to one text.
         text = "\n".join(recompile_reasons.reason_texts(captured.payload))
         failed, unread = recompile_reasons.parse_failed(captured.extra.get("failed"), guards)
         return [
@@ -204,15 +201,15 @@ class Decoder:
         return [failed]
 
     def _raised(self, captured: Captured) -> list[events.Event]:
-        metadata, text = _dict(captured.metadata), captured.payload or ""
+        metadata, text = _as_dict(captured.metadata), captured.payload or ""
         if not isinstance(metadata.get("position"), int) or not isinstance(text, str):
             return [self._noted(captured)]
         fields = failures.parse_raised(metadata, text, self._namer, self._qualify)
         return [events.RuntimeFailed(**self._context(captured), **fields)]
 
     def _repro(self, captured: Captured) -> list[events.Event]:
-        metadata, payload = _dict(captured.metadata), _dict(captured.payload)
-        manifest = _dict(metadata.get("manifest"))
+        metadata, payload = _as_dict(captured.metadata), _as_dict(captured.payload)
+        manifest = _as_dict(metadata.get("manifest"))
         file = load_manifest(manifest).file
         if file and os.path.isabs(file):
             manifest = {**manifest, "file": self._namer.name(file)}
@@ -223,7 +220,9 @@ class Decoder:
         }
         for name, text in programs.items():
             if not isinstance(text, str) or len(text) > MOST_PROGRAM_CHARS:
-                raise ValueError(f"{name} is no text of at most {MOST_PROGRAM_CHARS:,} characters")
+                raise ValueError(
+                    f"{name} must be a string of at most {MOST_PROGRAM_CHARS:,} characters"
+                )
         stored = {
             name: metadata[name] for name in ("position", "failure_position") if name in metadata
         }
@@ -232,7 +231,7 @@ class Decoder:
         ]
 
     def _repro_values(self, captured: Captured) -> list[events.Event]:
-        metadata, body = _dict(captured.metadata), captured.payload
+        metadata, body = _as_dict(captured.metadata), captured.payload
         if not isinstance(metadata.get("digest"), str) or not isinstance(body, str):
             return [self._noted(captured)]
         stored = {name: metadata[name] for name in ("position", "digest") if name in metadata}
@@ -249,24 +248,24 @@ class Decoder:
         if fields is None:
             return [self._noted(captured)]
         made: list[events.Event] = [events.CacheLookedUp(**self._context(captured), **fields)]
-        if captured.logged is not None:  # a log has what went into the key
+        if captured.logged is not None:  # a log has the components of the key
             made.append(make_artifact(captured, captured.logged, self._context(captured)))
         return made
 
     def _cudagraph_skip(self, captured: Captured) -> list[events.Event]:
-        fields = cudagraphs.parse_skip(_dict(captured.metadata), self._namer)
+        fields = cudagraphs.parse_skip(_as_dict(captured.metadata), self._namer)
         if fields is None:
             return [self._noted(captured)]
         return [events.CudagraphSkipped(**self._context(captured), **fields)]
 
     def _cudagraph(self, captured: Captured) -> list[events.Event]:
-        fields = cudagraphs.parse_recording(_dict(captured.metadata), self._namer)
+        fields = cudagraphs.parse_recording(_as_dict(captured.metadata), self._namer)
         if fields is None:
             return [self._noted(captured)]
         return [events.CudagraphMade(**self._context(captured), **fields)]
 
     def _steps(self, captured: Captured) -> list[events.Event]:
-        metadata, text = _dict(captured.metadata), captured.payload
+        metadata, text = _as_dict(captured.metadata), captured.payload
         trace = steps.read_trace(text) if isinstance(text, str) else None
         own = ("wanted_count", "earlier_count", "device", "peak_bytes_per_s", "steps")
         timed = events.StepsTimed(
@@ -307,7 +306,7 @@ class Decoder:
         return {**envelope, "stack": named_stack(frames, self._namer)} if frames else envelope
 
 
-def _cleaned(captured: Captured, notes: Notes) -> Captured:
+def _clean_record(captured: Captured, notes: Notes) -> Captured:
     name, metadata, payload = (
         clean_text(captured.name),
         clean(captured.metadata),
@@ -319,5 +318,5 @@ def _cleaned(captured: Captured, notes: Notes) -> Captured:
     return replace(captured, name=name, metadata=metadata, payload=payload)
 
 
-def _dict(value: Any) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

@@ -17,14 +17,14 @@ from compileboard.collectors.contract.records import PRIVATE
 from compileboard.collectors.decode.recompile_reasons import find_frame, split_verbose
 from compileboard.collectors.decode.records import parse_frames, user_frame
 
-# A real model's tree is some 40 deep; whoever walks deeper ones by recursion must not fail.
+# A real model's tree is some 40 levels deep; recursion over deeper ones must not fail.
 MAXIMUM_DEPTH = 200
 _HEADING = "TREE_GUARD_MANAGER:"
 _LATENCY = re.compile(r"\nGuard latency = (\d{1,15}(?:\.\d{1,9})?) us\s*\Z")
 _LINE = re.compile(r"^((?:\| )*)\+- (\w+)(?:: (.*)| .*)?$", re.ASCII | re.MULTILINE)
 _WORD = re.compile(r"(\w+)(?:: |\Z)", re.ASCII)
 _ROOT = re.compile(r"(?<!\w)[LG]\[(?:'[^'\\]*(?:\\.[^'\\]*)*'|\"[^\"\\]*(?:\\.[^\"\\]*)*\")\]")
-_COMMENT_MAXIMUM = 4_000  # torch leaves a user's line out beyond 1024 characters
+_COMMENT_MAXIMUM = 4_000  # torch omits a user's line beyond 1,024 characters
 _ROOT_COUNT = 20
 AMBIENT = "global state"
 NOT_RECORDED = "not recorded"
@@ -35,8 +35,8 @@ class GuardNode:
     """One line of torch's tree: a manager (where a value is found), a guard (what is checked) or
     other text.
 
-    A guard has its manager's source; `remark` is torch's comment. A guard without code is printed
-    elsewhere, because it relates several sources.
+    A guard has its manager's source; `remark` is torch's comment. A guard that relates several
+    sources has no code here: torch prints it elsewhere.
     """
 
     kind: Annotated[Literal["manager", "guard", "text"], "What the line is."]
@@ -45,11 +45,9 @@ class GuardNode:
     accessor: Annotated[str | None, "How it is reached from the line above."] = None
     value_type: Annotated[str | None, "The value's type."] = None
     code: Annotated[str | None, "What is checked."] = None
-    user_line: Annotated[str | None, "That line of the user's code; null with `--no-source`."] = (
-        None
-    )
+    user_line: Annotated[str | None, "Source of that line; null with `--no-source`."] = None
     file: Annotated[str | None, "Its file: path in the repository, or module path."] = None
-    line: Annotated[int | None, "Line."] = None
+    line: Annotated[int | None, "Line number."] = None
     function: Annotated[str | None, "Qualified name of the function."] = None
     hint: Annotated[str | None, "torch's hint."] = None
     remark: Annotated[str | None, "torch's remark on the line."] = None
@@ -80,13 +78,13 @@ def parse_guards(text: str) -> GuardTree | None:
     sources: list[str | None] = []
     read: list[tuple[int, dict[str, Any]]] = []
     for depth, entry in entries:
-        # A line may be lost or wrongly indented: it hangs below the last one that is open.
+        # If a line is lost or wrongly indented, it goes below the last open one.
         depth = min(depth, len(sources), MAXIMUM_DEPTH)
         del sources[depth:]
         fields = _read_entry(entry, sources[-1] if sources else None, comments)
         sources.append(fields.get("source"))
         read.append((depth, fields))
-    return GuardTree(_build(read), float(match[1]) if match else None)
+    return GuardTree(_build_nodes(read), float(match[1]) if match else None)
 
 
 def walk(tree: GuardTree) -> Iterator[tuple[int, GuardNode]]:
@@ -110,7 +108,7 @@ def find_root(node: GuardNode) -> str:
 
 
 def summarize_guards(tree: GuardTree) -> dict[str, Any]:
-    """Count guards by type and by root source, which is kept if payloads are not stored.
+    """Count guards by type and by root source; kept even if payloads are not stored.
 
     A guard is one condition as torch prints it; a few guards print several.
     """
@@ -123,10 +121,10 @@ def summarize_guards(tree: GuardTree) -> dict[str, Any]:
             roots[find_root(node)] += 1
         else:
             manager_count += node.kind == "manager"
-    return _summary(kinds, roots, manager_count, deepest, tree.latency_us)
+    return _make_summary(kinds, roots, manager_count, deepest, tree.latency_us)
 
 
-def _summary(
+def _make_summary(
     kinds: Counter[str],
     roots: Counter[str],
     manager_count: int,
@@ -158,7 +156,7 @@ def count_guards(text: str) -> dict[str, Any] | None:
     match = _LATENCY.search(text, max(start, len(text) - 200))
     kinds, roots = Counter[str](), Counter[str]()
     manager_count, deepest = 0, 0
-    above: list[str | None] = []  # the root of each open line's source; None where it has no source
+    above: list[str | None] = []  # the root of each open line's source; None without a source
     for indent, name, rest in _LINE.findall(text, start, match.start() if match else len(text)):
         depth = min(len(indent) // 2, len(above), MAXIMUM_DEPTH)
         del above[depth:]
@@ -172,7 +170,7 @@ def count_guards(text: str) -> dict[str, Any] | None:
             kinds[name] += 1
             roots[_root_of(split_verbose(rest)[0]) if root is None else root] += 1
         above.append(root)
-    return _summary(kinds, roots, manager_count, deepest, float(match[1]) if match else None)
+    return _make_summary(kinds, roots, manager_count, deepest, float(match[1]) if match else None)
 
 
 def _manager_root(rest: str) -> str | None:
@@ -229,7 +227,7 @@ def _read_manager(rest: str) -> dict[str, Any]:
     rest = rest[start + len("source=") :]
     safe = rest.rfind(", tag_safe=(")
     rest = rest[:safe] if safe >= 0 else rest
-    # A key may be any text, "<class 'a'>" too; torch's own words are what comes last.
+    # A key may be any text, even "<class 'a'>"; torch's own words come last.
     kind_at = rest.rfind(", type=")
     value_type = rest[kind_at + len(", type=") :] if kind_at >= 0 else None
     rest = rest[:kind_at] if kind_at >= 0 else rest
@@ -239,7 +237,7 @@ def _read_manager(rest: str) -> dict[str, Any]:
 
 def _read_check(text: str, comments: dict[str, tuple[Any, ...]]) -> dict[str, Any]:
     code, comment, hint = split_verbose(text)
-    # One line of the user's brings many guards: it is read once.
+    # One line of the user brings many guards: it is parsed once.
     if comment not in comments:
         comments[comment] = _read_comment(comment)
     user_line, file, line, function, remark = comments[comment]
@@ -265,7 +263,7 @@ def _read_comment(
     return frame.code, frame.path, frame.line, frame.name, remark
 
 
-def _build(read: list[tuple[int, dict[str, Any]]]) -> tuple[GuardNode, ...]:
+def _build_nodes(read: list[tuple[int, dict[str, Any]]]) -> tuple[GuardNode, ...]:
     waiting: list[list[GuardNode]] = [[]]
     for depth, fields in reversed(read):
         while len(waiting) <= depth + 1:

@@ -21,7 +21,7 @@ class GuardClassification:
     expected: str | None = None
     actual: str | None = None
     dim: int | None = None
-    # What else tells causes apart: the dimension, the key, the global setting.
+    # Further details that distinguish causes: the dimension, the key, the global setting.
     symbol: str | None = None
 
 
@@ -52,7 +52,7 @@ def strip_local_scope(text: str) -> str:
 def classify_expression(text: str) -> GuardClassification | None:
     state = _STATE.match(text)
     if state:
-        return _state(state["what"])
+        return _classify_state(state["what"])
     if text.startswith("___check_current_backend"):
         return GuardClassification("backend_mismatch")
     typed = _TYPED.search(text)
@@ -66,7 +66,7 @@ def classify_expression(text: str) -> GuardClassification | None:
     return None
 
 
-def _state(what: str) -> GuardClassification:
+def _classify_state(what: str) -> GuardClassification:
     if "grad_enabled" in what:
         return GuardClassification("grad_mode", symbol="grad_mode")
     if "deterministic" in what:
@@ -93,16 +93,16 @@ def _parse(text: str) -> ast.expr | None:
         return None
 
 
-def _source(node: ast.AST) -> str:
+def _format_source(node: ast.AST) -> str:
     try:
         return ast.unparse(node)
     except (RecursionError, ValueError):
         return "<expression>"
 
 
-def _called(node: ast.AST) -> str | None:
+def _called_name(node: ast.AST) -> str | None:
     if isinstance(node, ast.Call):
-        return _source(node.func)
+        return _format_source(node.func)
     return None
 
 
@@ -110,7 +110,7 @@ def _is_source(node: ast.AST) -> bool:
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     if isinstance(node, ast.Call):
-        return _source(node.func) in (
+        return _format_source(node.func) in (
             "type",
             "list",
             "dict.keys",
@@ -134,13 +134,13 @@ def _is_shape(node: ast.AST) -> bool:
     return False
 
 
-def _sources(node: ast.AST) -> str | None:
+def _join_sources(node: ast.AST) -> str | None:
     sizes = [
         p
         for p in ast.walk(node)
-        if isinstance(p, ast.Subscript) and _called(p.value) and _is_shape(p.value)
+        if isinstance(p, ast.Subscript) and _called_name(p.value) and _is_shape(p.value)
     ]
-    sources = [_source(p) for p in sizes]
+    sources = [_format_source(p) for p in sizes]
     if not sources:
         functions = {id(p.func) for p in ast.walk(node) if isinstance(p, ast.Call)}
         nodes = [
@@ -149,42 +149,42 @@ def _sources(node: ast.AST) -> str | None:
             if _is_source(p) and id(p) not in functions and not isinstance(p, ast.Call)
         ]
         inner = {id(child) for p in nodes for child in ast.walk(p) if child is not p}
-        sources = [_source(p) for p in nodes if id(p) not in inner]
+        sources = [_format_source(p) for p in nodes if id(p) not in inner]
     return ", ".join(dict.fromkeys(sources)) or None
 
 
-def _identity(node: ast.expr, typed: str | None) -> GuardClassification | None:
-    name = _called(node)
+def _classify_identity(node: ast.expr, typed: str | None) -> GuardClassification | None:
+    name = _called_name(node)
     if not isinstance(node, ast.Call) or not node.args:
         return None
-    source = _source(node.args[0])
+    source = _format_source(node.args[0])
     if name == "___check_type_id" or name == "___check_fake_script_type":
         return GuardClassification("type_change", source, expected=typed)
     if name == "___check_obj_id":
-        # True, False and None are objects too: a guard on their identity is a guard on a value.
+        # True, False and None are objects too: an identity guard on them is a guard on a value.
         if typed in ("<class 'bool'>", "<class 'NoneType'>") or source.endswith(".training"):
             return _value_at(node.args[0], "other_value", None)
         return GuardClassification("object_identity", source, expected=typed)
     return None
 
 
-def _membership(node: ast.expr, typed: str | None) -> GuardClassification | None:
+def _classify_membership(node: ast.expr, typed: str | None) -> GuardClassification | None:
     absent = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
     inner = node.operand if isinstance(node, ast.UnaryOp) and absent else node
-    name = _called(inner)
+    name = _called_name(inner)
     if (
         isinstance(inner, ast.Compare)
         and isinstance(inner.ops[0], ast.In | ast.NotIn)
         and _is_source(inner.comparators[0])
     ):
         return GuardClassification(
-            "dict_keys", _source(inner.comparators[0]), symbol=_source(inner.left)
+            "dict_keys", _format_source(inner.comparators[0]), symbol=_format_source(inner.left)
         )
     if not isinstance(inner, ast.Call) or len(inner.args) < 2:
         return None
     expected = "absent" if absent else "present"
     if name == "___dict_contains":
-        key, holder = _source(inner.args[0]), _source(inner.args[1])
+        key, holder = _format_source(inner.args[0]), _format_source(inner.args[1])
         if holder.endswith(".__dict__"):
             return GuardClassification(
                 "module_attribute",
@@ -195,28 +195,28 @@ def _membership(node: ast.expr, typed: str | None) -> GuardClassification | None
     if name == "set.__contains__":
         return GuardClassification(
             "dict_keys",
-            _source(inner.args[0]),
-            f"{_source(inner.args[1])} {expected}",
-            symbol=_source(inner.args[1]),
+            _format_source(inner.args[0]),
+            f"{_format_source(inner.args[1])} {expected}",
+            symbol=_format_source(inner.args[1]),
         )
     if name == "hasattr":
-        attribute = _source(inner.args[1]).strip("'\"")
+        attribute = _format_source(inner.args[1]).strip("'\"")
         return GuardClassification(
-            "module_attribute", f"{_source(inner.args[0])}.{attribute}", expected
+            "module_attribute", f"{_format_source(inner.args[0])}.{attribute}", expected
         )
     return None
 
 
-def _emptiness(node: ast.expr, typed: str | None) -> GuardClassification | None:
-    # `not xs` is how torch writes that a list was empty.
+def _classify_emptiness(node: ast.expr, typed: str | None) -> GuardClassification | None:
+    # torch writes `not xs` for an empty list.
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not) and _is_source(node.operand):
-        return GuardClassification("container_length", _source(node.operand), "0")
+        return GuardClassification("container_length", _format_source(node.operand), "0")
     return None
 
 
-def _nan(node: ast.expr, typed: str | None) -> GuardClassification | None:
+def _classify_nan(node: ast.expr, typed: str | None) -> GuardClassification | None:
     for part in ast.walk(node):
-        name = _called(part)
+        name = _called_name(part)
         if (
             isinstance(part, ast.Call)
             and part.args
@@ -228,7 +228,7 @@ def _nan(node: ast.expr, typed: str | None) -> GuardClassification | None:
     return None
 
 
-def _comparison(node: ast.expr, typed: str | None) -> GuardClassification | None:
+def _classify_comparison(node: ast.expr, typed: str | None) -> GuardClassification | None:
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return None
     left, operator, right = node.left, node.ops[0], node.comparators[0]
@@ -239,75 +239,84 @@ def _comparison(node: ast.expr, typed: str | None) -> GuardClassification | None
             )
             return classification if _is_source(left) else None
         return (
-            GuardClassification("object_identity", _source(left), _source(right))
+            GuardClassification("object_identity", _format_source(left), _format_source(right))
             if _is_source(left) and _is_source(right)
             else None
         )
     if not isinstance(operator, ast.Eq) or _is_shape(left):
         return None
-    call = _called(left)
+    call = _called_name(left)
     if call is not None and isinstance(left, ast.Call):
         found_call = _compared_call(left, call, right)
         if found_call is not None:
             return found_call
     if not _is_source(left) or not _is_constant(right):
         return None
-    keys = _KEY_AT.match(_source(left))
+    keys = _KEY_AT.match(_format_source(left))
     if keys:
         return GuardClassification(
-            "dict_keys", keys["holder"] or keys["other"], _source(right), symbol=keys["place"]
+            "dict_keys",
+            keys["holder"] or keys["other"],
+            _format_source(right),
+            symbol=keys["place"],
         )
     if isinstance(left, ast.Attribute) and left.attr == "__name__":
-        return GuardClassification("object_identity", _source(left.value), _source(right))
-    return _value_at(left, _category_of(right), _source(right))
+        return GuardClassification(
+            "object_identity", _format_source(left.value), _format_source(right)
+        )
+    return _value_at(left, _category_of(right), _format_source(right))
 
 
 def _compared_call(left: ast.Call, call: str, right: ast.expr) -> GuardClassification | None:
-    inside = _source(left.args[0]) if left.args else None
+    inside = _format_source(left.args[0]) if left.args else None
     if call in _LENGTHS and inside:
-        return GuardClassification("container_length", inside, _source(right))
+        return GuardClassification("container_length", inside, _format_source(right))
     if call in _ITERATORS and inside:
-        return GuardClassification("other_value", inside, _source(right))
+        return GuardClassification("other_value", inside, _format_source(right))
     if call == "___dict_version" and inside:
         return GuardClassification("dict_keys", inside, symbol="version")
     if call == "list" and inside:
         if left.args and isinstance(left.args[0], ast.Call):
             inner = left.args[0]
             if isinstance(inner.func, ast.Attribute) and inner.func.attr == "keys":
-                holder = _source(inner.args[0]) if inner.args else _source(inner.func.value)
-                return GuardClassification("dict_keys", holder, _source(right))
+                holder = (
+                    _format_source(inner.args[0])
+                    if inner.args
+                    else _format_source(inner.func.value)
+                )
+                return GuardClassification("dict_keys", holder, _format_source(right))
         return (
-            GuardClassification("dict_keys", inside, _source(right))
+            GuardClassification("dict_keys", inside, _format_source(right))
             if inside.endswith(".keys()")
             else None
         )
     if call.endswith((".keys",)):
-        return GuardClassification("dict_keys", call.removesuffix(".keys"), _source(right))
+        return GuardClassification("dict_keys", call.removesuffix(".keys"), _format_source(right))
     if call == "hasattr" and len(left.args) == 2:
-        return _membership(left, None)
+        return _classify_membership(left, None)
     if (
         call in ("int", "float", "str", "bool", "complex", "bytes")
         and left.args
         and _is_source(left.args[0])
     ):
-        return _value_at(left.args[0], _category_of(right), _source(right))
+        return _value_at(left.args[0], _category_of(right), _format_source(right))
     if call.endswith(".data_ptr"):
         return GuardClassification("object_identity", call.removesuffix(".data_ptr"))
     return None
 
 
-def _shape(node: ast.expr, typed: str | None) -> GuardClassification | None:
+def _classify_shape(node: ast.expr, typed: str | None) -> GuardClassification | None:
     ordered = isinstance(node, ast.Compare) and all(
         isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE | ast.NotEq | ast.Eq) for op in node.ops
     )
     if _is_shape(node):
-        return GuardClassification("symbolic_shape", _sources(node))
+        return GuardClassification("symbolic_shape", _join_sources(node))
     # Conditions on a dynamic integer: 2 <= k, k != 1, k % 2 == 0, n == m. A comparison with a
-    # string is none.
+    # string is not one.
     if ordered and not any(
         isinstance(p, ast.Constant) and not isinstance(p.value, int | float) for p in ast.walk(node)
     ):
-        source = _sources(node)
+        source = _join_sources(node)
         return (
             GuardClassification("symbolic_shape", source)
             if source and _is_arithmetic(node)
@@ -339,7 +348,7 @@ def _is_constant(node: ast.AST) -> bool:
         return _is_constant(node.left) and _is_constant(node.right)
     if isinstance(node, ast.Call):  # device(type='cpu'), torch.Size([1, 2]), frozenset({…})
         return all(_is_constant(part) for part in (*node.args, *(k.value for k in node.keywords)))
-    return isinstance(node, ast.Attribute) and _source(node).startswith("torch.")
+    return isinstance(node, ast.Attribute) and _format_source(node).startswith("torch.")
 
 
 def _category_of(node: ast.AST) -> str:
@@ -365,19 +374,21 @@ def _value_at(node: ast.AST, category: str, expected: str | None) -> GuardClassi
     if isinstance(root, ast.Name) and root.id == "G":
         category = "global_value"
     elif (
-        has_attribute and "__closure__" not in _source(node) and "__defaults__" not in _source(node)
+        has_attribute
+        and "__closure__" not in _format_source(node)
+        and "__defaults__" not in _format_source(node)
     ):
         category = "module_attribute"
-    return GuardClassification(category, _source(node), expected)
+    return GuardClassification(category, _format_source(node), expected)
 
 
 _RULES: tuple[Callable[[ast.expr, str | None], GuardClassification | None], ...] = (
-    _identity,
-    _membership,
-    _emptiness,
-    _nan,
-    _comparison,
-    _shape,
+    _classify_identity,
+    _classify_membership,
+    _classify_emptiness,
+    _classify_nan,
+    _classify_comparison,
+    _classify_shape,
 )
 
 
@@ -403,7 +414,7 @@ _CATEGORY = {
     "size": "tensor_size",
     "stride": "tensor_stride",
 }
-# C++'s names of dtypes that differ from Python's in more than capitals.
+# C++ names of dtypes that differ from Python's in more than capitals.
 _DTYPES = {
     "Byte": "uint8",
     "Char": "int8",
@@ -417,8 +428,7 @@ _DTYPES = {
     "ComplexFloat": "complex64",
     "ComplexDouble": "complex128",
 }
-# torch compares the dispatcher's keys first: another device shows there, not in the device's own
-# message.
+# torch compares the dispatch keys first: another device shows up there, not in a device message.
 _DEVICES = frozenset(
     ("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta")
 )
@@ -436,7 +446,8 @@ _MARKS = re.compile(
     r"|(?P<holder>[^\s(]+)\._dynamo_(?:\w+_)?(?:indices|ids|bounds)\b"
     r"|\b_dynamo_(?:\w+_)?(?:indices|ids|bounds)\b"
 )
-# Messages whose named groups are fields of the classification, beside what is the same for each.
+# Messages whose named groups are fields of the classification, with the fields that are the same
+# for each.
 _MESSAGES = (
     (
         re.compile(
@@ -501,7 +512,7 @@ def name_dtype(name: str) -> str:
     return f"torch.{_DTYPES.get(name, name.lower())}"
 
 
-def _tensor(text: str) -> GuardClassification | None:
+def _classify_tensor(text: str) -> GuardClassification | None:
     tensor = _TENSOR.match(text)
     match = _MISMATCH.match(tensor["what"]) if tensor else None
     if tensor is None or match is None:
@@ -509,14 +520,14 @@ def _tensor(text: str) -> GuardClassification | None:
     expected, actual = match["expected"].strip(), match["actual"]
     dim = int(match["dim"]) if match["dim"] else None
     if match["what"] == "requires_grad":
-        # torch names the expected flag alone: requires_grad=0.
+        # torch names only the expected flag: requires_grad=0.
         flags = {"requires_grad=0": "False", "requires_grad=1": "True"}
         expected = flags.get(expected, expected)
         actual = {"False": "True", "True": "False"}.get(expected, actual)
     if match["what"] == "dtype":
         expected, actual = name_dtype(expected), actual and name_dtype(actual)
     if match["what"] == "dispatch key set" and actual:
-        was, now = _devices(expected), _devices(actual)
+        was, now = _list_devices(expected), _list_devices(actual)
         if was and now and was != now:
             return GuardClassification(
                 "tensor_device", tensor["source"], ", ".join(was), ", ".join(now)
@@ -531,11 +542,11 @@ def _tensor(text: str) -> GuardClassification | None:
     )
 
 
-def _devices(keys: str) -> list[str]:
+def _list_devices(keys: str) -> list[str]:
     return sorted({key.lower() for key in re.findall(r"\w+", keys) if key in _DEVICES})
 
 
-def _plain(text: str) -> GuardClassification | None:
+def _classify_plain(text: str) -> GuardClassification | None:
     for pattern, classification in _MESSAGES:
         match = pattern.match(text)
         if match:
@@ -551,7 +562,7 @@ def _global_state(text: str) -> GuardClassification | None:
     names = match["what"].split()
     if not names:
         return GuardClassification("global_state")
-    # torch lists every setting that changed, in a fixed order; the first names the cause.
+    # torch lists every changed setting, in a fixed order; the first names the cause.
     first, symbol = names[0], " ".join(sorted(names))
     if first == "grad_mode":
         return GuardClassification("grad_mode", symbol=symbol)
@@ -562,7 +573,7 @@ def _global_state(text: str) -> GuardClassification | None:
     return GuardClassification("global_state", symbol=symbol)
 
 
-def _duplicate(text: str) -> GuardClassification | None:
+def _classify_duplicate(text: str) -> GuardClassification | None:
     match = _DUPLICATE.match(text)
     if not match:
         return None
@@ -570,7 +581,7 @@ def _duplicate(text: str) -> GuardClassification | None:
     return GuardClassification("tensor_aliasing", ", ".join(sources) or None)
 
 
-def _missing(text: str) -> GuardClassification | None:
+def _classify_missing(text: str) -> GuardClassification | None:
     match = _MISSING.match(text)
     if not match:
         return None
@@ -586,10 +597,10 @@ def _missing(text: str) -> GuardClassification | None:
     return GuardClassification(category, source, actual="missing")
 
 
-def _marks(text: str) -> GuardClassification | None:
-    # mark_dynamic and its like were called on this tensor and not on the compiled one, or for other
-    # dimensions. The search takes quadratic time in a text without spaces: no such message is that
-    # long.
+def _classify_marks(text: str) -> GuardClassification | None:
+    # mark_dynamic or a similar function was called on this tensor and not on the compiled one, or
+    # for other dimensions. The search takes quadratic time in a text without spaces, but such
+    # messages are short.
     match = _MARKS.search(text) if "_dynamo_" in text and len(text) < _MAX_MESSAGE else None
     if not match:
         return None
@@ -599,10 +610,10 @@ def _marks(text: str) -> GuardClassification | None:
 
 
 _MESSAGE_RULES: tuple[Callable[[str], GuardClassification | None], ...] = (
-    _tensor,
+    _classify_tensor,
     _global_state,
-    _duplicate,
-    _missing,
-    _plain,
-    _marks,
+    _classify_duplicate,
+    _classify_missing,
+    _classify_plain,
+    _classify_marks,
 )

@@ -34,8 +34,8 @@ _COMMENT_PLACE = re.compile(
     ),
     re.DOTALL,
 )
-# What dynamo did after the user's line: "(_dynamo/variables/tensor.py:2606 in evaluate_expr)", or
-# why it guarded.
+# Dynamo's position after the user's line: "(_dynamo/variables/tensor.py:2606 in evaluate_expr)", or
+# its reason for the guard.
 _AFTERWARDS = re.compile(
     r"\s\((?:user code shown is first use|_[a-z]+/|unknown source)[^\n]*\)\s*$"
 )
@@ -44,7 +44,7 @@ _INTERNAL = re.compile(
 )
 _DEVICE_KEYS = {"meta": "Meta", "lazy": "Lazy"}  # other devices' keys are in capitals
 _AT_INDEX = re.compile(r" at index (\d{1,4})\b")
-# Names that dynamo makes up for objects carry an id or a counter of this process.
+# Dynamo's names for objects contain an id or a counter of this process.
 _MADE_UP = re.compile(r"(?<=_)\d+(?=_c\d+)|0x[0-9a-fA-F]+|\d{6,}|(?<=_c)\d+\b")
 
 
@@ -55,7 +55,7 @@ def parse_reasons(payload: Any, namer: PathNamer | None = None) -> list[GuardFai
     return [parse_reason(text, namer) for text in reason_texts(payload)]
 
 
-# How a tensor's guard prints what it expects, and the dispatch keys that stand for a device.
+# How a tensor's guard prints its expectation, and the dispatch keys that represent a device.
 _CHECKED_TENSOR = re.compile(
     r"DispatchKeySet\((?P<keys>[^)]*)\), (?P<dtype>torch\.\w+), device=\w+, "
     r"requires_grad=(?P<requires_grad>True|False), size=\[(?P<size>[^\]]*)\], "
@@ -65,10 +65,10 @@ _CHECKED_TENSOR = re.compile(
 
 def parse_failed(entries: Any, guards: list[GuardFailure]) -> tuple[list[GuardFailure], list[str]]:
     """Return every failed guard of every cache entry, as the hook read them, and the entries that
-    it could not read to the end.
+    it could not read completely.
 
-    torch's own reason of an entry is among them: it says which global setting changed. A guard's
-    comment has the end of its path alone, so no file is named by it.
+    torch's own reason of an entry is included: it names the global setting that changed. A guard's
+    comment has only the end of its path, so it does not name a file.
     """
     own = {guard.cache_entry: guard for guard in guards}
     failed: dict[tuple[str | None, str, str | None, str | None], GuardFailure] = {}
@@ -126,8 +126,8 @@ def _name_part(seen: Any, name: str) -> str | None:
 
 
 def _list_mismatches(source: str, text: str, seen: Any) -> list[str]:
-    """Say in torch's words how a tensor differs from what its guard expects. torch itself says the
-    first difference, here all sizes are said.
+    """Describe in torch's words all sizes in which a tensor differs from its guard; torch itself
+    reports only the first.
     """
     expected = _CHECKED_TENSOR.search(text)
     if not isinstance(seen, dict) or "size" not in seen or expected is None:
@@ -182,13 +182,13 @@ def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:
         file=named,
         line=frame.line if frame else None,
         source_line=frame.code if frame else None,
-        fingerprint=_fingerprint(guard, code),
+        fingerprint=_guard_fingerprint(guard, code),
     )
 
 
 def classify(code: str, hint: str = "") -> GuardClassification:
     stripped = strip_local_scope(code.strip())
-    if not stripped:  # no guard fails: a newer torch says so in words
+    if not stripped:  # no guard failed: a newer torch says so
         return GuardClassification("backend_mismatch")
     guard = classify_message(stripped) or classify_expression(stripped)
     if guard is None:
@@ -231,7 +231,7 @@ def _split_comment(body: str) -> tuple[str, str]:
         if token[0] == "  #":
             return body[: token.start()].strip(), body[token.end() :].strip()
         if len(token[0]) == 1:
-            # An apostrophe in torch's own words opens no string.
+            # An apostrophe in torch's own words does not open a string.
             code, mark, comment = body.partition("  # ")
             return (code.strip(), comment.strip()) if mark else (body.strip(), "")
     return body.strip(), ""
@@ -250,14 +250,14 @@ def find_frame(comment: str, stack: str = "") -> Frame | None:
     path = match["path"].strip().lstrip("(")
     if not match["code"] and (_INTERNAL.match(path) or path.startswith("unknown")):
         return None
-    # torch cuts the prefix that the path shares with its own, letter by letter; what is left of it
-    # is no name.
+    # torch cuts the prefix that the path shares with its own, letter by letter; the rest is not a
+    # usable name.
     if not re.match(r"^(?:/|[A-Za-z]:|<)", path) and "ipykernel_" not in path:
         path = path.rsplit("/", 1)[-1]
     return Frame(path, int(match["line"]), match["name"], (match["code"] or "").strip() or None)
 
 
-def _fingerprint(guard: GuardClassification, code: str) -> str:
+def _guard_fingerprint(guard: GuardClassification, code: str) -> str:
     source = (
         guard.source
         if guard.source is not None or guard.symbol

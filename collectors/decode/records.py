@@ -1,4 +1,4 @@
-"""A record as torch emitted it, from the live spool or a trace log, for one decoder of both."""
+"""A record as torch emitted it, from the live spool or a trace log, for the common decoder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Logged:
     md5: str | None = None  # torch's own, of the text
     size_bytes: int | None = None
     state: str = "none"  # of the text: kept | none | left_out | withheld | damaged
-    whole: str | None = None  # of a long span: its payload is only what says what it was and when
+    whole: str | None = None  # of a long span: its full payload; `payload` has only kind and time
 
 
 @dataclass(slots=True)
@@ -54,9 +54,9 @@ class Captured:
     rank: int | None = None
     extra: dict[str, Any] = field(
         default_factory=dict
-    )  # what only a live hook can know: {"qualname": …}
-    logged: Logged | None = None  # None: it came from a live hook
-    # What else stood around it in its log, stacks with their file names.
+    )  # only known to a live hook: {"qualname": …}
+    logged: Logged | None = None  # None: from a live hook
+    # Other contents of its log, stacks with their file names.
     envelope: dict[str, Any] | None = None
 
     @property
@@ -88,7 +88,7 @@ def needs_payload(name: str) -> bool:
     return name in _READ
 
 
-# The hooks write these as the events that they are.
+# The hooks write these directly as events.
 HOOK_EVENTS: dict[str, type[events.Event]] = {
     PROCESS_STARTED: events.ProcessStarted,
     SNAPSHOT: events.SnapshotTaken,
@@ -115,7 +115,7 @@ def make_event(captured: Captured) -> events.Event | None:
 _PACKAGES = re.compile(r"(?:^|/)(?:site|dist)-packages/(.+)$")
 _STDLIB = re.compile(r"(?:^|/)lib(?:64)?/python3(?:\.\d+)?t?/(.+)$")
 _STDLIB_WINDOWS = re.compile(r"^[A-Za-z]:/.*?/Lib/(.+)$")
-# Ours, also where an editable installation has it outside of every root.
+# Our own code, even if an editable installation has it outside of every root.
 _OURS = re.compile(r"(?:^|/)(compileboard/collectors/.+)$")
 _OBSERVER = re.compile(r"(?:^|/)compileboard/collectors/observe/")
 _TORCH = re.compile(r"^(?:torch|functorch|torchgen)/")
@@ -130,7 +130,7 @@ NOTEBOOK = "<notebook>"
 
 Qualify = Callable[
     [str, int, str], "str | None"
-]  # absolute path, line, bare name -> the qualified name there
+]  # absolute path, line, bare name -> its qualified name
 
 
 def slashed(path: str) -> str:
@@ -143,7 +143,7 @@ class PathNamer:
         # The deepest root wins: a repository inside a repository is named from the inner one.
         self._roots = sorted((root for root in cleaned if root), key=len, reverse=True)
         self._names: dict[str, str] = {}
-        self._paths: dict[str, str | None] = {}  # by name; None where several files have it
+        self._paths: dict[str, str | None] = {}  # by name; None if several files have it
 
     def name(self, path: str) -> str:
         name = self._names.get(path)
@@ -215,8 +215,7 @@ def is_library(path: str) -> bool:
 def function_name(code_name: str | None) -> tuple[str | None, int | None]:
     """Split torch's name of a resume function into the original name and the line of resumption."""
     resumed_at = None
-    # Under Python 3.11 and newer the name may be qualified:
-    # Model.torch_dynamo_resume_in_forward_at_64.
+    # Since Python 3.11 the name may be qualified: Model.torch_dynamo_resume_in_forward_at_64.
     qualifier, dot, code_name = (code_name or "").rpartition(".")
     while code_name:
         resume = _RESUME.match(code_name)
@@ -243,7 +242,7 @@ def qualified_name(
         return name
     if (
         name.startswith("<") and name != "<module>"
-    ):  # <lambda>, <listcomp>: the index has the function around it
+    ):  # <lambda>, <listcomp>: the index has the enclosing function
         return f"{qualified}.<locals>.{name}"
     return qualified if qualified.rsplit(".", 1)[-1] == name else name
 
@@ -254,21 +253,21 @@ FILE_LIMIT_BYTES = 4 << 20
 def qualify(path: str, line: int, name: str) -> str | None:
     """Return the qualified name of the function that runs a line, None if unknown.
 
-    `name` is the frame's: decorators and defaults of an inner function run in the outer
-    one. A frame without a function of that name (<lambda>, <listcomp>) gets the innermost enclosing
+    `name` is the frame's: decorators and defaults of an inner function run in the outer one. A
+    frame without a function of that name (<lambda>, <listcomp>) gets the innermost enclosing
     function.
     """
-    starts, spans = _functions(path)
+    starts, spans = _index_functions(path)
     best = None
     for index in range(bisect_right(starts, line)):
         start, end, qualified = spans[index]
         if start <= line <= end and (name.startswith("<") or qualified.rpartition(".")[2] == name):
-            best = qualified  # sorted by start: the last one that holds the line is the innermost
+            best = qualified  # sorted by start, so the last match is the innermost
     return best
 
 
 @lru_cache(maxsize=512)
-def _functions(path: str) -> tuple[list[int], list[tuple[int, int, str]]]:
+def _index_functions(path: str) -> tuple[list[int], list[tuple[int, int, str]]]:
     try:
         if not path.endswith(".py") or os.path.getsize(path) > FILE_LIMIT_BYTES:
             return [], []
@@ -277,22 +276,22 @@ def _functions(path: str) -> tuple[list[int], list[tuple[int, int, str]]]:
     except (OSError, SyntaxError, ValueError, RecursionError):
         return [], []
     spans: list[tuple[int, int, str]] = []
-    _walk(tree, "", spans)
+    _walk_functions(tree, "", spans)
     spans.sort()
     return [span[0] for span in spans], spans
 
 
-def _walk(node: ast.AST, prefix: str, spans: list[tuple[int, int, str]]) -> None:
+def _walk_functions(node: ast.AST, prefix: str, spans: list[tuple[int, int, str]]) -> None:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):
-            _walk(child, f"{prefix}{child.name}.", spans)
+            _walk_functions(child, f"{prefix}{child.name}.", spans)
         elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
             name = prefix + child.name
             start = min([child.lineno, *(decorator.lineno for decorator in child.decorator_list)])
             spans.append((start, child.end_lineno or child.lineno, name))
-            _walk(child, f"{name}.<locals>.", spans)
+            _walk_functions(child, f"{name}.<locals>.", spans)
         else:
-            _walk(child, prefix, spans)
+            _walk_functions(child, prefix, spans)
 
 
 _FILE = re.compile(
@@ -330,7 +329,7 @@ def parse_frames(stack: Any) -> list[Frame]:
                 )
             )
         elif isinstance(entry, str) and (match := _METRIC.match(entry)):
-            frames.append(Frame(match["path"], _number(match["line"]), match["name"]))
+            frames.append(Frame(match["path"], _parse_line_number(match["line"]), match["name"]))
     return frames
 
 
@@ -347,7 +346,7 @@ def parse_traceback(text: str) -> list[Frame]:
         frames.append(
             Frame(
                 match["path"],
-                _number(match["line"]),
+                _parse_line_number(match["line"]),
                 match["name"],
                 after.strip() if is_code else None,
             )
@@ -364,10 +363,9 @@ def named_stack(frames: Iterable[Frame], namer: PathNamer) -> list[NamedFrame]:
 
 
 def user_frame(frames: list[Frame], strict: bool = False) -> Frame | None:
-    """Return the innermost frame outside torch and, if possible, the standard library.
+    """Return the innermost frame outside torch, our hook and, if possible, the standard library.
 
-    The hook that saw the record is none of them. If there is none, return the innermost of all, or
-    None if strict.
+    If there is none, return the innermost of all, or None if strict.
     """
     accepts: tuple[Callable[[Frame], bool], ...] = (
         lambda f: not is_torch(f.path) and not is_library(f.path),
@@ -381,6 +379,6 @@ def user_frame(frames: list[Frame], strict: bool = False) -> Frame | None:
     return frames[-1] if frames and not strict else None
 
 
-def _number(digits: str) -> int | None:
-    # int() refuses more than 4300 digits; no real line has ten.
+def _parse_line_number(digits: str) -> int | None:
+    # int() refuses more than 4,300 digits; no real line has ten.
     return int(digits) if len(digits) < 10 else None

@@ -31,11 +31,11 @@ _TAIL = re.compile(
     rb'\t"tid": \d+,\n\t"pid": \d+(?:,\n\t"s": "\w")?\n\t\})\n?\Z'
 )
 _LONG_SPAN_BYTES = 2 << 10
-_LONG_VALUE_CHARS = 200  # a longer value of a span's args is kept apart, in the whole
+_LONG_VALUE_CHARS = 200  # longer values of a span's args are kept only in the full payload
 
 
 def make_plain_span(captured: Captured) -> SpanSeen | None:
-    if isinstance(captured.metadata, tuple):  # the reader has taken it apart
+    if isinstance(captured.metadata, tuple):  # the reader has split it
         name, phase, at_us, thread, compile_id = captured.metadata
     else:
         plain = _PLAIN.fullmatch(captured.payload) if isinstance(captured.payload, str) else None

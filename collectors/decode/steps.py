@@ -1,7 +1,7 @@
 """Decode a window of steps: the times of graphs and gaps, and a trace of torch's profiler.
 
-A trace has ranges of torch's own ("TorchDynamo Cache Lookup", "## Call CompiledFxGraph …") and
-those that the window put in ("compileboard step 1", "compileboard graph 0").
+A trace has torch's own ranges ("TorchDynamo Cache Lookup", "## Call CompiledFxGraph …") and those
+of the window ("compileboard step 1", "compileboard graph 0").
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchroniz
 _REGION = "Torch-Compiled Region"
 _LOOKUP = "TorchDynamo Cache Lookup"
 _COMPILED = "## Call CompiledFxGraph"
-# Operations that inductor leaves to a library, where it does not write them itself.
+# Operations for which inductor calls a library, unless it generates them itself.
 _LIBRARY = (
     "aten::mm",
     "aten::addmm",
@@ -55,7 +55,7 @@ _LIBRARY = (
     "aten::sort",
     "aten::topk",
 )
-# What torch says of the program's own operations, and not of its compiled regions.
+# torch's prefix for the program's operations outside compiled regions.
 _NO_OPERATIONS = (_REGION, _LOOKUP, _COMPILED, "Pregraph bytecode", "AOTDispatcher Runtime")
 
 
@@ -104,9 +104,7 @@ def _name_compile(context: list[int | None] | None) -> str | None:
 
 
 def read_trace(text: str) -> dict[str, Any] | None:
-    """Return the events of a trace without what names files of the machine, None where it cannot
-    be read.
-    """
+    """Return the events of a trace without names of local files, None if it cannot be read."""
     try:
         trace = json.loads(text)
         return {"displayTimeUnit": "ms", "traceEvents": list(trace["traceEvents"])}
@@ -143,7 +141,7 @@ def _sum_up(
 ) -> TracedSteps | None:
     spans = [*_read_spans(trace["traceEvents"])]
     host = [span for span in spans if span.category in _HOST]
-    _nest(host)
+    _nest_spans(host)
     of_inductor = {
         graph for span in host if span.name.startswith(_COMPILED) and (graph := span.find(_GRAPH))
     }
@@ -164,7 +162,7 @@ def _sum_up(
     middle = sorted(steps, key=lambda step: step.end_us - step.begin_us)[len(steps) // 2]
     return TracedSteps(
         step_count=len(steps),
-        step_us=_round(median(step.end_us - step.begin_us for step in steps)),
+        step_us=_round_us(median(step.end_us - step.begin_us for step in steps)),
         host=_split_host(steps, host),
         graphs=_sum_graphs(steps, host, device),
         gaps=_measure_gaps(middle, device),
@@ -172,7 +170,7 @@ def _sum_up(
         eager_kernels=_count_kernels(
             [span for span in device if _is_eager(span, steps)], len(steps)
         ),
-        spans=_draw(middle, host, device),
+        spans=_choose_drawn_spans(middle, host, device),
     )
 
 
@@ -204,7 +202,7 @@ def _number_of(span: Span) -> int:
     return int(span.name.rpartition(" ")[2])
 
 
-def _nest(spans: list[Span]) -> None:
+def _nest_spans(spans: list[Span]) -> None:
     stacks: dict[int, list[Span]] = defaultdict(list)
     for span in sorted(spans, key=lambda span: (span.begin_us, -span.end_us)):
         stack = stacks[span.thread]
@@ -217,7 +215,7 @@ def _nest(spans: list[Span]) -> None:
 
 
 def _find_kind(span: Span, of_inductor: set[Span]) -> str:
-    """Return what the host does in a span, apart from the spans in it."""
+    """Return what the host does in a span, excluding the spans in it."""
     if span.name.startswith(_WAITS):
         return "wait"
     if span.find(_LOOKUP):
@@ -226,7 +224,7 @@ def _find_kind(span: Span, of_inductor: set[Span]) -> str:
         return "graph"
     graph = span.find(_GRAPH)
     if graph is not None:
-        # Of other backends than inductor there is no range inside.
+        # Backends other than inductor have no ranges inside.
         return "wrapper" if graph in of_inductor else "graph"
     is_operation = not span.name.startswith((STEPS_PREFIX, *_NO_OPERATIONS))
     return "eager" if is_operation and span.category != "user_annotation" else "python"
@@ -242,7 +240,7 @@ def _split_host(steps: list[Span], host: list[Span]) -> list[HostTime]:
             counts[span.kind] += span.parent is None or span.parent.kind != span.kind
     return [
         HostTime(
-            kind=kind, self_us=_round(median(each)), call_count=round(counts[kind] / len(steps))
+            kind=kind, self_us=_round_us(median(each)), call_count=round(counts[kind] / len(steps))
         )
         for kind, each in sorted(times.items(), key=lambda item: -median(item[1]))
     ]
@@ -262,14 +260,14 @@ def _sum_graphs(steps: list[Span], host: list[Span], device: list[Span]) -> list
     return [
         TracedGraph(
             number=number,
-            call_us=_round(median(span.end_us - span.begin_us for span in spans)),
-            wrapper_us=_median(
+            call_us=_round_us(median(span.end_us - span.begin_us for span in spans)),
+            wrapper_us=_rounded_median(
                 sum(inner.self_us for inner in _list_inside(span) if inner.kind == "wrapper")
                 for span in spans
                 if span.kind == "wrapper"
             ),
-            entry_us=_median(filter(None, map(_measure_entry, spans))),
-            guard_us=_median(filter(None, map(_find_lookup, spans))),
+            entry_us=_rounded_median(filter(None, map(_measure_entry, spans))),
+            guard_us=_rounded_median(filter(None, map(_find_lookup, spans))),
             kernels=_count_kernels(kernels[f"{_GRAPH}{number}"], len(spans)),
             first_kernel=_name_at(kernels[f"{_GRAPH}{number}"], 0),
             last_kernel=_name_at(kernels[f"{_GRAPH}{number}"], -1),
@@ -292,7 +290,7 @@ def _list_inside(span: Span) -> Iterator[Span]:
 
 
 def _measure_entry(graph: Span) -> float | None:
-    """Return how long a call takes before its first operation and after its last."""
+    """Return the time of a call before its first operation and after its last."""
     operations = [
         span
         for span in _list_inside(graph)
@@ -306,7 +304,7 @@ def _measure_entry(graph: Span) -> float | None:
 
 
 def _find_lookup(graph: Span) -> float | None:
-    """Return how long the guards of a graph's code took, which torch evaluates before it."""
+    """Return the time of a graph's guards, which torch evaluates before it."""
     region = graph.find(_REGION)
     around = region.parent if region is not None else None
     if region is None or around is None:
@@ -324,7 +322,7 @@ def _is_eager(kernel: Span, steps: list[Span]) -> bool:
 
 
 def _list_by_gap(step: Span) -> Iterator[tuple[int, Span]]:
-    """Yield what a step does outside compiled graphs, with how many graphs came before."""
+    """Yield what a step does outside compiled graphs, with the number of graphs before it."""
     gap = 0
     for span in sorted(_list_inside(step), key=lambda span: span.begin_us):
         gap += span.name.startswith(_GRAPH)
@@ -345,7 +343,7 @@ def _measure_frames(step: Span, contexts: list[Any]) -> list[TracedFrame]:
         TracedFrame(
             compile_id=_name_compile(contexts[int(name.rpartition(" ")[2])]),
             call_count=calls[name],
-            gaps_us=[[gap, _round(ns / 1000)] for gap, ns in sorted(each.items())],
+            gaps_us=[[gap, _round_us(ns / 1000)] for gap, ns in sorted(each.items())],
         )
         for name, each in sorted(shares.items())
     ]
@@ -354,7 +352,7 @@ def _measure_frames(step: Span, contexts: list[Any]) -> list[TracedFrame]:
 def _measure_gaps(step: Span, device: list[Span]) -> list[TracedGap]:
     started: dict[Span | None, list[Span]] = defaultdict(list)
     for kernel in device:
-        if kernel.category == "kernel":  # a copy to the host is gone with the break
+        if kernel.category == "kernel":  # a copy to the host disappears with the break
             started[kernel.parent].append(kernel)
     operations: dict[int, list[Span]] = defaultdict(list)
     host_us: dict[int, float] = defaultdict(float)
@@ -364,14 +362,14 @@ def _measure_gaps(step: Span, device: list[Span]) -> list[TracedGap]:
         eager_us[gap] += span.self_us if span.kind == "eager" else 0.0
         if span.category == "cpu_op" and any(inner in started for inner in span.children):
             operations[gap].append(span)
-    if not device:  # a CPU computes in the operation itself, which stays
+    if not device:  # on a CPU the operation itself computes, which stays
         return [
             TracedGap(
                 position=gap,
-                host_us=_round(host_us[gap]),
+                host_us=_round_us(host_us[gap]),
                 kernel_count=0,
                 library_count=0,
-                library_host_us=_round(us),
+                library_host_us=_round_us(us),
                 library_us=0.0,
                 group_count=0,
                 fused_us=0.0,
@@ -379,14 +377,17 @@ def _measure_gaps(step: Span, device: list[Span]) -> list[TracedGap]:
             for gap, us in sorted(eager_us.items())
             if us
         ]
-    return [_fuse(gap, host_us[gap], each, started) for gap, each in sorted(operations.items())]
+    return [
+        _fuse_operations(gap, host_us[gap], each, started)
+        for gap, each in sorted(operations.items())
+    ]
 
 
-def _fuse(
+def _fuse_operations(
     gap: int, host_us: float, operations: list[Span], started: dict[Span | None, list[Span]]
 ) -> TracedGap:
-    """Return what stays of operations when they are compiled: calls of a library, and of what is
-    between two of them one kernel, which takes as long as the longest of it.
+    """Return what remains of operations once they are compiled: library calls, and between two of
+    them one kernel as long as its longest.
     """
     library_count = group_count = 0
     library_us = fused_us = longest_us = 0.0
@@ -405,33 +406,33 @@ def _fuse(
             longest_us, is_open = max(longest_us, took_us), True
     return TracedGap(
         position=gap,
-        host_us=_round(host_us),
+        host_us=_round_us(host_us),
         kernel_count=len(operations),
         library_count=library_count,
-        library_host_us=_round(sum(call.end_us - call.begin_us for call in calls)),
-        library_us=_round(library_us),
+        library_host_us=_round_us(sum(call.end_us - call.begin_us for call in calls)),
+        library_us=_round_us(library_us),
         group_count=group_count,
-        fused_us=_round(fused_us + longest_us),
+        fused_us=_round_us(fused_us + longest_us),
     )
 
 
 def _count_kernels(spans: list[Span], call_count: int) -> list[KernelTime]:
-    """Return kernels by name, the longest first, a call."""
+    """Return kernels per call by name, longest first."""
     times: dict[str, list[float]] = defaultdict(list)
     for span in spans:
         times[span.name].append(span.end_us - span.begin_us)
     ranked = sorted(times.items(), key=lambda item: (-sum(item[1]), item[0]))
     return [
         KernelTime(
-            name=name, count=_round(len(each) / call_count), us=_round(sum(each) / call_count)
+            name=name, count=_round_us(len(each) / call_count), us=_round_us(sum(each) / call_count)
         )
         for name, each in ranked[:MOST_KERNELS]
     ]
 
 
-def _draw(step: Span, host: list[Span], device: list[Span]) -> list[TracedSpan]:
-    """Return the longest spans of a step, as they are drawn: those of its own call on the host,
-    those of other threads meanwhile, and what they started on the device.
+def _choose_drawn_spans(step: Span, host: list[Span], device: list[Span]) -> list[TracedSpan]:
+    """Return the longest spans of a step to draw: its own on the host, those of other threads
+    meanwhile, and those it started on the device.
     """
     inside = [span for span in host if step.begin_us <= span.begin_us < step.end_us]
     launches = set(inside)
@@ -445,17 +446,17 @@ def _draw(step: Span, host: list[Span], device: list[Span]) -> list[TracedSpan]:
             kind=span.kind or "device",
             lane=f"GPU stream {span.thread}" if not span.kind else f"host thread {span.thread}",
             depth=sum(1 for _ in span.ancestors()) - 1 if span.kind else 0,
-            begin_us=_round(span.begin_us - step.begin_us),
-            duration_us=_round(span.end_us - span.begin_us),
+            begin_us=_round_us(span.begin_us - step.begin_us),
+            duration_us=_round_us(span.end_us - span.begin_us),
         )
         for span in sorted(longest, key=lambda span: (span.begin_us, -span.end_us))
     ]
 
 
-def _median(values: Iterable[float]) -> float | None:
+def _rounded_median(values: Iterable[float]) -> float | None:
     known = list(values)
-    return _round(median(known)) if known else None
+    return _round_us(median(known)) if known else None
 
 
-def _round(value: float) -> float:
+def _round_us(value: float) -> float:
     return round(value, 1)

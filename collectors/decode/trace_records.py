@@ -56,7 +56,9 @@ def make_artifact(
 ) -> events.ArtifactSeen:
     metadata = captured.metadata if isinstance(captured.metadata, dict) else {}
     if captured.metadata is not None and not isinstance(captured.metadata, dict):
-        metadata = {"value": captured.metadata}  # of others than torch, which writes objects
+        metadata = {
+            "value": captured.metadata
+        }  # from programs other than torch, which logs objects
     text = captured.payload if isinstance(captured.payload, str) else None
     name, encoding, title = captured.name, None, None
     if name.startswith(ARTIFACT):
@@ -83,7 +85,7 @@ def make_artifact(
     )
 
 
-# Ranks, and the parts of a model that are alike, say the same again.
+# Ranks, and identical parts of a model, repeat the same.
 @lru_cache(maxsize=64)
 def _count_guards(text: str) -> GuardSummary | None:
     return cast("GuardSummary | None", count_guards(text))
@@ -106,11 +108,11 @@ def make_symbol(captured: Captured, context: dict[str, Any], namer: PathNamer) -
     return events.SymbolSeen(
         **context,
         symbol_kind=SYMBOLS[captured.name],
-        symbol=_text(fields.get("symbol")),
-        expression=_text(fields.get("expr") or fields.get("reason")),
-        value=_text(fields.get("val") if "val" in fields else fields.get("value")),
-        value_range=_text(fields.get("vr")),
-        source=_text(fields.get("source") or fields.get("sources")),
+        symbol=_as_text(fields.get("symbol")),
+        expression=_as_text(fields.get("expr") or fields.get("reason")),
+        value=_as_text(fields.get("val") if "val" in fields else fields.get("value")),
+        value_range=_as_text(fields.get("vr")),
+        source=_as_text(fields.get("source") or fields.get("sources")),
         file=namer.name(frame.path) if frame else None,
         line=frame.line if frame else None,
         source_line=frame.code if frame else None,
@@ -118,7 +120,7 @@ def make_symbol(captured: Captured, context: dict[str, Any], namer: PathNamer) -
     )
 
 
-def _text(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
     if isinstance(value, list):
         return ", ".join(str(element) for element in value) or None
     return None if value is None or value == "" else str(value)
@@ -127,8 +129,8 @@ def _text(value: Any) -> str | None:
 _RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]*)(?:: (?P<message>.*))?$")
 PHASES = ("compile", "forward", "backward", "wrapper", "program")
 _GENERATED = re.compile(r"[/\\](\w\w)[/\\]c\1\w{40,}\.py$")  # inductor's code in its cache
-# What torch calls for a graph: AOTAutograd's code around it (a module of its own, and what that
-# writes), or the graph.
+# Functions that torch calls for a graph: AOTAutograd's code around it (a module, and generated
+# code), or the graph.
 _WRAPPER = re.compile(r"[/\\]_functorch[/\\]_aot_autograd[/\\]")
 _GRAPH = re.compile(rf"^<eval_with_key>|[/\\]_inductor[/\\]|{_GENERATED.pattern}")
 _TRACEBACK = "Traceback (most recent call last):"
@@ -145,7 +147,7 @@ def parse_error(text: str) -> tuple[str | None, str | None]:
         if line.startswith(_TRACEBACK):
             in_traceback = True
         elif in_traceback and line and not line.startswith((" ", "\t")):
-            # The first line after a traceback's frames that is not indented names what was raised.
+            # The first line after a traceback's frames that is not indented names the exception.
             in_traceback = False
             if _RAISED.match(line):
                 start = index
@@ -169,9 +171,7 @@ def parse_error(text: str) -> tuple[str | None, str | None]:
 def parse_raised(
     metadata: Mapping[str, Any], text: str, namer: PathNamer, qualify: Qualify | None = None
 ) -> dict[str, Any]:
-    frames = parse_traceback(
-        text.rsplit(_TRACEBACK, 1)[-1]
-    )  # without the exceptions it was made from
+    frames = parse_traceback(text.rsplit(_TRACEBACK, 1)[-1])  # without its causes
     frame = user_frame(
         [frame for frame in frames if not _GENERATED.search(frame.path)], strict=True
     )
@@ -204,6 +204,6 @@ def _is_wrapper(frames: list[Frame]) -> bool:
         frame
         for frame in frames
         if _WRAPPER.search(frame.path) and frame.name != "__torch_dispatch__"
-    ]  # that is an op's
+    ]  # an op's
     parts = [frame for frame in frames if frame in around or _GRAPH.search(frame.path)]
     return bool(parts) and parts[-1] in around

@@ -121,10 +121,10 @@ def read_table(text: str, rejects: Rejects) -> tuple[list[str], Iterator[CsvRow]
     if first is None:
         return [], iter(())
     columns = _name_columns(first[1], first[0], rejects)
-    return columns, _rows(rows, columns, text, rejects)
+    return columns, _iterate_rows(rows, columns, text, rejects)
 
 
-def _rows(
+def _iterate_rows(
     rows: Iterator[tuple[int, list[str]]], columns: list[str], text: str, rejects: Rejects
 ) -> Iterator[CsvRow]:
     last_line = len(_LINE.findall(text))
@@ -218,12 +218,12 @@ def read_database(file: ResultFile, text: str, suite: str | None) -> None:
     for line, record in read_objects(text, file.rejects):
         if not file.has_room(line):
             break
-        metric, model = _part(record, "metric"), _part(record, "model")
+        metric, model = _get_part(record, "metric"), _get_part(record, "model")
         name, model_name = metric.get("name"), model.get("name")
         if not isinstance(name, str) or not isinstance(model_name, str) or not model_name:
             file.rejects.add("bad_record", line, str(record)[:200])
             continue
-        values = _values(metric)
+        values = _list_values(metric)
         file.mark(
             {
                 "model": model_name,
@@ -232,28 +232,28 @@ def read_database(file: ResultFile, text: str, suite: str | None) -> None:
                 "others": values[1:] or None,
             }
         )
-        key = _key(file, record)
+        key = _result_key(file, record)
         pending_result = pending.setdefault(key, _Pending(file.row_count, line, record))
         if name in pending_result.numbers or name in pending_result.texts:
             file.rejects.add("duplicate_row", line, f"{model_name}: {name}")
             continue
-        _take(file, pending_result, name, values, line)
+        _add_values(file, pending_result, name, values, line)
     for result in pending.values():
-        _finish(file, result, suite)
+        _finish_result(file, result, suite)
 
 
-def _part(record: dict[str, Any], name: str) -> dict[str, Any]:
+def _get_part(record: dict[str, Any], name: str) -> dict[str, Any]:
     part = record.get(name)
     return part if isinstance(part, dict) else {}
 
 
-def _extra(record: dict[str, Any]) -> dict[str, Any]:
-    return _part(_part(record, "benchmark"), "extra_info")
+def _get_extra(record: dict[str, Any]) -> dict[str, Any]:
+    return _get_part(_get_part(record, "benchmark"), "extra_info")
 
 
-def _values(metric: dict[str, Any]) -> list[Any]:
+def _list_values(metric: dict[str, Any]) -> list[Any]:
     # A text is no number, so it stands in extra_info.
-    for part in (metric, _part(metric, "extra_info")):
+    for part in (metric, _get_part(metric, "extra_info")):
         values = part.get("benchmark_values")
         if isinstance(values, list) and values:
             return values
@@ -262,8 +262,12 @@ def _values(metric: dict[str, Any]) -> list[Any]:
     return []
 
 
-def _key(file: ResultFile, record: dict[str, Any]) -> tuple[Any, ...]:
-    benchmark, model, extra = _part(record, "benchmark"), _part(record, "model"), _extra(record)
+def _result_key(file: ResultFile, record: dict[str, Any]) -> tuple[Any, ...]:
+    benchmark, model, extra = (
+        _get_part(record, "benchmark"),
+        _get_part(record, "model"),
+        _get_extra(record),
+    )
     parts = (
         *(benchmark.get(name) for name in ("name", "mode", "dtype")),
         *(model.get(name) for name in ("name", "backend", "origins")),
@@ -275,16 +279,16 @@ def _key(file: ResultFile, record: dict[str, Any]) -> tuple[Any, ...]:
         *(record.get(name) for name in _ABOUT_RUN),
         # HUD's own merge keeps accuracy and performance of a model apart by their files, which a
         # dump has not.
-        _part(record, "metric").get("name") == "accuracy" if not extra.get("output") else None,
+        _get_part(record, "metric").get("name") == "accuracy" if not extra.get("output") else None,
     )
     return tuple(str(part) for part in parts)
 
 
-def _take(
+def _add_values(
     file: ResultFile, pending_result: _Pending, name: str, values: list[Any], line: int
 ) -> None:
     name = clean(name)
-    numbers = [value for value in map(_number, values) if value is not None]
+    numbers = [value for value in map(_read_number, values) if value is not None]
     fault = next(
         (fault for value in values if (fault := upstream_status.find_fault(name, str(value)))), None
     )
@@ -301,7 +305,7 @@ def _take(
         file.rejects.add("bad_record", line, f"{name}: no value")
 
 
-def _number(value: Any) -> float | None:
+def _read_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str):
@@ -312,43 +316,43 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _finish(file: ResultFile, pending_result: _Pending, suite: str | None) -> None:
-    extra, model = _extra(pending_result.record), _part(pending_result.record, "model")
-    output = _text(extra.get("output"))
+def _finish_result(file: ResultFile, pending_result: _Pending, suite: str | None) -> None:
+    extra, model = _get_extra(pending_result.record), _get_part(pending_result.record, "model")
+    output = _as_text(extra.get("output"))
     # A table's tag column is a record too; that of upstream's newer files stands beside the
     # settings as well.
-    tag = _text(pending_result.texts.pop("tag", None)) or _text(extra.get("tag"))
+    tag = _as_text(pending_result.texts.pop("tag", None)) or _as_text(extra.get("tag"))
     model_name = clean(str(model["name"]))
     if file.kind == "compilation_metrics":
         file.additions.append(Addition(model_name, tag, phases_s=pending_result.numbers))
         return
     named = read_name(output or file.name)
     accuracy = pending_result.texts.pop("accuracy", None)
-    experiment = _experiment(extra, named, accuracy, pending_result)
+    experiment = _find_experiment(extra, named, accuracy, pending_result)
     numbers = {
         name: value
         for name, value in pending_result.numbers.items()
         if value or name not in upstream_status.FLOATS
     }
     skip = pending_result.texts.pop(upstream_status.SKIP_COLUMN, None)
-    status, reason = ("skipped", skip) if skip else _status(experiment, accuracy, numbers)
+    status, reason = ("skipped", skip) if skip else _find_status(experiment, accuracy, numbers)
     if status != "measured" and experiment != "accuracy":
         numbers = {name: value for name, value in numbers.items() if value}
-    benchmark = _part(pending_result.record, "benchmark")
+    benchmark = _get_part(pending_result.record, "benchmark")
     given = {
         "model": model_name,
         "tag": tag,
-        "mode": _text(benchmark.get("mode")),
-        "dtype": _text(benchmark.get("dtype")),
-        "device": _text(extra.get("device")),
-        "hardware": _text(extra.get("arch")) or _gpu(pending_result.record),
-        "backend": _text(model.get("backend")),
+        "mode": _as_text(benchmark.get("mode")),
+        "dtype": _as_text(benchmark.get("dtype")),
+        "device": _as_text(extra.get("device")),
+        "hardware": _as_text(extra.get("arch")) or _find_gpu(pending_result.record),
+        "backend": _as_text(model.get("backend")),
         "dynamic": any(
             extra.get(name) is True
             for name in ("dynamic_shapes", "dynamic_batch_only", "is_dynamic")
         ),
-        "batch_size": _count(extra.get("batch_size")),
-        "world_size": _count(extra.get("world_size")),
+        "batch_size": _read_count(extra.get("batch_size")),
+        "world_size": _read_count(extra.get("world_size")),
     }
     result = file.make_result(
         given,
@@ -356,36 +360,36 @@ def _finish(file: ResultFile, pending_result: _Pending, suite: str | None) -> No
         stem=stem_of(output) if output else file.stem,
         number=pending_result.number,
         line=pending_result.line,
-        suite=_suite(pending_result.record, suite, named),
+        suite=_find_suite(pending_result.record, suite, named),
         experiment=experiment,
         status=status,
         reason=reason,
         accuracy=accuracy if experiment == "accuracy" else None,
         values=numbers,
-        facts=_facts(pending_result, extra, tag),
+        facts=_collect_facts(pending_result, extra, tag),
     )
     file.add(result, pending_result.line)
 
 
-def _count(value: Any) -> int | None:
+def _read_count(value: Any) -> int | None:
     return value if isinstance(value, int) and 0 < value < 1 << 40 else None
 
 
-def _gpu(record: dict[str, Any]) -> str | None:
+def _find_gpu(record: dict[str, Any]) -> str | None:
     runners = record.get("runners")
     first = runners[0] if isinstance(runners, list) and runners else None
-    return _text(first.get("gpu_info")) if isinstance(first, dict) else None
+    return _as_text(first.get("gpu_info")) if isinstance(first, dict) else None
 
 
-def _suite(record: dict[str, Any], suite: str | None, named: FileNameInfo) -> str:
-    origins = _part(record, "model").get("origins")
-    origin = _text(origins[0]) if isinstance(origins, list) and origins else None
-    benchmark = _text(_part(record, "benchmark").get("name"))
+def _find_suite(record: dict[str, Any], suite: str | None, named: FileNameInfo) -> str:
+    origins = _get_part(record, "model").get("origins")
+    origin = _as_text(origins[0]) if isinstance(origins, list) and origins else None
+    benchmark = _as_text(_get_part(record, "benchmark").get("name"))
     other = benchmark if benchmark != "TorchInductor" else None
     return origin or suite or named.suite or other or ""
 
 
-def _experiment(
+def _find_experiment(
     extra: dict[str, Any], named: FileNameInfo, accuracy: str | None, pending_result: _Pending
 ) -> str:
     flagged = next((name for name in _EXPERIMENTS if extra.get(name) is True), None)
@@ -398,7 +402,7 @@ def _experiment(
     return "performance"
 
 
-def _status(
+def _find_status(
     experiment: str, accuracy: str | None, numbers: dict[str, float]
 ) -> tuple[str, str | None]:
     if experiment == "accuracy":
@@ -408,7 +412,9 @@ def _status(
     return "failed", upstream_status.UNKNOWN_FAILURE
 
 
-def _facts(pending_result: _Pending, extra: dict[str, Any], tag: str | None) -> dict[str, Any]:
+def _collect_facts(
+    pending_result: _Pending, extra: dict[str, Any], tag: str | None
+) -> dict[str, Any]:
     record = pending_result.record
     facts: dict[str, Any] = {
         ours: clean(str(record[name]))
@@ -428,11 +434,11 @@ def _facts(pending_result: _Pending, extra: dict[str, Any], tag: str | None) -> 
         "value_lists": pending_result.lists,
     }
     facts |= {name: value for name, value in others.items() if value}
-    description = _part(record, "dependencies")
+    description = _get_part(record, "dependencies")
     if description:
         facts["dependencies"] = clean(str(description))[:2_000]
     return facts
 
 
-def _text(value: Any) -> str | None:
+def _as_text(value: Any) -> str | None:
     return clean(value).strip()[:500] or None if isinstance(value, str) else None

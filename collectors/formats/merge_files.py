@@ -44,17 +44,17 @@ def merge(files: Sequence[ResultFile]) -> Merged:
     merged = Merged()
     for file in sorted(files, key=lambda file: (not file.is_full, file.name)):
         for result in file.results:
-            _put(merged, file, result)
+            _add_result(merged, file, result)
     by_task: dict[str, list[int]] = {}
     for index, (_file, result) in enumerate(merged.results):
         by_task.setdefault(result.task or "", []).append(index)
     for file in sorted(files, key=lambda result_file: (not result_file.is_full, result_file.name)):
-        _complete(merged, by_task, file)
+        _complete_results(merged, by_task, file)
     _name_failures(merged)
     return merged
 
 
-def _put(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
+def _add_result(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
     facts = result.facts
     about = (facts.get("commit"), facts.get("timestamp"), facts.get("tag"))
     # Of one table a model is there once; of a dump of the database it is there in every
@@ -85,7 +85,7 @@ def _put(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
     )
 
 
-def _complete(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -> None:
+def _complete_results(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -> None:
     named = read_timings_name(file.stem)
     stem = named[0] if named else file.stem.replace(METRICS_FILE, "")
     for addition in file.additions:

@@ -77,7 +77,9 @@ _WORD = re.compile(r"[^a-z0-9]+")
 
 
 def read_row(file: ResultFile, row: CsvRow, suite: str | None) -> None:
-    cells = {_rename(column): (column, cell.strip()) for column, cell in row.cells.items()}
+    cells = {
+        _normalise_column(column): (column, cell.strip()) for column, cell in row.cells.items()
+    }
     identity = {
         key: cell for key, (_column, cell) in cells.items() if key in IDENTITY.values() and cell
     }
@@ -85,13 +87,13 @@ def read_row(file: ResultFile, row: CsvRow, suite: str | None) -> None:
         file.rejects.add("bad_row", row.line, ",".join(row.cells.values()))
         return
     numbers, texts = _sort_cells(file, row, cells)
-    for experiment in _experiments(file, cells, identity):
-        result = _result(file, row, experiment, identity, dict(numbers), dict(texts), suite)
-        file.add(_judge(file.kind, result, cells), row.line)
+    for experiment in _list_experiments(file, cells, identity):
+        result = _make_result(file, row, experiment, identity, dict(numbers), dict(texts), suite)
+        file.add(_set_status(file.kind, result, cells), row.line)
 
 
 @lru_cache(maxsize=4096)
-def _rename(column: str) -> str:
+def _normalise_column(column: str) -> str:
     plain = _WORD.sub("_", column.lower()).strip("_")
     plain = re.sub(r"_(?:ms|s|gb|x)$", "", plain) if plain.removesuffix("_ms") != plain else plain
     return (
@@ -106,7 +108,9 @@ def _sort_cells(
 ) -> tuple[dict[str, float], dict[str, str]]:
     numbers: dict[str, float] = {}
     texts: dict[str, str] = {}
-    padded = _padding(list(row.cells.values()), [_rename(column) for column in row.cells])
+    padded = _find_padding(
+        list(row.cells.values()), [_normalise_column(column) for column in row.cells]
+    )
     for name, (column, cell) in cells.items():
         if name in IDENTITY.values() or name == "accuracy" or not cell or name in padded:
             continue
@@ -123,7 +127,7 @@ def _sort_cells(
     return numbers, texts
 
 
-def _padding(cells: Sequence[str], names: Sequence[str]) -> set[str]:
+def _find_padding(cells: Sequence[str], names: Sequence[str]) -> set[str]:
     """Return the trailing columns that PyTorch padded with 0 because a later row had more.
 
     Padding is a plain 0 while floats are written as 0.000000, so a plain 0 in a float column gives
@@ -139,7 +143,7 @@ def _padding(cells: Sequence[str], names: Sequence[str]) -> set[str]:
     return set(tail[first:]) if first is not None else set()
 
 
-def _experiments(
+def _list_experiments(
     file: ResultFile, cells: dict[str, tuple[str, str]], identity: dict[str, str]
 ) -> list[str]:
     if "experiment" in identity:
@@ -151,7 +155,7 @@ def _experiments(
     return [*experiments, "accuracy"] if "accuracy" in cells or not experiments else experiments
 
 
-def _result(
+def _make_result(
     file: ResultFile,
     row: CsvRow,
     experiment: str,
@@ -166,8 +170,8 @@ def _result(
     given = {
         **identity,
         "dynamic": identity.get("dynamic", "").lower() in ("1", "true", "yes"),
-        "batch_size": _count(identity.get("batch_size")),
-        "world_size": _count(identity.get("world_size")),
+        "batch_size": _read_count(identity.get("batch_size")),
+        "world_size": _read_count(identity.get("world_size")),
     }
     return file.make_result(
         given,
@@ -182,13 +186,15 @@ def _result(
     )
 
 
-def _count(text: str | None) -> int | None:
+def _read_count(text: str | None) -> int | None:
     """Read a count that is never 0: 0 is the placeholder for an unknown batch size."""
     value = upstream_status.read_number(text or "")
     return int(value) if value and 0 < value < 1e12 and value == int(value) else None
 
 
-def _judge(kind: str, result: BenchMeasured, cells: dict[str, tuple[str, str]]) -> BenchMeasured:
+def _set_status(
+    kind: str, result: BenchMeasured, cells: dict[str, tuple[str, str]]
+) -> BenchMeasured:
     accuracy = cells["accuracy"][1] if "accuracy" in cells else ""
     status: str
     reason: str | None
@@ -371,13 +377,13 @@ def _read_csv(file: ResultFile, text: str, suite: str | None) -> None:
     for row in rows:
         if not file.has_room(row.line):
             break
-        file.mark({name: _precise(cell) for name, cell in row.cells.items()})
+        file.mark({name: _normalise_number(cell) for name, cell in row.cells.items()})
         if file.kind == "graph_breaks":
             read_break(file, row)
         elif file.kind == "compilation_metrics":
             _read_phases(file, row)
         elif file.kind == "hud" and "metric" in row.cells:
-            read_row(file, _spread(row), suite)
+            read_row(file, _spread_metrics(row), suite)
         elif file.kind not in ("summary", "graph_breaks_deduped"):
             read_row(file, row, suite)
 
@@ -390,12 +396,12 @@ def _find_separator(columns: list[str], stem: str) -> str | None:
     return None
 
 
-def _precise(cell: str) -> str:
+def _normalise_number(cell: str) -> str:
     """Normalise a number so that padding does not change the record's identity."""
     return "" if upstream_status.read_number(cell) == 0 else cell
 
 
-def _spread(row: CsvRow) -> CsvRow:
+def _spread_metrics(row: CsvRow) -> CsvRow:
     cells = {name: cell for name, cell in row.cells.items() if name not in ("metric", "value")}
     return CsvRow(row.line, {**cells, row.cells["metric"].strip(): row.cells.get("value", "")})
 

@@ -119,7 +119,7 @@ def _check_member(entry: tarfile.TarInfo, members: Mapping[str, bytes]) -> None:
     shown = ascii(entry.name[:80])
     if not entry.isreg() or entry.issparse():
         raise BadArchive(
-            f"this archive has {shown}, which is no plain file; a repro has plain files alone"
+            f"this archive has {shown}, which is not a regular file; a repro has only regular files"
         )
     if entry.name not in (MANIFEST, PROGRAM, DYNAMO_PROGRAM) and not _VALUES.match(entry.name):
         raise BadArchive(
@@ -137,7 +137,7 @@ def _check_member(entry: tarfile.TarInfo, members: Mapping[str, bytes]) -> None:
 
 def _parts_of(members: Mapping[str, bytes]) -> ReproParts:
     if MANIFEST not in members or PROGRAM not in members:
-        raise BadArchive(f"this archive is no repro: expected {MANIFEST} and {PROGRAM} in it")
+        raise BadArchive(f"this archive is not a repro: expected {MANIFEST} and {PROGRAM} in it")
     values: dict[str, bytes] = {}
     for name, body in members.items():
         match = _VALUES.match(name)
@@ -398,7 +398,8 @@ def read_script(text: str) -> ReproParts:
         manifest = load_manifest(json.loads(constants["MANIFEST"]))
         dynamo_program = constants["DYNAMO_PROGRAM"]
         values = {
-            str(digest): _unpack(str(digest), body) for digest, body in constants["VALUES"].items()
+            str(digest): _unpack_values(str(digest), body)
+            for digest, body in constants["VALUES"].items()
         }
     except BadScript:
         raise
@@ -419,7 +420,7 @@ def read_script(text: str) -> ReproParts:
     )
 
 
-def _unpack(digest: str, body: Any) -> bytes:
+def _unpack_values(digest: str, body: Any) -> bytes:
     try:
         raw = zlib.decompressobj().decompress(
             base64.b64decode(body, validate=True), MOST_STORAGE_BYTES

@@ -54,7 +54,7 @@ def evaluate_size(size: int | str, symbols: Mapping[str, Any]) -> Any:
         return _evaluate(ast.parse(size.strip(), mode="eval").body, symbols)
     except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError, TypeError) as error:
         raise ValueError(
-            f"{size[:80]!r} is no size: expected arithmetic of symbols ({error})"
+            f"{size[:80]!r} is not a size: expected arithmetic of symbols ({error})"
         ) from None
 
 
@@ -104,7 +104,7 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, Any]) -> Any:
         and not node.keywords
     ):
         return _CALLS[node.func.id](*(_evaluate(part, symbols) for part in node.args))
-    raise ValueError(f"{ast.unparse(node)[:80]!r} is no size: expected arithmetic of symbols")
+    raise ValueError(f"{ast.unparse(node)[:80]!r} is not a size: expected arithmetic of symbols")
 
 
 def _join_ceiling(node: ast.expr) -> ast.expr:
@@ -137,7 +137,7 @@ class TorchScript:
     program: str  # without its last part
     hashes: dict[int, str] = field(
         default_factory=dict
-    )  # of torch's content store, by number of the storage
+    )  # of torch's content store, by storage number
     save_dir: str | None = None  # the content store's folder, on the machine that wrote it
 
 
@@ -150,7 +150,7 @@ def parse_torch_script(text: str) -> TorchScript:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise NoTorchRepro(f"this is no Python that can be read ({error})") from None
+        raise NoTorchRepro(f"this is not valid Python ({error})") from None
     if not any(isinstance(node, ast.ClassDef) and node.name == "Repro" for node in tree.body):
         raise NoTorchRepro("this script has no `class Repro`, as torch's repro scripts have")
     reader = _ArgumentReader(text.splitlines(), _read_symbols(tree))
@@ -231,13 +231,13 @@ def _find_call(tree: ast.Module) -> dict[str, Any]:
             and isinstance(node.func, ast.Name)
             and node.func.id == "run_repro"
         ):
-            return {word.arg: _constant(word.value) for word in node.keywords if word.arg}
+            return {word.arg: _read_constant(word.value) for word in node.keywords if word.arg}
     return {}
 
 
 def list_results(text: str) -> list[str]:
-    """Return the names that `forward` assigns to its calls, in order; they are the graph's call
-    nodes.
+    """Return the names that `forward` assigns to its calls, which are the graph's call nodes, in
+    order.
     """
     try:
         return _list_results(ast.parse(text))
@@ -302,14 +302,14 @@ class _ArgumentReader:
         ):
             return
         content_hash, words = (
-            _constant(call.args[0]),
+            _read_constant(call.args[0]),
             {word.arg: word.value for word in call.keywords},
         )
         number = len(self._storages)
         if isinstance(content_hash, str):
             self.hashes[number] = content_hash
-        device = _device(words["device"]) if "device" in words else "cpu"
-        self._storages[variable] = (number, self._number(_size(call.args[1])), device)
+        device = _read_device(words["device"]) if "device" in words else "cpu"
+        self._storages[variable] = (number, self._number(_read_size(call.args[1])), device)
 
     def _read_input(self, call: ast.Call) -> None:
         if not isinstance(call.func, ast.Attribute):
@@ -327,8 +327,8 @@ class _ArgumentReader:
 
     def _read_symint(self, name: str, call: ast.Call, words: dict[str | None, ast.expr]) -> None:
         value, expression = (
-            _constant(call.args[0]) if call.args else None,
-            _constant(words.get("expr")),
+            _read_constant(call.args[0]) if call.args else None,
+            _read_constant(words.get("expr")),
         )
         if expression is None and call.args and value is None:
             expression = ast.unparse(call.args[0])
@@ -342,7 +342,7 @@ class _ArgumentReader:
     def _read_tensor(self, name: str, call: ast.Call, words: dict[str | None, ast.expr]) -> None:
         variable = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else ""
         number, storage_bytes, device = self._storages.get(variable, (None, None, "cpu"))
-        shape = _sizes(call.args[1]) if len(call.args) > 1 else ()
+        shape = _read_sizes(call.args[1]) if len(call.args) > 1 else ()
         dtype = (
             ast.unparse(words["dtype"]).removeprefix("torch.") if "dtype" in words else "float32"
         )
@@ -351,10 +351,14 @@ class _ArgumentReader:
                 name,
                 dtype=dtype.removeprefix("torch."),
                 shape=shape,
-                stride=_sizes(call.args[2]) if len(call.args) > 2 else contiguous_strides(shape),
-                storage_offset=_size(words["storage_offset"]) if "storage_offset" in words else 0,
+                stride=_read_sizes(call.args[2])
+                if len(call.args) > 2
+                else contiguous_strides(shape),
+                storage_offset=_read_size(words["storage_offset"])
+                if "storage_offset" in words
+                else 0,
                 device=device,
-                requires_grad=_constant(words.get("requires_grad")) is True,
+                requires_grad=_read_constant(words.get("requires_grad")) is True,
                 storage=number,
                 storage_bytes=storage_bytes,
             )
@@ -362,7 +366,7 @@ class _ArgumentReader:
 
     def _name(self, call: ast.Call) -> str:
         if call.func.attr in ("const", "unsupported", "opaque") and call.args:  # type: ignore[attr-defined]
-            first = _constant(call.args[0])
+            first = _read_constant(call.args[0])
             if isinstance(first, str) and first.isidentifier():
                 return first
         line = self.lines[(call.end_lineno or call.lineno) - 1]
@@ -390,34 +394,36 @@ def contiguous_strides(shape: tuple[Size, ...]) -> tuple[Size, ...]:
 
 
 def count_extent(shape: Sequence[int], stride: Sequence[int], offset: int) -> int:
-    """Return how many elements of its storage a tensor reaches."""
+    """Return how many elements of its storage a tensor spans."""
     if 0 in shape:
         return 0
     return offset + 1 + sum((size - 1) * step for size, step in zip(shape, stride))
 
 
-def _constant(node: ast.expr | None) -> Any:
+def _read_constant(node: ast.expr | None) -> Any:
     try:
         return ast.literal_eval(node) if node is not None else None
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
 
 
-def _size(node: ast.expr) -> Size:
-    value = _constant(node)
+def _read_size(node: ast.expr) -> Size:
+    value = _read_constant(node)
     return value if type(value) is int else ast.unparse(node)
 
 
-def _sizes(node: ast.expr) -> tuple[Size, ...]:
+def _read_sizes(node: ast.expr) -> tuple[Size, ...]:
     return (
-        tuple(_size(part) for part in node.elts) if isinstance(node, (ast.Tuple, ast.List)) else ()
+        tuple(_read_size(part) for part in node.elts)
+        if isinstance(node, (ast.Tuple, ast.List))
+        else ()
     )
 
 
-def _device(node: ast.expr) -> str:
+def _read_device(node: ast.expr) -> str:
     if isinstance(node, ast.Call):
-        words = {word.arg: _constant(word.value) for word in node.keywords}
+        words = {word.arg: _read_constant(word.value) for word in node.keywords}
         kind, index = words.get("type", "cpu"), words.get("index")
         return f"{kind}:{index}" if index is not None else str(kind)
-    value = _constant(node)
+    value = _read_constant(node)
     return value if isinstance(value, str) else "cpu"

@@ -1,5 +1,5 @@
-"""Write results as PyTorch's benchmark harness does: CSV, JSON, raw timings, and what has no table:
-found batch sizes, recompile reports, minimal programs.
+"""Write results as PyTorch's benchmark harness does: CSV, JSON, raw timings, and files without a
+table: found batch sizes, recompile reports, minimal programs.
 
 Source: benchmarks/dynamo/common.py of PyTorch: batch_size_finder, recompile_profiler_experiment,
 minify_model.
@@ -38,14 +38,13 @@ _COLUMNS = {
     "tolerance": list_upstream("tolerance", counts=False),
     "xla": ("speedup", *list_upstream("xla", counts=False)),
 }
-# To upstream an export is a backend: its rows stand in these tables, in files of that backend's
-# name.
+# Upstream treats an export as a backend: its rows are in these tables, in files named after it.
 _OF_BACKEND = {
     "export": ("accuracy",),
     "export_strict": ("accuracy",),
     "aot_inductor": ("performance", "accuracy"),
 }
-_WITH_VERDICT = ("onnx", "aot_precompile")  # timed, in a table of their own, and judged
+_WITH_VERDICT = ("onnx", "aot_precompile")  # timed, in a table of their own, with a verdict
 EXPORTED_EXPERIMENTS = (*SPEEDUPS, "accuracy", *_COLUMNS)
 _ALWAYS_FLOAT = frozenset(column.upstream for column in RESULT_COLUMNS if not column.is_count)
 
@@ -55,14 +54,13 @@ class OutputTable:
     stem: str
     experiment: str
     results: list[BenchMeasured] = field(default_factory=list)
-    is_named: bool = False  # by whoever asked for the file, not by its contents
+    is_named: bool = False  # named by the user, not after its contents
 
 
 def list_rows(result: BenchMeasured, modes: Collection[str] = ()) -> list[BenchMeasured]:
-    """Return a result as the rows that upstream has of it: its own, or one in each table of its
-    backend.
+    """Return upstream's rows for a result: its own, or one in each table of its backend.
 
-    Beside one of its modes upstream has the rows of that mode alone.
+    With a mode, upstream has only the rows of that mode.
     """
     tables = _OF_BACKEND.get(result.experiment, ())
     if result.experiment in _WITH_VERDICT and "accuracy" in modes and "performance" not in modes:
@@ -77,9 +75,9 @@ def list_rows(result: BenchMeasured, modes: Collection[str] = ()) -> list[BenchM
             }
             facts = {
                 name: fact for name, fact in result.facts.items() if name != "phases_s"
-            }  # of what is timed alone
+            }  # only timed
             rows.append(replace(result, experiment=table, values=of_table, facts=facts, repeats={}))
-        else:  # upstream times without a look at the verdict
+        else:  # upstream times regardless of the verdict
             status = "measured" if "speedup" in result.values else result.status
             rows.append(replace(result, experiment=table, status=status))
     return rows or [result]
@@ -105,11 +103,11 @@ def identity(result: BenchMeasured) -> dict[str, Cell]:
 def metrics(
     result: BenchMeasured, stats: Sequence[str], *, is_named: bool = False
 ) -> dict[str, Cell]:
-    """Return the other columns in PyTorch's order, followed by those it does not have.
+    """Return the other columns in PyTorch's order, then those that it lacks.
 
     With `is_named` the file replaces one of PyTorch's and has only its columns.
     """
-    values = {name: _number(name, value) for name, value in result.values.items()}
+    values = {name: _format_number(name, value) for name, value in result.values.items()}
     if not is_written(result):
         return {SKIP_COLUMN: result.reason or result.status}
     if result.experiment == "accuracy":
@@ -121,7 +119,7 @@ def metrics(
             return {"speedup": 0.0, "abs_latency": 0.0}
         names = ["speedup", "abs_latency"]
         for together in (("baseline", "speedup_vs_baseline"), _COMPILE, ("cache_lookup_latency",)):
-            names += _present(values, together)
+            names += _list_present(values, together)
         names += stats
     else:
         verdict, names = {}, list(_COLUMNS[result.experiment])
@@ -131,19 +129,19 @@ def metrics(
         if name not in names and name not in verdict and not is_named
     ]
     row = [*names, *rest]
-    # What lies behind the last number that there is was never in this row; what lies before it was
-    # 0 to upstream.
+    # Numbers after the last one present were never in this row; missing ones before it were 0 to
+    # upstream.
     while row and row[-1] not in values and not is_named:
         row.pop()
     zeros: dict[str, Cell] = {name: 0.0 if name in _ALWAYS_FLOAT else 0 for name in row}
     return {**verdict, **{name: values.get(name, zeros[name]) for name in row}}
 
 
-def _present(values: dict[str, Cell], names: Sequence[str]) -> list[str]:
+def _list_present(values: dict[str, Cell], names: Sequence[str]) -> list[str]:
     return list(names) if any(name in values for name in names) else []
 
 
-def _number(name: str, value: float) -> Cell:
+def _format_number(name: str, value: float) -> Cell:
     return int(value) if name not in _ALWAYS_FLOAT and value == int(value) else float(value)
 
 
@@ -154,7 +152,7 @@ def stats_of(results: Sequence[BenchMeasured]) -> list[str]:
 def write_table(table: OutputTable) -> bytes:
     stats = stats_of(table.results)
     if table.is_named and not stats and table.experiment in ("performance", "accuracy"):
-        stats = list(COUNTS)  # dynamo has no part in a package: upstream counts 0
+        stats = list(COUNTS)  # a package runs without dynamo: upstream counts 0
     rows = [
         {**identity(result), **metrics(result, stats, is_named=table.is_named)}
         for result in table.results
@@ -165,7 +163,7 @@ def write_table(table: OutputTable) -> bytes:
 def write_rows(rows: Sequence[dict[str, Any]]) -> bytes:
     """Write rows with the columns of the longest one; shorter rows are padded with 0.
 
-    Numbers always stand under their own column; PyTorch's writer shifts them to the left.
+    Numbers are always under their own column; PyTorch's writer shifts them to the left.
     """
     longest: dict[str, Any] = max(rows, key=len) if rows else {}
     columns = list(longest)
@@ -175,30 +173,29 @@ def write_rows(rows: Sequence[dict[str, Any]]) -> bytes:
     for row in rows:
         last = max((index for index, name in enumerate(columns) if name in row), default=0)
         cells = [
-            _cell(row[name]) if name in row else "0.000000" if name in _ALWAYS_FLOAT else "0"
+            _format_cell(row[name]) if name in row else "0.000000" if name in _ALWAYS_FLOAT else "0"
             for name in columns[: last + 1]
         ]
         lines.append([*cells, *["0"] * (len(columns) - last - 1)])
     return write_csv(lines)
 
 
-def _cell(value: Cell) -> Cell:
+def _format_cell(value: Cell) -> Cell:
     return f"{value:.6f}" if isinstance(value, float) else value
 
 
 BREAK_COLUMNS = ("model", "reason", "user_stack")
 _DIAGNOSTICS = ("rule_id", "rule_name", "diagnostic_level", "diagnostic_message")
-_NO_METRICS = ("dev", "name", "batch_size")  # columns that upstream's JSON has no record of
+_NO_METRICS = ("dev", "name", "batch_size")  # columns without a record in upstream's JSON
 _MOST_NAME = 150
-_ONE_ROW = "_multi_tensor_sgd"  # upstream counts breaks in it as one, although their texts differ
-Breaks = Mapping[str, Sequence[GraphBroke]]  # by the task of the result that they belong to
+_ONE_ROW = (
+    "_multi_tensor_sgd"  # upstream counts graph breaks in it as one, although their texts differ
+)
+Breaks = Mapping[str, Sequence[GraphBroke]]  # by the task of their result
 
 
 def write_files(files: Mapping[str, bytes], folder: str | os.PathLike[str]) -> list[str]:
-    """Write files into a folder, and return their names; files of the same names are replaced.
-
-    Raises: OSError.
-    """
+    """Write files into a folder, replacing existing ones; return their names. Raises OSError."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
@@ -223,7 +220,7 @@ def render_files(
     modes: Collection[str] = (),
 ) -> dict[str, bytes]:
     files = render_untabled(results, stem)
-    rows = _written(results, modes)
+    rows = _list_written(results, modes)
     for table in _part_tables(rows) if stem is None else _one_table(rows, stem, modes):
         files[f"{table.stem}.csv"] = write_table(table)
         files[f"{table.stem}.json"] = _write_json(table)
@@ -239,12 +236,12 @@ def render_files(
 
 
 def _part_tables(rows: Iterable[BenchMeasured]) -> list[OutputTable]:
-    """Split rows into upstream's files; each has a model once, or once for each tag."""
+    """Split rows into upstream's files; each has a model once, or once per tag."""
     tables: dict[str, OutputTable] = {}
     taken: set[tuple[str, str, str]] = set()
     for result in rows:
-        for label in _labels(result):
-            stem = _stem(result, label)
+        for label in _list_labels(result):
+            stem = _file_stem(result, label)
             key = (stem, result.model, str(result.facts.get("tag", "")))
             if key not in taken:
                 break
@@ -259,14 +256,14 @@ def _one_table(rows: list[BenchMeasured], stem: str, modes: Collection[str]) -> 
     return [OutputTable(stem, of_mode[0].experiment, of_mode, is_named=True)] if rows else []
 
 
-def _written(results: Iterable[BenchMeasured], modes: Collection[str]) -> list[BenchMeasured]:
+def _list_written(results: Iterable[BenchMeasured], modes: Collection[str]) -> list[BenchMeasured]:
     rows = [row for measured in results for row in list_rows(measured, modes)]
     return [row for row in rows if is_written(row)] or [
         row for row in rows if row.status == "skipped"
     ]
 
 
-def _labels(result: BenchMeasured) -> Iterable[str]:
+def _list_labels(result: BenchMeasured) -> Iterable[str]:
     tag = result.facts.get("tag")
     label = (result.backend or "").removesuffix(f":{tag}") if tag else result.backend or ""
     if result.dynamic and "dynamic" not in label:
@@ -284,7 +281,7 @@ def _labels(result: BenchMeasured) -> Iterable[str]:
         number += 1
 
 
-def _stem(result: BenchMeasured, label: str) -> str:
+def _file_stem(result: BenchMeasured, label: str) -> str:
     experiment = FILE_WORDS.get(result.experiment, result.experiment)
     parts = (label, result.suite, result.dtype, result.mode, result.device, experiment)
     return "_".join(safe for part in parts if part and (safe := safe_name(part)))[-_MOST_NAME:]
@@ -296,12 +293,14 @@ def _write_json(table: OutputTable) -> bytes:
     for result in table.results:
         row = {**identity(result), **metrics(result, stats)}
         lines += [
-            _record(table, result, name, row[name]) for name in row if name not in _NO_METRICS
+            _make_record(table, result, name, row[name]) for name in row if name not in _NO_METRICS
         ]
     return _to_lines(lines)
 
 
-def _record(table: OutputTable, result: BenchMeasured, name: str, value: Cell) -> dict[str, Any]:
+def _make_record(
+    table: OutputTable, result: BenchMeasured, name: str, value: Cell
+) -> dict[str, Any]:
     settings = result.facts.get("settings")
     extra = {
         "device": result.device,
@@ -313,7 +312,7 @@ def _record(table: OutputTable, result: BenchMeasured, name: str, value: Cell) -
         table.experiment: True,
     }
     metric: dict[str, Any] = {"name": name, "benchmark_values": [value]}
-    if isinstance(value, str):  # the database has no text among its numbers
+    if isinstance(value, str):  # the database has only numbers
         metric = {"name": name, "extra_info": {"benchmark_values": [value]}}
     return {
         "benchmark": {
@@ -339,14 +338,14 @@ def _to_lines(records: Sequence[dict[str, Any]]) -> bytes:
 def _write_phases(table: OutputTable) -> dict[str, bytes]:
     rows: list[dict[str, Cell]] = []
     records: list[dict[str, Any]] = []
-    names = dict.fromkeys(name for result in table.results for name in _phases(result))
+    names = dict.fromkeys(name for result in table.results for name in _list_phases(result))
     for result in table.results:
-        phases = _phases(result)
+        phases = _list_phases(result)
         if phases:
-            # Upstream puts each model's numbers under the first one's heading; here each stands
-            # under its own name.
+            # Upstream writes each model's numbers under the first one's heading; here each has its
+            # own name.
             rows.append({**identity(result), **{name: phases.get(name, 0.0) for name in names}})
-            records += [_record(table, result, name, value) for name, value in phases.items()]
+            records += [_make_record(table, result, name, value) for name, value in phases.items()]
     if not rows:
         return {}
     stem = f"{table.stem}{METRICS_FILE}"
@@ -376,7 +375,7 @@ def _write_export_errors(table: OutputTable) -> dict[str, bytes]:
     return {f"{table.stem}_export_error.csv": write_rows(rows)} if rows else {}
 
 
-def _phases(result: BenchMeasured) -> dict[str, float]:
+def _list_phases(result: BenchMeasured) -> dict[str, float]:
     phases = result.facts.get("phases_s")
     if not isinstance(phases, dict):
         return {}
@@ -390,7 +389,7 @@ def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
         (
             result.model,
             f'"{reason_text(graph_break.text) if graph_break.text else graph_break.reason}"',
-            f'"{_stack(graph_break)}"',
+            f'"{_format_stack(graph_break)}"',
         )
         for result in table.results
         for graph_break in breaks.get(result.task or "", ())
@@ -411,7 +410,7 @@ def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
     }
 
 
-def _stack(graph_break: GraphBroke) -> str:
+def _format_stack(graph_break: GraphBroke) -> str:
     frames: list[tuple[Any, ...]] = [
         (frame.path, frame.line, frame.name) for frame in user_stack(graph_break.text)
     ]
@@ -439,12 +438,11 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.=+-]+")
 
 
 def safe_name(text: str) -> str:
-    """Return a text as a part of a file's name."""
     return _UNSAFE.sub("_", text).strip("._") or "_"
 
 
 def render_untabled(results: Sequence[BenchMeasured], stem: str | None = None) -> dict[str, bytes]:
-    """Make the files, each by its name; `stem` is the name of the CSV, in place of its own."""
+    """Return the files by name; `stem` replaces the CSV's own name."""
     sizes = [
         (result.model, int(result.values["batch_size_found"]))
         for result in results
@@ -475,9 +473,7 @@ def render_untabled(results: Sequence[BenchMeasured], stem: str | None = None) -
 
 
 def format_recompiles(facts: Mapping[str, Any]) -> str:
-    """Write the facts of a recompile profile in the form of torch's CompileProfiler, which torch
-    dropped in 2.5.
-    """
+    """Format a recompile profile like torch's CompileProfiler, which was removed in 2.5."""
     breaks: Mapping[str, int] = facts.get("graph_break_reasons", {})
     changes = [change for change in facts["changes"] if change["recompiles"] or "error" in change]
     lines = [

@@ -28,11 +28,11 @@ from compileboard.collectors.logs.streams import (
     read_chunks,
 )
 
-HEAD_BYTES = 512  # one tar header, more than any other magic needs
+HEAD_BYTES = 512  # one tar header, more than any other magic number needs
 _IN_BYTES = 64 * 1024
-_MOST_LAYERS = 3  # log.gz.zst happens by accident; a file that unpacks to itself goes on forever
-_MEMORY_BYTES = 128 << 20  # what xz -9 and zstd --ultra -22 --long=27 need at most
-# Nothing else bounds what comes out of an input: 16 MiB, at a frame's start 32.
+_MOST_LAYERS = 3  # log.gz.zst happens by accident; a file that unpacks to itself never ends
+_MEMORY_BYTES = 128 << 20  # the maximum for xz -9 and zstd --ultra -22 --long=27
+# The only bound on an input's output: 16 MiB, at a frame's start 32.
 _ZSTD_IN_BYTES = 512
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)
@@ -121,17 +121,17 @@ def _is_zstd(head: bytes) -> bool:
 
 
 def unpack_gzip(stream: Chunks, where: str) -> Iterator[bytes]:
-    return _unpack(
+    return _unpack_stream(
         stream, where, "gzip", lambda: _Inflate(31), lambda rest: rest.startswith(b"\x1f\x8b")
     )
 
 
 def unpack_deflate(stream: Chunks, where: str) -> Iterator[bytes]:
-    return _unpack(stream, where, "deflate", lambda: _Inflate(-15), None)
+    return _unpack_stream(stream, where, "deflate", lambda: _Inflate(-15), None)
 
 
 def unpack_bzip2(stream: Chunks, where: str) -> Iterator[bytes]:
-    return _unpack(
+    return _unpack_stream(
         stream, where, "bzip2", bz2.BZ2Decompressor, lambda rest: rest.startswith(b"BZh")
     )
 
@@ -140,12 +140,12 @@ def unpack_xz(stream: Chunks, where: str) -> Iterator[bytes]:
     def make() -> _Decoder:
         return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY_BYTES)
 
-    return _unpack(stream, where, "xz", make, lambda rest: rest.startswith(b"\xfd7zXZ"))
+    return _unpack_stream(stream, where, "xz", make, lambda rest: rest.startswith(b"\xfd7zXZ"))
 
 
 def unpack_zstd(stream: Chunks, where: str) -> Iterator[bytes]:
     try:
-        yield from _unpack(stream, where, "zstd", _Unzstd, _is_zstd, _ZSTD_IN_BYTES)
+        yield from _unpack_stream(stream, where, "zstd", _Unzstd, _is_zstd, _ZSTD_IN_BYTES)
     except ImportError:
         raise SourceDamaged(
             f"{where}: it is compressed with zstd, which needs a package; pip install "
@@ -153,7 +153,7 @@ def unpack_zstd(stream: Chunks, where: str) -> Iterator[bytes]:
         ) from None
 
 
-def _unpack(
+def _unpack_stream(
     stream: Chunks,
     where: str,
     kind: str,
@@ -192,9 +192,9 @@ def damaged(where: str, kind: str, out_bytes: int, what: str) -> SourceDamaged:
     )
 
 
-_LONG_NAME_BYTES = 1 << 20  # a header that claims a longer name would have it read into memory
+_LONG_NAME_BYTES = 1 << 20  # a longer name would be read into memory
 _UNPACK: dict[int, Unpack | None] = {0: None, 8: unpack_deflate, 12: unpack_bzip2, 93: unpack_zstd}
-# What tarfile and zipfile raise at bytes that are no archive.
+# Raised by tarfile and zipfile for bytes that are not an archive.
 _ERRORS = (
     *(
         tarfile.TarError,
@@ -239,7 +239,7 @@ class Container:
 class Member:
     name: str
     modified_us: int | None
-    size_bytes: int | None  # none where it is compressed once more
+    size_bytes: int | None  # None if it is compressed once more
     head: bytes
     open: Callable[[], Chunks]
 
@@ -248,7 +248,7 @@ class Member:
 class Listing:
     members: list[Member]
     passed_over: list[str]  # links, devices
-    damage: ValueError | None = None  # met while listing, and by no member's own bytes
+    damage: ValueError | None = None  # found while listing, outside any member
 
 
 def is_tar(head: bytes) -> bool:
@@ -261,9 +261,6 @@ def is_tar(head: bytes) -> bool:
 
 def is_zip(head: bytes) -> bool:
     return head.startswith((b"PK\x03\x04", b"PK\x05\x06"))
-
-
-# --- zip
 
 
 def list_zip(container: Container) -> Listing:
@@ -284,7 +281,7 @@ def list_zip(container: Container) -> Listing:
         ) from None
     container.gauge.add_entries(container.name, len(entries))
     for entry in entries:
-        kind = entry.external_attr >> 28  # Unix's file type: 8 a file, 0 not said, 10 a link
+        kind = entry.external_attr >> 28  # Unix's file type: 8 file, 0 unknown, 10 link
         if entry.filename.endswith("/"):
             continue
         if kind not in (0, 8):
@@ -305,12 +302,12 @@ def _zip_member(container: Container, entry: zipfile.ZipInfo) -> Member:
     def open_member() -> Chunks:
         return container.peeled(_zip_chunks(container, entry))
 
-    head, unpacked = _head(_zip_chunks(container, entry), container)
+    head, unpacked = _read_head(_zip_chunks(container, entry), container)
     modified_us: int | None
     try:
         modified_us = (
             calendar.timegm((*entry.date_time, 0, 0, 0)) * 1_000_000
-        )  # the zone is not in the zip
+        )  # a zip has no time zone
     except (ValueError, OverflowError):
         modified_us = None
     return Member(
@@ -366,9 +363,6 @@ def _zip_checked(stream: Chunks, entry: zipfile.ZipInfo, where: str) -> Iterator
         raise damaged(where, "zip", size, "has another checksum than it should")
 
 
-# --- tar
-
-
 class _TarInfo(tarfile.TarInfo):
     """A header that raises on damage or endless names, where tarfile ends silently or fills
     memory.
@@ -396,7 +390,7 @@ class _TarInfo(tarfile.TarInfo):
         return member
 
     def _proc_gnusparse_10(self, *_: object) -> None:
-        # Its map of holes is as long as it likes, and read into memory.
+        # Its map of holes has no length limit and is read into memory.
         raise tarfile.ReadError("a sparse file, which is not read; pack it without --sparse")
 
 
@@ -412,10 +406,10 @@ class _Pass:
         self._plain = None if packed else io.BufferedReader(container.open())
         self._plain_bytes = container.size_bytes
         self._tar: _TarFile | None = None
-        self._end = 0  # of the current member's bytes in the tar
+        self._end = 0  # end of the current member in the tar
         self._has_ended = False
         self.next_number = 0
-        self.damage: ValueError | None = None  # what ended it, if that is not within a member
+        self.damage: ValueError | None = None  # what ended it, if not within a member
 
     def step(self) -> tarfile.TarInfo | None:
         try:
@@ -429,8 +423,8 @@ class _Pass:
                 self._skip(self._tar)
             member: tarfile.TarInfo | None = self._tar.next()
             if member is not None and self._tar.offset < member.offset_data:
-                raise tarfile.ReadError("a negative size")  # it would go round in circles
-            self._tar.members.clear()  # it would keep them all
+                raise tarfile.ReadError("a negative size")  # it would loop
+            self._tar.members.clear()  # tarfile would keep all members
         except _ERRORS as error:
             member, wrong = None, f"does not decode ({error})"
         else:
@@ -453,7 +447,7 @@ class _Pass:
                 raise tarfile.ReadError("ends too early")
 
     def chunks(self, member: tarfile.TarInfo) -> Iterator[bytes]:
-        # Not by extractfile: its file raises at a cut and drops what it had read of it.
+        # Not by extractfile, whose file raises at a truncated member and drops what it had read.
         assert self._tar is not None and self._tar.fileobj is not None
         file, size = self._tar.fileobj, 0
         file.seek(member.offset_data)
@@ -489,8 +483,8 @@ class _Pass:
 class _Tar:
     """Opens the members of a compressed tar in any order.
 
-    A member costs unpacking everything before it. In order, that is nothing: a closed stream hands
-    its pass to the next one.
+    A member costs unpacking everything before it. In order, that is free: a closed stream hands its
+    pass to the next one.
     """
 
     def __init__(self, container: Container) -> None:
@@ -550,7 +544,7 @@ def list_tar(container: Container, packed: bool) -> Listing:
                 passed_over.append(member.name)
                 continue
             number = at.next_number - 1
-            head, unpacked = _head(Chunks(at.chunks(member)), container)
+            head, unpacked = _read_head(Chunks(at.chunks(member)), container)
             open_it = (
                 partial(archive.open, number) if packed else partial(_open_plain, container, member)
             )
@@ -589,7 +583,7 @@ def _tar_time_us(member: tarfile.TarInfo) -> int | None:
     )
 
 
-def _head(chunks: Chunks, container: Container) -> tuple[bytes, bool]:
+def _read_head(chunks: Chunks, container: Container) -> tuple[bytes, bool]:
     stream = container.peeled(chunks)
     try:
         head = stream.peek(HEAD_BYTES)

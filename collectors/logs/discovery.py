@@ -42,7 +42,7 @@ NO_NAMES: Mapping[str, str] = {}
 STANDARD_INPUT = "standard input"
 SAME_JOB_US = (
     10 * 60 * 1_000_000
-)  # ranks of one job end within this; an older log of a rank is an older job's
+)  # ranks of one job end within this; an older log is from an older job
 _LOOKS_LIKE_LOG = re.compile(
     rb"(?:\[rank\d+\]:)?[VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [^\]\n]*\][^{\n]*\{"
 )
@@ -53,7 +53,7 @@ _NAMED_LIKE_REPRO = re.compile(
 )
 _REPRO_ANSWER = re.compile(
     r"\.repro/[a-z]+-\d+\.(?:json|py)$"
-)  # what `repro` writes beside a script
+)  # files that `repro` writes beside a script
 _PACKED_NAME = re.compile(r"\.(?:gz|zst|xz|bz2)$")
 _IS_NEITHER = "is a torch trace log, a file of benchmark results or a repro of torch's"
 _RANK = re.compile(r"rank_(\d+)_")
@@ -64,8 +64,8 @@ class LogSource:
     label: str  # "trace.tar.gz: trace/rank_0.log"
     file_name: str
     modified_us: int | None
-    size_bytes: int | None  # of the log itself, none where only reading tells
-    path: Path | None  # of a plain file: it can be followed
+    size_bytes: int | None  # of the log itself, None if only reading tells
+    path: Path | None  # of a plain file, which can be followed
     _open: Callable[[], BinaryIO] = field(repr=False, compare=False)
 
     def open(self) -> BinaryIO:
@@ -83,11 +83,11 @@ class SourceGroup:
 
     label: str
     sources: list[LogSource]
-    ignored: list[str] = field(default_factory=list)  # names of what is neither
+    ignored: list[str] = field(default_factory=list)  # names of other files
     results: list[LogSource] = field(default_factory=list)
     repros: list[LogSource] = field(
         default_factory=list
-    )  # scripts that torch left of graphs that failed
+    )  # scripts that torch wrote for failed graphs
 
     @property
     def is_empty(self) -> bool:
@@ -114,7 +114,7 @@ def find_sources(
         return _find_in_stream(stdin or sys.stdin.buffer, gauge)
     given_path = Path(path)
     name = clean_name(names.get(given_path.name, given_path.name) or path)
-    mode = _status(given_path).st_mode
+    mode = _stat(given_path).st_mode
     if stat.S_ISDIR(mode):
         label = given_path.resolve().name
         group = _find_in_folder(
@@ -125,7 +125,11 @@ def find_sources(
                 f"{clean_name(path)}: it holds no trace log, and only of logs there is a "
                 "newest one."
             )
-        return SourceGroup(group.label, _newest(group.sources), group.ignored) if latest else group
+        return (
+            SourceGroup(group.label, _find_newest(group.sources), group.ignored)
+            if latest
+            else group
+        )
     if latest:
         raise NoSuchLog(
             f"{clean_name(path)}: it is a file, and only a folder has a newest log; give its "
@@ -171,7 +175,7 @@ def _base_name(name: str) -> str:
     return re.split(r"[/\\]", name.rstrip("/\\"))[-1]
 
 
-def _status(path: Path) -> os.stat_result:
+def _stat(path: Path) -> os.stat_result:
     try:
         return path.stat()
     except FileNotFoundError:
@@ -181,18 +185,15 @@ def _status(path: Path) -> os.stat_result:
             "archive."
         ) from None
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_error(path, error) from None
 
 
-def _unreadable(path: Path, error: Exception) -> NoSuchLog:
+def _unreadable_error(path: Path, error: Exception) -> NoSuchLog:
     reason = getattr(error, "strerror", None) or str(error)
     return NoSuchLog(
         f"{clean_name(str(path))}: it cannot be read ({reason}); check the path and who may "
         "read it."
     )
-
-
-# --- a folder
 
 
 def _find_in_folder(
@@ -203,16 +204,16 @@ def _find_in_folder(
     results: list[LogSource] = []
     repros: list[LogSource] = []
     count = 0
-    for path in _walk(folder, ignored):
+    for path in _walk_files(folder, ignored):
         count += 1
         relative = path.relative_to(folder).as_posix()
         name = clean_name(names.get(relative, relative))
         try:
             group = _find_in_file(path, name, gauge, is_given=False)
-        except NoSuchLog as error:  # may not be read, or went away
+        except NoSuchLog as error:  # unreadable, or removed in the meantime
             group = SourceGroup(name, [], [name])
             if is_log(b"", name):
-                group = SourceGroup(name, [_broken(name, SourceDamaged(str(error)))])
+                group = SourceGroup(name, [_broken_source(name, SourceDamaged(str(error)))])
         sources += group.sources
         ignored += [] if _REPRO_ANSWER.search(relative) else group.ignored
         results += group.results
@@ -225,10 +226,10 @@ def _find_in_folder(
     return SourceGroup(label, sources, ignored, results, repros)
 
 
-def _walk(folder: Path, ignored: list[str]) -> Iterator[Path]:
+def _walk_files(folder: Path, ignored: list[str]) -> Iterator[Path]:
     def unreadable(error: OSError) -> None:
         if error.filename == str(folder):
-            raise _unreadable(folder, error) from None
+            raise _unreadable_error(folder, error) from None
         ignored.append(clean_name(os.path.relpath(error.filename, folder)))
 
     for root, folders, files in os.walk(folder, onerror=unreadable):
@@ -239,7 +240,7 @@ def _walk(folder: Path, ignored: list[str]) -> Iterator[Path]:
                 yield path
 
 
-def _newest(sources: list[LogSource]) -> list[LogSource]:
+def _find_newest(sources: list[LogSource]) -> list[LogSource]:
     by_age = sorted(
         sources, key=lambda source: (source.modified_us or 0, source.label), reverse=True
     )
@@ -254,26 +255,23 @@ def _newest(sources: list[LogSource]) -> list[LogSource]:
     return [of_rank[rank] for rank in sorted(of_rank)]
 
 
-# --- a file
-
-
 def _find_in_file(path: Path, name: str, gauge: Gauge, is_given: bool = True) -> SourceGroup:
-    status = _status(path)
+    status = _stat(path)
     container = Container(name, status.st_size, partial(_open_raw, path), gauge)
     modified_us = status.st_mtime_ns // 1000
     with container.chunks() as chunks:
         head = chunks.peek(HEAD_BYTES)
         if chunks.damage is not None:
-            raise _unreadable(path, chunks.damage)
+            raise _unreadable_error(path, chunks.damage)
     packed = find_unpack(head) is not None
     if not packed and not is_zip(head) and not is_tar(head):
         opening = partial(_open_plain, path)
         source = LogSource(name, _base_name(name), modified_us, status.st_size, path, opening)
-        return _sort(source, head, is_given)
+        return _sort_source(source, head, is_given)
     return _find_in_container(container, packed, _base_name(name), modified_us, is_given)
 
 
-def _sort(source: LogSource, head: bytes, is_given: bool) -> SourceGroup:
+def _sort_source(source: LogSource, head: bytes, is_given: bool) -> SourceGroup:
     if is_repro(source.label):
         return SourceGroup(source.label, [], repros=[source])
     if _holds_results(head, source.label, is_given):
@@ -287,19 +285,19 @@ def _open_raw(path: Path) -> io.RawIOBase:
     try:
         return open(path, "rb", buffering=0)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_error(path, error) from None
 
 
 def _open_plain(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_error(path, error) from None
 
 
 def _open_stream(make: Callable[[], Chunks], container: Container, number: int) -> BinaryIO:
     chunks = make()
-    # The outermost layer is the log itself: it counts to the total, the layers below only for
+    # The outermost layer is the log itself and counts towards the total; the layers below only for
     # themselves.
     chunks.watch = container.gauge.log(container.name, number, container.size_bytes)
     return LogStream(chunks)
@@ -312,18 +310,18 @@ def _find_in_container(
         head = stream.peek(HEAD_BYTES)
     try:
         if not packed and is_zip(head):
-            return _group(container, list_zip(container), is_given)
+            return _group_container(container, list_zip(container), is_given)
         if is_tar(head):
-            return _group(container, list_tar(container, packed), is_given)
+            return _group_container(container, list_tar(container, packed), is_given)
     except SourceDamaged as error:
-        return SourceGroup(container.name, [_broken(container.name, error)])
+        return SourceGroup(container.name, [_broken_source(container.name, error)])
     opening = partial(_open_stream, container.peeled, container, 0)
-    return _sort(
+    return _sort_source(
         LogSource(container.name, file_name, modified_us, None, None, opening), head, is_given
     )
 
 
-def _group(container: Container, listing: Listing, is_given: bool) -> SourceGroup:
+def _group_container(container: Container, listing: Listing, is_given: bool) -> SourceGroup:
     sources: list[LogSource] = []
     results: list[LogSource] = []
     repros: list[LogSource] = []
@@ -344,21 +342,18 @@ def _group(container: Container, listing: Listing, is_given: bool) -> SourceGrou
         )
         (repros if is_script else results if holds_results else sources).append(log_source)
     if listing.damage is not None and (sources or results or is_given):
-        (sources or results or sources).append(_broken(container.name, listing.damage))
+        (sources or results or sources).append(_broken_source(container.name, listing.damage))
     return SourceGroup(container.name, sources, ignored, results, repros)
 
 
-def _broken(name: str, error: ValueError) -> LogSource:
+def _broken_source(name: str, error: ValueError) -> LogSource:
     return LogSource(
         name, _base_name(name), None, None, None, lambda: LogStream(Chunks((), damage=error))
     )
 
 
-# --- standard input
-
-
 def _find_in_stream(stdin: BinaryIO, gauge: Gauge) -> SourceGroup:
-    read = getattr(stdin, "read1", stdin.read)  # what is there, of a log that still grows
+    read = getattr(stdin, "read1", stdin.read)  # of a growing log, only what is there
     chunks = Chunks(iter(lambda: read(CHUNK_BYTES), b""))
     head = chunks.peek(HEAD_BYTES)
     chunks.check()
@@ -366,7 +361,9 @@ def _find_in_stream(stdin: BinaryIO, gauge: Gauge) -> SourceGroup:
     if not packed and not is_zip(head) and not is_tar(head):
         once = iter([chunks])
         opening = partial(_open_once, once, gauge)
-        return _sort(LogSource(STANDARD_INPUT, "-", None, None, None, opening), head, is_given=True)
+        return _sort_source(
+            LogSource(STANDARD_INPUT, "-", None, None, None, opening), head, is_given=True
+        )
     spooled = Spooled()
     chunks.watch = gauge.layer(STANDARD_INPUT, None)
     for chunk in read_chunks(chunks):

@@ -18,7 +18,7 @@ PAUSE_SIGNAL = signal.SIGUSR1
 
 
 class Paused(ValueError):
-    """The import was asked to stop. What was read is kept; importing again reads the rest."""
+    """The import was asked to stop. Data read so far is kept; importing again reads the rest."""
 
 
 class Budget:
@@ -37,7 +37,7 @@ class Budget:
         self.is_pausing = True
 
     def check(self, label: str, record_count: int) -> None:
-        """Check what was used against the limits. Raises LimitExceeded or Paused."""
+        """Raises LimitExceeded or Paused."""
         row_count = self._connection.total_changes - self._before_count
         for used, most, what in (
             (record_count, self.limits.records, "records"),
@@ -82,7 +82,7 @@ class ProgressLines:
     def begin(self, group: SourceGroup, imported: Imported) -> Progress:
         self._imported = imported
         sizes = [source.size_bytes for source in group.sources]
-        # What a compressed log unpacks to is known only when it is read.
+        # The unpacked size of a compressed log is known only after reading.
         self._total_bytes = None if None in sizes else sum(size or 0 for size in sizes)
 
         def show(read_bytes: int) -> None:

@@ -26,8 +26,8 @@ from compileboard.collectors.logs.trace_source import TraceSource
 from compileboard.collectors.store.ingest.payload_writer import TextPacker
 from compileboard.collectors.store.ingest.source_files import LEARNT_LATE, LogRow
 
-# Texts whose every form is known, so that what is the user's can be told from what is torch's. All
-# others are dropped: what cannot be redacted for certain is not stored.
+# Texts of a fully known form, in which user data can be told from torch's. All others are dropped:
+# data that cannot be redacted for certain is not stored.
 KNOWN_TEXTS = frozenset(
     (
         *GUARDS,
@@ -63,7 +63,7 @@ KNOWN_TEXTS = frozenset(
         "artifact:torch_version",
     )
 )
-# Torch's own records without a text of known form, whose fields are names and numbers.
+# torch's own records, with only names and numbers as fields.
 KNOWN_METADATA = frozenset(
     (
         *(
@@ -80,8 +80,7 @@ KNOWN_METADATA = frozenset(
 )
 
 _KNOWN_ENVELOPE = ("stack", "subgraph_name")
-# A Triton kernel of the user's stands as source in a text that is known otherwise; what says that
-# one does.
+# A user's Triton kernel is included as source in a text of known form; this marks one.
 _KERNELS = {"inductor_output_code": "user_autotune", "artifact:fx_graph_runnable": "@triton.jit"}
 
 
@@ -129,8 +128,8 @@ STARTED_WITH = ("python_version", "torch_version", "torch_git", "cuda_version", 
 @dataclass
 class DecodedBatch:
     batch: EventBatch
-    rejects: Rejects  # without those of the files beside
-    part: int  # of its log: several processes take its parts in turn
+    rejects: Rejects  # without those of the files beside it
+    part: int  # of its log: several processes read its parts in turn
 
     def add_before(self, earlier: DecodedBatch) -> None:
         (begin,), (end,) = earlier.batch.checkpoints, self.batch.checkpoints
@@ -160,7 +159,7 @@ class ImportedTrace(TraceSource):
         share: tuple[int, int] = (0, 1),
     ) -> None:
         self.path = source_path
-        self.learnt_bytes = 0  # of the beginning that was looked at
+        self.learnt_bytes = 0  # of the start that was read
         self._head = head
         self._file = file
         self._run_id = run_id
@@ -172,7 +171,7 @@ class ImportedTrace(TraceSource):
             name: getattr(head, name) for name in LEARNT_LATE if name != "rank"
         }
         self._missing = {name for name, fact in self._facts.items() if fact is None}
-        self._learnt: dict[str, Any] = {}  # what its beginning does not tell, since the last batch
+        self._learnt: dict[str, Any] = {}  # facts since the last batch that its start lacks
 
     def read(self) -> Iterator[EventBatch]:
         if self._decoded is None:
@@ -190,7 +189,7 @@ class ImportedTrace(TraceSource):
                     name: fact for name, fact in late.facts.items() if self._facts.get(name) is None
                 }
             batch.events = [event for event in map(self._begin_once, batch.events) if event]
-            before = None if self._started else decoded  # no process is there yet whose log it is
+            before = None if self._started else decoded  # there is no process yet for the log
             if before is None:
                 yield batch
 
@@ -278,4 +277,4 @@ def _pack_text(event: Event, packer: TextPacker) -> None:
     if isinstance(event, ArtifactSeen | SpanSeen) and event.text is not None:
         vars(event)["text"] = packer.pack(
             event.text
-        )  # nobody else has it yet, and a copy costs as much as decoding
+        )  # not shared yet, and a copy costs as much as decoding

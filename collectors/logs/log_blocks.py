@@ -14,7 +14,7 @@ from typing import Protocol
 
 from compileboard.collectors.contract.rejects import Rejects
 
-BLOCK_BYTES = 512 << 10  # within a core's cache; 4 MiB take a third longer
+BLOCK_BYTES = 512 << 10  # fits a core's cache; 4 MiB take a third longer
 LARGEST_BYTES = 64 << 20
 _NEWLINE = 0x0A
 BORDER = re.compile(rb"\n(?=[^\t])")
@@ -28,10 +28,10 @@ class Readable(Protocol):
 class Piece:
     buffer: bytes
     begin: int
-    end: int  # behind its last newline
+    end: int  # after its last newline
     offset: int  # of its first byte, in the log
-    last: bool  # nothing follows it, yet
-    incomplete: bool = False  # set by who reads it: leave it for a later reading
+    last: bool  # nothing follows it, so far
+    incomplete: bool = False  # set by the reader to leave it for later
 
     @property
     def line_end(self) -> int:
@@ -44,22 +44,22 @@ class BlockReader:
         self._file = file
         self._rejects = rejects
         self._buffer = b""
-        self._ahead = b""  # read already, before the file's next block
-        # What was damaged before it was counted by an earlier reading.
+        self._ahead = b""  # read before the file's next block
+        # Damage that an earlier reading has counted.
         self._counted_from = counted_from
         self._base_offset = 0  # of the buffer's first byte
         self._base_line = 1
         self._counted = (
             0,
             1,
-        )  # a place in the buffer and its line: a log of stray lines asks for every one
+        )  # a position in the buffer and its line, because a log of stray lines needs every one
         self._skip_end = 0
         self.other = BORDER  # before records that are not skipped
         self._digest = blake2b(digest_size=16)
 
     @property
     def offset(self) -> int:
-        """The offset behind the last whole record that was read."""
+        """The offset after the last whole record that was read."""
         return self._base_offset
 
     @property
@@ -83,7 +83,7 @@ class BlockReader:
             0,
             0,
             -1,
-        )  # where the last border is, and where blank lines began that end there
+        )  # the last border, and the start of blank lines that end there
         while block := self._ahead or self._file.read(BLOCK_BYTES):
             self._buffer, self._ahead = self._buffer + block, b""
             if self._base_offset + len(self._buffer) <= self._skip_end and b"\nV" in self._buffer:
@@ -94,7 +94,7 @@ class BlockReader:
             for border in BORDER.finditer(self._buffer, scanned):
                 end = border.start() + 1
                 if blank >= 0 and self._buffer.find(b"\n\t", last, end) >= 0:
-                    blank = -1  # the text goes on behind them
+                    blank = -1  # the text continues after them
                 last = end
                 if self._is_blank(end):
                     blank = end if blank < 0 else blank
@@ -109,12 +109,12 @@ class BlockReader:
                 self._ahead, self._buffer = (
                     self._buffer,
                     b"",
-                )  # what came with its end is not looked at yet
+                )  # data that came with its end is not processed yet
                 scanned, blank = 0, -1
                 continue
             self._drop(begin)
             last, blank = max(0, last - begin), blank - begin if blank >= 0 else -1
-            # The last newline's successor is not here yet: look at it again.
+            # The last newline's successor is not here yet: check it again later.
             scanned = max(0, len(self._buffer) - 1)
         if blank >= 0 and self._buffer.find(b"\n\t", last) < 0:
             yield self._piece(0, blank)
@@ -126,7 +126,9 @@ class BlockReader:
                 self._drop(len(self._buffer))
 
     def _skip_block(self) -> Iterator[Piece]:
-        end = self._buffer.rfind(b"\nV") + 1  # a record begins there, whatever is before
+        end = (
+            self._buffer.rfind(b"\nV") + 1
+        )  # a record begins there, regardless of what precedes it
         begin = 0
         while begin < end:
             yield self._piece(begin, end)
@@ -155,7 +157,7 @@ class BlockReader:
             border = BORDER.search(self._buffer)
             if border:
                 return border.start() + 1
-            # Its newlines count; its bytes are let go.
+            # Count its newlines and discard its bytes.
             self._base_line += self._buffer.count(b"\n", 0, len(self._buffer) - 1)
             self._counted = (0, self._base_line)
             self._base_offset += len(self._buffer) - 1

@@ -17,7 +17,7 @@ from compileboard.collectors.logs.trace_log import PREFIX, LogClock, pid_of
 HEAD_BYTES = 4 << 20  # the first compile's metrics are within this in every log seen so far
 _PID = re.compile(rb"^(?:\[rank\d+\]:)?[VDIWEC]\d{4} \S+ +(\d{1,20}) ", re.MULTILINE)
 _RANK = re.compile(rb'"rank": (\d{1,6})\b')
-# In metrics, or in the comment that inductor writes into code that runs by itself.
+# In metrics, or in the comment that inductor writes into standalone code.
 _TORCH = re.compile(rb'(?:"pytorch_version": ?"|# torch version: )([\w.+-]{1,60})')
 _COMMIT = re.compile(rb'"commit": ?"([0-9a-f]{7,40})"')
 _CODE_COMMIT = re.compile(rb"# torch git version: ([0-9a-f]{7,40})")
@@ -25,20 +25,20 @@ _PYTHON = re.compile(rb'"python_version": ?"(\d[\w.]{0,20})')
 _CUDA = re.compile(rb'(?:"cuda_version": ?"|# torch cuda version: )(\d+\.\d[\w.]{0,10})')
 _TRITON = re.compile(rb'"triton_version": ?"(\d[\w.+-]{0,40})')
 _CUDA_OF_TORCH = re.compile(r"\+cu(\d+)(\d)$")
-# Of a cache key's components; torch says nowhere else which GPU it compiles for.
+# Of a cache key's components; torch reports its GPU nowhere else.
 _GPU = re.compile(rb"system_info\[device\]: \{'name': '([^'\\]{1,80})'")
 _STACK = re.compile(rb'\{"dynamo_start": \{"stack": \[\{[^{}]*?"filename": ?(\d{1,9})\b')
 _STRING = re.compile(rb'\] \{"str": (\["(?:[^"\\\n]|\\.)*", \d{1,9}\])')
 _NO_PROGRAM = re.compile(r"^<|/(?:site|dist)-packages/|/lib/python\d")
 
 
-KEY_RECORDS = 4  # of a log's first records' lines its identity is made
+KEY_RECORDS = 4  # lines of a log's first records that identify it
 
 
 @dataclass(frozen=True)
 class Head:
-    key: str | None  # None: no whole record in it
-    earlier_keys: tuple[str, ...]  # what it was named while it had fewer records
+    key: str | None  # None: no whole record
+    earlier_keys: tuple[str, ...]  # its keys while it had fewer records
     clock: LogClock
     first_us: int | None
     pid: int | None
@@ -49,7 +49,7 @@ class Head:
     triton_version: str | None
     python_version: str | None
     gpu_name: str | None
-    program: str | None  # the file of the outermost frame
+    program: str | None  # file of the outermost frame
 
 
 def read_head(head: bytes, modified_us: int | None) -> Head:
@@ -58,7 +58,7 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
         rb"^(?:\[rank\d+\]:)?[VDIWEC](\d{4} \d\d:\d\d:\d\d)\.(\d{6}) ", head, re.MULTILINE
     )
     pid, rank = _PID.search(head), _RANK.search(head)
-    torch_version = _first(_TORCH, head)
+    torch_version = _find_first(_TORCH, head)
     keys = log_keys(head)
     return Head(
         key=keys[0] if keys else None,
@@ -68,20 +68,20 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
         pid=pid_of(pid[1]) if pid else None,
         rank=int(rank[1]) if rank else None,
         torch_version=torch_version,
-        torch_git=(_first(_COMMIT, head) if b'"torch_version"' in head else None)
-        or _first(_CODE_COMMIT, head),
-        cuda_version=_cuda_of(torch_version) or _first(_CUDA, head),
-        triton_version=_first(_TRITON, head),
-        python_version=_first(_PYTHON, head),
-        gpu_name=_first(_GPU, head),
-        program=_program(head),
+        torch_git=(_find_first(_COMMIT, head) if b'"torch_version"' in head else None)
+        or _find_first(_CODE_COMMIT, head),
+        cuda_version=_cuda_of(torch_version) or _find_first(_CUDA, head),
+        triton_version=_find_first(_TRITON, head),
+        python_version=_find_first(_PYTHON, head),
+        gpu_name=_find_first(_GPU, head),
+        program=_find_program(head),
     )
 
 
 def facts_of(event: Event, names: Collection[str]) -> dict[str, Any]:
     if isinstance(event, Compiled):
         torch_version, python, cuda, triton = (
-            _text(event.metrics.get(f"{name}_version"))
+            _decode_text(event.metrics.get(f"{name}_version"))
             for name in ("pytorch", "python", "cuda", "triton")
         )
         return {
@@ -97,7 +97,7 @@ def facts_of(event: Event, names: Collection[str]) -> dict[str, Any]:
         )
         if event.name == "torch_version" or is_code:
             torch_version, cuda, commit = (
-                _first(pattern, event.text.encode("utf-8", "replace"))
+                _find_first(pattern, event.text.encode("utf-8", "replace"))
                 for pattern in (_TORCH, _CUDA, _CODE_COMMIT if is_code else _COMMIT)
             )
             return {
@@ -106,11 +106,11 @@ def facts_of(event: Event, names: Collection[str]) -> dict[str, Any]:
                 "cuda_version": _cuda_of(torch_version) or cuda,
             }
         if "gpu_name" in names and "_cache_" in event.name:
-            return {"gpu_name": _first(_GPU, event.text.encode("utf-8", "replace"))}
+            return {"gpu_name": _find_first(_GPU, event.text.encode("utf-8", "replace"))}
     return {}
 
 
-def _text(value: Any) -> str | None:
+def _decode_text(value: Any) -> str | None:
     return value[:60] if isinstance(value, str) and value.strip() else None
 
 
@@ -119,12 +119,12 @@ def _cuda_of(torch_version: str | None) -> str | None:
     return f"{match[1]}.{match[2]}" if match else None
 
 
-def _first(pattern: re.Pattern[bytes], head: bytes) -> str | None:
+def _find_first(pattern: re.Pattern[bytes], head: bytes) -> str | None:
     match = pattern.search(head)
     return match[1].decode("utf-8", "replace") if match else None
 
 
-def _program(head: bytes) -> str | None:
+def _find_program(head: bytes) -> str | None:
     names: dict[int, str] = {}
     for match in _STRING.finditer(head):
         try:
@@ -160,8 +160,8 @@ class PeekedFile:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._ahead = b""
-        self._passed_bytes = 0  # before what is ahead, and let go
-        self.damage: Exception | None = None  # met while looking, and met again by `read`
+        self._passed_bytes = 0  # already discarded
+        self.damage: Exception | None = None  # met while peeking, and again by `read`
 
     def peek(self, size: int) -> bytes:
         """Return the first bytes without consuming them; errors are deferred to `read`."""
@@ -178,7 +178,7 @@ class PeekedFile:
         while not log_keys(head) and self.damage is None and len(head) == size:
             if size < LARGEST_BYTES + HEAD_BYTES:
                 size *= 2
-            else:  # This text is larger than any record that is read: its last line may go on.
+            else:  # This text is larger than any record that is read: its last line may continue.
                 self._pass_over(max(len(head) - LARGEST_BYTES, head.rfind(b"\n") + 1))
             head = self.peek(size)
         begin = next((at for at, _line in _record_lines(head)), 0) if size > HEAD_BYTES else 0

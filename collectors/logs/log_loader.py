@@ -37,8 +37,8 @@ from compileboard.collectors.store.ingest.source_files import (
 )
 from compileboard.collectors.store.runs import THIS_MACHINE, RunSender
 
-STATE = "imported"  # how the program ended is not in its log
-APART_US = 10 * 60 * 1_000_000  # ranks and workers of one job are not that long apart
+STATE = "imported"  # a log does not say how its program ended
+APART_US = 10 * 60 * 1_000_000  # ranks and workers of one job start closer together
 
 
 @dataclass(frozen=True)
@@ -60,23 +60,23 @@ class Imported:
     log_count: int = 0
     known_run: bool = False
     deleted: bool = False
-    without_payloads: bool = False  # imported so before, and left so
+    without_payloads: bool = False  # imported so before, and left
     with_source: bool = False  # the same
     elsewhere: list[tuple[str, str]] = field(default_factory=list)  # logs of other runs: name, run
     changed: list[tuple[str, str]] = field(
         default_factory=list
-    )  # logs that begin as one of a run does: name, run
+    )  # logs that begin like one of a run: name, run
     also_in: list[tuple[str, str]] = field(
         default_factory=list
-    )  # files of results that other runs have: name, run
+    )  # result files of other runs: name, run
     apart: bool = False  # some logs began long after the others had ended
     record_count: int = 0
     event_count: int = 0
     read_bytes: int = 0
     rejects: Rejects = field(default_factory=Rejects)
-    result_count: int | None = None  # of files of results: what is new
+    result_count: int | None = None  # of result files: new results
     break_count: int = 0
-    repro_count: int | None = None  # of scripts that torch left: how many graphs
+    repro_count: int | None = None  # of torch's scripts: graphs
 
 
 Progress = Callable[[int], None]  # bytes read so far
@@ -92,7 +92,7 @@ class Loader:
         *,
         process_count: int = 1,
     ) -> None:
-        """With several processes, they decode logs and this one stores the results; rows are the
+        """Several processes decode logs while this one stores the results; the rows are the
         same.
         """
         self._connection = connection
@@ -101,7 +101,7 @@ class Loader:
         self._options = options
         self.group = group
         namer, accepts = PathNamer(options.roots), _limit_to_roots(options)
-        self._decoder = Decoder(namer, _qualifier(accepts))
+        self._decoder = Decoder(namer, _make_qualifier(accepts))
         self._source_reader = SourceReader(namer, accepts) if accepts else None
         self._readings: dict[str, ImportedTrace] = {}
         self._heads: dict[str, tuple[LogSource, Head]] = {}
@@ -110,10 +110,10 @@ class Loader:
         self._single: PeekedFile | None = None  # a stream that can be opened only once
         self._changed: list[
             tuple[str, str]
-        ] = []  # copies of logs that go on otherwise: name, run of the other
+        ] = []  # copies of logs that continue differently: name, run of the other
         self._unread: dict[
             str, tuple[str, str]
-        ] = {}  # files of which nothing could be read: kind, example
+        ] = {}  # files without a readable record: kind, example
         self._take_logs(group.sources)
         if not self._heads:
             self.close()
@@ -135,7 +135,7 @@ class Loader:
         self._sink = SqliteSink(connection, database, self.imported.run_id, sender=options.sender)
 
     def read(self, progress: Progress = lambda _bytes: None) -> Imported:
-        """Import what is new. Raises StoreError or OSError; what was read before is kept."""
+        """Import new records. Raises StoreError or OSError; what was read before is kept."""
         done = self.imported
         if self._options.again:
             forget_deletion(self._connection, done.run_id, self._options.sender)
@@ -275,13 +275,13 @@ class Loader:
         last = find_last_us(self._connection, self.imported.run_id) or self.first.first_us or 0
         end = (
             sum(reading.offset_bytes for reading in self._readings.values()) + 1
-        )  # a longer copy ends anew
+        )  # a longer copy ends differently
         run_id = self.imported.run_id
         self._store(RunEnded(run_id, end, last, run_id, STATE))
         checkpoint(self._connection)
 
     def read_new(self, group: SourceGroup) -> None:
-        """Read logs that were added or started anew. Raises OSError or ValueError."""
+        """Read logs that were added or restarted. Raises OSError or ValueError."""
         for source in group.sources:
             held = {
                 key: reading
@@ -296,10 +296,10 @@ class Loader:
                 self._replaced.add(key)
                 self._read_log(
                     self._readings[key], lambda _bytes: None
-                )  # what was written before it was moved away
+                )  # written before it was moved away
                 self._readings[key].close()
             begun = self._take_logs([source])
-            if begun in self._replaced:  # the same log in another file: renamed, or copied anew
+            if begun in self._replaced:  # the same log in another file: renamed, or copied
                 self._replaced.remove(begun)
                 del self._readings[begun]
 
@@ -345,7 +345,7 @@ class Loader:
                 self._unread[source.label] = kind, str(damage or source.label)
                 continue
             self._unread.pop(source.label, None)
-            # It may have been read when it had fewer records than what names it now.
+            # It may have been read when it had fewer records than its key needs now.
             known = find_logs(self._connection, [head.key, *head.earlier_keys])
             own_key, original = head.key, next(iter(known.values()), None)
             if (
@@ -383,7 +383,7 @@ class Loader:
         gpu_count = max(
             1, len({head.rank for _source, head in self._heads.values() if head.rank is not None})
         )
-        # Of what was read when it was shorter, the beginnings of its logs may tell more now.
+        # The beginnings of logs that were shorter may contain more now.
         late = {
             key: LateFacts(
                 {name: getattr(self._heads[key][1], name) for name in LEARNT_LATE},
@@ -445,7 +445,7 @@ def _limit_to_roots(options: LoadOptions) -> Callable[[str], bool] | None:
     return lambda path: os.path.realpath(path).startswith(folders)
 
 
-def _qualifier(accepts: Callable[[str], bool] | None) -> Qualify | None:
+def _make_qualifier(accepts: Callable[[str], bool] | None) -> Qualify | None:
     if accepts is None:
         return None
     return lambda path, line, name: qualify(path, line, name) if accepts(path) else None
@@ -497,12 +497,12 @@ def follow(loader: Loader, find: Find, progress: Progress) -> None:
                 loader.touch()
                 beat_s = time.monotonic() + HEARTBEAT_S
     except KeyboardInterrupt:
-        _read_on(loader, find, progress)  # what was written since
-        loader.read(progress)  # and says what was learnt
+        _read_on(loader, find, progress)  # written in the meantime
+        loader.read(progress)  # and stores learnt facts
 
 
 def _read_on(loader: Loader, find: Find, progress: Progress) -> None:
-    with suppress(NoSuchLog):  # deleted: what is held open is read to its end
+    with suppress(NoSuchLog):  # deleted: the open file is read to its end
         loader.read_new(find())
     loader.read(progress)
     loader.learn()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
-# Items that a process is ahead of who takes them: its memory is bounded so.
+# Items that a process may be ahead of its reader, which bounds memory.
 AHEAD_COUNT = 16
 
 
@@ -32,7 +32,7 @@ class Processes:
             others = [end for pair in pipes for end in pair if end is not theirs]
             tasks = range(number, task_count, count)
             process = context.Process(
-                target=_serve, args=(theirs, others, work, tasks), daemon=True
+                target=_run_worker, args=(theirs, others, work, tasks), daemon=True
             )
             process.start()
             self._processes.append((process, ours))
@@ -70,18 +70,18 @@ class Processes:
         self._processes.clear()
 
 
-def _serve(
+def _run_worker(
     connection: Connection,
     others: Iterable[Connection],
     work: Callable[[int], Iterable[Any]],
     tasks: Iterable[int],
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who waits for the items ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the reader ends this process
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in others:
         other.close()
     ahead: queue.Queue[bytes | None] = queue.Queue(AHEAD_COUNT)
-    sender = threading.Thread(target=_send, args=(connection, ahead))
+    sender = threading.Thread(target=_send_items, args=(connection, ahead))
     sender.start()
     for number in tasks:
         try:
@@ -95,11 +95,11 @@ def _serve(
     sender.join()
 
 
-def _send(connection: Connection, ahead: queue.Queue[bytes | None]) -> None:
+def _send_items(connection: Connection, ahead: queue.Queue[bytes | None]) -> None:
     while (body := ahead.get()) is not None:
         try:
             connection.send_bytes(body)
-        except OSError:  # nobody waits any more
+        except OSError:  # the reader is gone
             os._exit(0)
 
 

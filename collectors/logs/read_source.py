@@ -16,7 +16,7 @@ from compileboard.collectors.decode.records import FILE_LIMIT_BYTES, PathNamer, 
 from compileboard.collectors.fixes.fix import SourceLines
 from compileboard.collectors.store.run_causes import MOST_EXCERPTS
 
-LINES_BEFORE, LINES_AFTER = 4, 5  # where the line is in no function
+LINES_BEFORE, LINES_AFTER = 4, 5  # if the line is in no function
 MOST_LINES = 60  # of a function, on either side of the line
 LONGEST_LINE = 200
 MOST_FILES = 200
@@ -40,11 +40,13 @@ class SourceReader:
                 if (file, line) in self._read or len(self._read) >= MOST_EXCERPTS:
                     continue
                 self._read.add((file, line))
-                excerpt = self._cut(file, line, code, event.time_us)
+                excerpt = self._read_excerpt(file, line, code, event.time_us)
                 self.unsaved += [excerpt] if excerpt else []
         return self.unsaved
 
-    def _cut(self, file: str, line: int, code: str | None, time_us: int) -> SourceLines | None:
+    def _read_excerpt(
+        self, file: str, line: int, code: str | None, time_us: int
+    ) -> SourceLines | None:
         lines = self._load(file, time_us)
         if lines is None or not 1 <= line <= len(lines):
             return None
@@ -56,7 +58,7 @@ class SourceReader:
         first, last = outline.find_function(line)
         kept = [part[:LONGEST_LINE] for part in lines[max(1, first) - 1 : last]]
         scrubbed = scrub_text("\n".join(kept)).split("\n")
-        if len(scrubbed) != len(kept):  # a secret may have been several lines
+        if len(scrubbed) != len(kept):  # a secret may have spanned several lines
             return None
         cut = (
             part if outline.is_code(number, part) else safe
@@ -115,7 +117,7 @@ def _list_callers(stack: Sequence[Frame]) -> Iterator[tuple[str, int, str | None
 @dataclass(frozen=True)
 class _Outline:
     functions: tuple[tuple[int, int], ...] = ()  # first and last line, with decorators
-    text_lines: frozenset[int] | None = None  # of strings of several lines; None if not known
+    text_lines: frozenset[int] | None = None  # of multi-line strings; None if unknown
 
     def find_function(self, line: int) -> tuple[int, int]:
         around = [span for span in self.functions if span[0] <= line <= span[1]]

@@ -45,7 +45,7 @@ from compileboard.collectors.store.ingest.source_files import (
     list_result_files,
 )
 
-ALONE = "alone"  # salt of files without a measured time that come without one that has
+ALONE = "alone"  # salt of files without a measured time, and without a sibling that has one
 
 
 @dataclass
@@ -59,7 +59,7 @@ class ReadFile:
 
 @dataclass
 class ResultFolder:
-    name: str  # what a run of them is called
+    name: str  # name of their run
     read: list[ReadFile]
 
 
@@ -68,12 +68,12 @@ class ResultRun:
     run_id: str
     salt: str
     results: list[tuple[ReadFile, BenchMeasured]] = field(default_factory=list)
-    files: list[ReadFile] = field(default_factory=list)  # whose breaks and damage it shows
+    files: list[ReadFile] = field(default_factory=list)  # their graph breaks and damage are shown
     commit: str | None = None
     branch: str | None = None
     also_in: list[tuple[str, str]] = field(
         default_factory=list
-    )  # files that were imported by themselves: label, run
+    )  # files that were imported separately: label, run
 
     def process_id(self, connection: sqlite3.Connection, file: ReadFile) -> str:
         """Return the file's id; a file that was imported when it was shorter keeps its id."""
@@ -147,8 +147,7 @@ def _content_run(
         run_id
         for run_id, files in homes.items()
         if run_id not in of_commits
-        # A file that was imported by itself does not draw the rest of its folder into a run that is
-        # called after it.
+        # A file that was imported separately does not draw the rest of its folder into its run.
         and (len(files) > 1 or len(named) == 1 or names[run_id] == folder.name)
         and not _differs(connection, run_id, folder.read, exactly=run_id in taken)
     ]
@@ -177,7 +176,7 @@ def _differs(
     last: dict[tuple[str, str], str] = {}
     seen: set[str] = set()
     for kind, name, content_hash in list_result_files(connection, run_id):
-        last[kind, _stem(name)] = content_hash
+        last[kind, _strip_extensions(name)] = content_hash
         seen.add(content_hash)
     for file in read:
         if file.content_hash in seen or not (file.file.results or file.file.breaks):
@@ -188,7 +187,7 @@ def _differs(
     return False
 
 
-def _stem(label: str) -> str:
+def _strip_extensions(label: str) -> str:
     return stem_of(label.rsplit(": ", 1)[-1])
 
 
@@ -203,7 +202,7 @@ def _new_id(connection: sqlite3.Connection, named: Sequence[tuple[ReadFile, list
 
 
 def part_folders(sources: Sequence[LogSource]) -> list[tuple[str, list[LogSource]]]:
-    """Split files into runs: folders that contain the same file name are of different nights.
+    """Split files into runs: folders that contain the same file name are from different nights.
 
     Returns each part with its folder, or without one if all belong together.
     """
@@ -227,7 +226,7 @@ def _run_id(key: str) -> str:
 
 MOST_BYTES = (
     256 << 20
-)  # of one file; the phases of all models of a suite, upstream's largest, have some 40 MB
+)  # per file; the phases of all models of upstream's largest suite have some 40 MB
 _PIECE_BYTES = 1 << 20
 
 
@@ -266,7 +265,7 @@ def load_results(
         name = options.name or (f"{group.label}/{part}" if part else group.label)
         runs = plan_runs(connection, ResultFolder(name, read), merged, taken)
         taken |= {run.run_id for run in runs}
-        for run in sorted(runs, key=lambda run: min(_times(run))):
+        for run in sorted(runs, key=lambda run: min(_list_times(run))):
             sink = SqliteSink(connection, database, run.run_id, sender=options.sender)
             yield _import_run(sink, name, options, run, merged)
 
@@ -282,7 +281,7 @@ def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
                 size += len(piece)
     except LimitExceeded:
         raise
-    except (SourceDamaged, EOFError) as error:  # what came before is read
+    except (SourceDamaged, EOFError) as error:  # earlier results are kept
         rejects.add("damaged_file", None, str(error))
     if size > MOST_BYTES:
         rejects.add("too_large_file", None, source.label)
@@ -292,8 +291,8 @@ def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
     if rejects.total:
         file.rejects.by_kind.pop("empty_log", None)
         file.rejects.by_kind.update(rejects.by_kind)
-    # With its name: a model breaks alike when it is timed and when it is checked, and each file
-    # says so of its own.
+    # With its name: a model breaks in the same way when timed and when checked, and each file
+    # reports its own.
     keys = file.keys(every=True) or [digest(file.stem, blake2b(data, digest_size=16).hexdigest())]
     return ReadFile(file, source, keys[0], size, source.modified_us or now_us)
 
@@ -316,7 +315,7 @@ def _format_no_results(read: list[ReadFile]) -> str:
     )
 
 
-def _times(run: ResultRun) -> list[int]:
+def _list_times(run: ResultRun) -> list[int]:
     result_times = [time_us_of(result) or file.time_us for file, result in run.results]
     return result_times or [file.time_us for file in run.files]
 
@@ -333,7 +332,7 @@ def _import_run(
     query = "select 1 from runs where id = :id"
     done.known_run = connection.execute(query, {"id": run.run_id}).fetchone() is not None
     before = count_rows(connection, run.run_id)
-    times = _times(run)
+    times = _list_times(run)
     sink.ingest(EventBatch([_start_run(run, name, options, min(times))]))
     files = list(
         {id(file): file for file in (*run.files, *(file for file, _result in run.results))}.values()
@@ -351,7 +350,7 @@ def _import_run(
     after = count_rows(connection, run.run_id)
     done.result_count, done.break_count = after[0] - before[0], after[1] - before[1]
     done.record_count = done.result_count + done.break_count
-    # Files written at other moments, as by a checkout, say nothing of how long a run took.
+    # Files written at other times, as by a checkout, do not show how long a run took.
     ended_us = (
         max(times) if any(time_us_of(result) for _file, result in run.results) else min(times)
     )
@@ -455,8 +454,8 @@ class ResultSource:
         )
 
     def _identify(self, file: ReadFile, result: BenchMeasured, process_id: str) -> BenchMeasured:
-        # An export of many commits begins elsewhere each time: there a result is known by what it
-        # is, not by its row.
+        # An export of many commits starts elsewhere each time: there a result is identified by its
+        # content, not its row.
         sequence = result.sequence
         if self._run.commit is not None:
             sequence = int(digest(series_text(result))[:12], 16)

@@ -21,14 +21,15 @@ from compileboard.collectors.store.ingest.source_files import LogRow
 class Checkpoint:
     """The range of a file that a batch covers.
 
-    The store refuses a batch that does not begin where the last one ended: another command read on.
+    The store refuses a batch that does not begin where the last one ended, because another command
+    has read on.
     """
 
-    file_key: str  # a log's process, a spool's file name
+    file_key: str  # a log's process, or a spool's file name
     begin_bytes: int
     end_bytes: int
     line_count: int
-    digest: str | None = None  # of a log's bytes before its end, once it is read
+    digest: str | None = None  # of the log up to its end, once it is read
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,12 @@ class ImportedFile:
     file_name: str
     payloads: str = "kept"  # kept | left_out
     redacted: bool = False
-    keep_examples: bool = True  # of what could not be read: lines that may be the user's code
+    keep_examples: bool = True  # of unreadable lines, which may be the user's code
     first_us: int | None = None
-    content_hash: str | None = None  # of a file of results, which is read whole each time
-    kind: str = ""  # of a file of results
+    content_hash: str | None = None  # of a result file, which is read whole each time
+    kind: str = ""  # of a result file
     row_count: int = 0
-    is_log: bool = True  # False: no event of it names its process
+    is_log: bool = True  # False: its events name no process
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class EventBatch:
     checkpoints: Sequence[Checkpoint] = ()
     rejects: Rejects = field(
         default_factory=Rejects
-    )  # since the batch before; a spool's are stored when its run ends
+    )  # since the previous batch; a spool's are stored when its run ends
     file: ImportedFile | None = None
     record_count: int = 0
     last_us: int | None = None
@@ -69,10 +70,10 @@ class EventBatch:
 
 
 class Source(Protocol):
-    """A source of events. What is read and not committed is read again."""
+    """A source of events. Uncommitted events are read again."""
 
     def read(self) -> Iterator[EventBatch]:
-        """Yield what came since the last committed batch; commit each batch before asking for the
+        """Yield events since the last committed batch; commit each batch before asking for the
         next.
         """
 
@@ -93,7 +94,7 @@ class RunSink(Sink, Protocol):
     """Stores everything that a recorder has of one run. Every method raises StoreError."""
 
     run_id: str
-    is_deleted: bool  # a person deleted the run: nothing more of it is stored
+    is_deleted: bool  # the run was deleted by a person, so nothing more is stored
 
     def save_source(self, excerpts: Sequence[SourceLines]) -> None: ...
 
@@ -112,11 +113,11 @@ class RunSink(Sink, Protocol):
     def touch(self) -> None: ...
 
     def check_file(self) -> None:
-        """Raise StoreMoved if the opened file was deleted or replaced."""
+        """Raises StoreMoved if the opened file was deleted or replaced."""
 
     def check_readable(self) -> None: ...
 
-    def set_patience(self, patience_ms: int) -> None: ...
+    def set_busy_timeout(self, busy_timeout_ms: int) -> None: ...
 
     def index(self, most_s: float) -> None:
         """Add the run to the search index, for at most `most_s` seconds."""
@@ -133,7 +134,7 @@ def pump(
 ) -> None:
     """Store a source's batches; an exception of `after_batch` stops between two batches.
 
-    Raises StoreError or OSError; what was stored stays, and the source continues after it.
+    Raises StoreError or OSError; stored batches stay, and the source continues after them.
     """
     try:
         for batch in source.read():

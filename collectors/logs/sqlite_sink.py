@@ -52,7 +52,7 @@ from (
   group by processes.rank
 )
 """
-CHECKPOINT_BYTES = 64 << 20  # of what is read: the write-ahead log must not grow with it
+CHECKPOINT_BYTES = 64 << 20  # of data: keeps the write-ahead log small
 
 
 class SqliteSink:
@@ -67,15 +67,17 @@ class SqliteSink:
         self.connection = connection
         self.database = database
         self.run_id = run_id
-        self.is_deleted = False  # a person deleted the run: nothing more of it is stored
+        self.is_deleted = False  # the run was deleted by a person, so nothing more is stored
         self._ingestor = Ingestor(connection, database, frames, sender)
         self._unfolded_bytes = 0
-        self._identity = _identity(database)
+        self._identity = _file_identity(database)
 
     @classmethod
-    def open(cls, database: str, run_id: str, *, patience_ms: int = BUSY_TIMEOUT_MS) -> SqliteSink:
+    def open(
+        cls, database: str, run_id: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
+    ) -> SqliteSink:
         """Open a database and migrate it if needed; the sink closes it. Raises StoreError."""
-        connection = open_writer(database, busy_timeout_ms=patience_ms)
+        connection = open_writer(database, busy_timeout_ms=busy_timeout_ms)
         try:
             with explained(database):
                 migrate_connection(connection)
@@ -164,8 +166,8 @@ class SqliteSink:
         ).fetchone()
         return int(count)
 
-    def set_patience(self, patience_ms: int) -> None:
-        set_patience(self.connection, patience_ms)
+    def set_busy_timeout(self, busy_timeout_ms: int) -> None:
+        set_patience(self.connection, busy_timeout_ms)
 
     def finish(self) -> None: ...
 
@@ -189,7 +191,7 @@ class SqliteSink:
             index_run(self.connection, self.run_id, most_s=most_s)
 
     def check_file(self) -> None:
-        identity = _identity(self.database)
+        identity = _file_identity(self.database)
         if identity != self._identity:
             change = "was deleted" if identity is None else "was replaced by another file"
             raise StoreMoved(f"{self.database} {change} while it was being recorded into.")
@@ -211,12 +213,12 @@ class SqliteSink:
         try:
             checkpoint(self.connection)
         except sqlite3.Error:
-            pass  # a later checkpoint does it; what is committed is safe
+            pass  # a later checkpoint does it; committed data is safe
         finally:
             self.connection.close()
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _file_identity(path: str) -> tuple[int, int] | None:
     try:
         status = os.stat(path)
     except OSError:

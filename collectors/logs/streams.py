@@ -30,7 +30,7 @@ class SourceDamaged(ValueError):
 
 
 class LimitExceeded(ValueError):
-    """More comes out of the files than a limit allows: `limit` is its name, as in `import
+    """The files unpack to more than a limit allows: `limit` is its name, as in `import
     --limit-rows`.
     """
 
@@ -137,7 +137,7 @@ class Chunks(io.RawIOBase):
         self.watch = watch
         self._pending = memoryview(b"")
         self.damage = damage
-        self.position = 0  # bytes that came, of which some may still be pending
+        self.position = 0  # bytes received, some of them still pending
 
     def readable(self) -> bool:
         return True
@@ -196,7 +196,7 @@ class LogStream(io.BufferedReader):
         self._source = chunks
 
     def __iter__(self) -> Iterator[bytes]:
-        # The lines come from C code: going through __next__ below takes twice as long.
+        # Lines come from C code: going through __next__ below takes twice as long.
         yield from iter(super().readline, b"")
         self._source.check()
 

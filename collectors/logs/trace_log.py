@@ -36,11 +36,11 @@ _HALF_YEAR_US = 180 * 86_400 * 1_000_000
 
 class LogClock:
     def __init__(self, year: int, offset_us: int, *, is_set: bool = True) -> None:
-        self.is_set = is_set  # by a time since the epoch, and not guessed
+        self.is_set = is_set  # from a time since the epoch, not guessed
         self._year = year
         self._offset_us = offset_us
         self._last_us = 0
-        self._second = b""  # the prefix as far as its seconds, and the time that is
+        self._second = b""  # the prefix up to its seconds, and its time
         self._second_us = 0
 
     @classmethod
@@ -74,7 +74,7 @@ class LogClock:
     @classmethod
     def _anchored(cls, stamp: tuple[int, ...], epoch_us: int) -> LogClock:
         base = datetime.fromtimestamp(epoch_us / 1e6, timezone.utc).year
-        # Around New Year the local year is the one that comes closest.
+        # Around New Year the local year is the closest one.
         offsets = {year: epoch_us - _naive_us(year, stamp) for year in (base - 1, base, base + 1)}
         year = min(offsets, key=lambda candidate: abs(offsets[candidate]))
         return cls(year, round(offsets[year] / _QUARTER_US) * _QUARTER_US)
@@ -97,7 +97,8 @@ class LogClock:
 
 def _naive_us(year: int, stamp: tuple[int, ...]) -> int:
     month, day, hour, minute, second, micro = stamp
-    # timegm takes a 31st of February for the 3rd of March, so that a damaged prefix is no error.
+    # timegm takes a 31st of February for the 3rd of March, so that a damaged prefix is not an
+    # error.
     seconds = calendar.timegm(
         (year, min(max(month, 1), 12), max(day, 1), hour, minute, second, 0, 0, 0)
     )
@@ -106,10 +107,10 @@ def _naive_us(year: int, stamp: tuple[int, ...]) -> int:
 
 try:
     import orjson
-except ImportError:  # a collector of the standard library alone reads logs all the same
+except ImportError:  # without orjson, the standard library reads logs too
     orjson = None  # type: ignore[assignment]
 
-# Behind the time stands the process; torch 2.4 writes the thread there.
+# The process follows the time; in torch 2.4 the thread.
 PREFIX = re.compile(
     rb"(?:\[rank\d+\]:)?[VDIWEC](?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) "
     rb"+(?P<pid>\d{1,20}) "
@@ -117,7 +118,7 @@ PREFIX = re.compile(
 )
 _NAME = re.compile(rb'\{"(?P<name>[^"\\]+)":')
 _NUMBERS = frozenset(("rank", "compiled_autograd_id", "frame_id", "frame_compile_id", "attempt"))
-_PLAIN_SPAN = re.compile(  # envelope and all: most of a log's records
+_PLAIN_SPAN = re.compile(  # including the envelope: most of a log's records
     rb"V(?P<second>\d{4} \d\d:\d\d:\d\d)\.(?P<micro>\d{6}) +(?P<pid>\d{1,20}) [^\]{\n]*\] "
     rb'\{"chromium_event": \{\}(?:, "rank": (?P<rank>\d{1,9}))?'
     rb'(?:, "frame_id": (?P<frame_id>\d{1,9}), "frame_compile_id": (?P<again>\d{1,9}),'
@@ -126,12 +127,12 @@ _PLAIN_SPAN = re.compile(  # envelope and all: most of a log's records
     + rb"\n"
 )
 _LEFT_OUT = Logged(state="left_out")
-# Before a record of another process or one that names a file, and before what is no record
+# Before a record of another process or one that names a file, and before anything else
 _OTHER = rb"\n(?!\t)(?![VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +%b [^\]\n]*\][^{\n]*\{\"(?!str\":))"
 PART_BYTES = 16 << 20
-PART_END = Captured("", -1, 0, "")  # stands where another reader of the same log goes on
-_MOST_SKIPPED = 16  # processes in a log whose records are told apart by one pattern each
-_MOST_PID = 2**32  # above it is a thread's number
+PART_END = Captured("", -1, 0, "")  # marks where another reader of the same log continues
+_MOST_SKIPPED = 16  # processes in a log whose records are recognised by one pattern each
+_MOST_PID = 2**32  # larger numbers are threads
 
 
 def pid_of(text: bytes) -> int | None:
@@ -155,7 +156,7 @@ class _Segment:
 
 
 class TraceLog:
-    """One log, which may grow: `read` again yields what was appended.
+    """One log, which may grow: `read` again yields appended records.
 
     Without `texts`, a record's text is read only if `needs_payload`. `share` is the number and
     count of parallel readers, who take turns.
@@ -172,11 +173,11 @@ class TraceLog:
         texts: bool = True,
         share: tuple[int, int] = (0, 1),
     ) -> None:
-        self.part = 0  # that was read last, of this share
+        self.part = 0  # last read by this share
         self.part_begin = 0  # offset of its first record
-        self.part_end = 0  # offset of the first record behind it, once PART_END came
-        self._is_edited = False  # a text in it does not have its md5
-        self.is_elsewhere = share[0] > 0  # what was read last is of another share
+        self.part_end = 0  # offset of the first record after it, once PART_END came
+        self._is_edited = False  # a text in it does not match its md5
+        self.is_elsewhere = share[0] > 0  # the last part read belongs to another share
         self._share = share
         self.stats = stats if stats is not None else ReadStats()
         self._clock = clock
@@ -189,7 +190,7 @@ class TraceLog:
         ] = {}  # by pid; all threads of a log are one process
         self._pid = b""
         self._piece: Piece | None = None
-        # What is passed over for its size is counted by the first reader.
+        # The first reader counts records skipped for their size.
         self._blocks = BlockReader(
             file, self.stats.rejects, start_offset if share[0] == 0 else sys.maxsize
         )
@@ -229,7 +230,7 @@ class TraceLog:
             ValueError,
             OSError,
             EOFError,
-        ):  # what was read is read: a whole copy goes on behind it
+        ):  # records read are kept: an intact copy continues after them
             self._end()
             raise
         self._end()
@@ -387,8 +388,7 @@ class TraceLog:
         ):
             text, number = value
             if number == 0 and self._segment.strings.get(0, text) != text:
-                # Each process counts from 0: another one, that happens to have the same pid, begins
-                # here.
+                # Each process counts from 0: another one with the same pid begins here.
                 self._segment = self._segments[self.pid] = self._new_segment(piece, count)
             self._segment.strings[number] = text
         elif count:
@@ -406,7 +406,8 @@ class TraceLog:
         _name, metadata = next(entries)
         for key, value in entries:
             if key in _NUMBERS:
-                # Below zero or beyond 32 bits it is damage, and the store's integers end at 64.
+                # Negative numbers or ones beyond 32 bits are damage; the store's integers end at
+                # 64.
                 if type(value) is int and 0 <= value < 2**32:
                     numbers[key] = value
                 elif value is not None:
@@ -449,7 +450,7 @@ class TraceLog:
         raw, is_whole = _read_text(piece, line_end, digest)
         state = "kept" if self._texts else "left_out"
         if digest is not None and not is_whole:
-            # A log that went through Windows, or an editor that takes blank lines off its end.
+            # A log that went through Windows, or an editor that removes blank lines at its end.
             candidates = (
                 raw.replace(b"\r\n", b"\n").removesuffix(b"\r"),
                 raw + b"\n",
@@ -522,8 +523,8 @@ def _is_whole(piece: Piece, plain: re.Match[bytes]) -> bool:
 def _read_text(piece: Piece, line_end: int, digest: str | None) -> tuple[bytes, bool]:
     lines = piece.buffer[line_end + 1 : piece.end].removesuffix(b"\n")
     if digest is not None:
-        # A third of the time of taking only the TABs that begin lines; a text with others does not
-        # have its md5 so.
+        # A third of the time of removing only TABs at line starts; a text with others then does not
+        # match its md5.
         raw = lines.translate(None, b"\t")
         if md5(raw, usedforsecurity=False).hexdigest() == digest:
             return raw, True

@@ -31,7 +31,7 @@ from compileboard.collectors.store.ingest.source_files import LogRow
 
 BATCH_EVENTS = 2_000
 BATCH_BYTES = 8 << 20  # of texts
-# Of stacks and recompiles: each may be a row, and who else writes waits for a batch.
+# Stacks and recompiles: each may be a row, and other writers wait for a batch.
 BATCH_PARTS = 20_000
 
 
@@ -57,10 +57,8 @@ class TraceSource:
         self.file = imported
         self.offset_bytes = row.end_offset_bytes if row else 0
         self.last_us: int | None = None
-        self.rejects = Rejects()  # of all its readings; a torn end only of the last
-        self.unread_beside = (
-            Rejects()
-        )  # files of which nothing could be read: counted with this one
+        self.rejects = Rejects()  # of all readings; a torn end only of the last one
+        self.unread_beside = Rejects()  # unreadable files, counted with this one
         self._decoder = decoder
         self._stats = ReadStats()
         self._log = TraceLog(
@@ -72,13 +70,13 @@ class TraceSource:
             texts=imported.payloads == "kept",
             share=share,
         )
-        self._lines: dict[int, int | None] = {}  # of the batch's records, by their offsets
+        self._lines: dict[int, int | None] = {}  # of the batch's records, by offset
         self._batch_rejects = Rejects()
-        self._stored_count = 0  # of the records that were met
+        self._stored_count = 0  # of records encountered
         self._is_broken = False
 
     def read(self) -> Iterator[EventBatch]:
-        """Yield what is new; a last, possibly empty batch contains the error that ended the log."""
+        """Yield new events; a last, possibly empty batch contains the error that ended the log."""
         if self._is_broken:
             return
         events: list[Event] = []
@@ -169,7 +167,7 @@ def _count_parts(event: Event) -> int:
 
 class LoggedGenerations:
     def __init__(self) -> None:
-        self._resets: list[int] = []  # sequences of the starts that came after a reset()
+        self._resets: list[int] = []  # sequences of starts that followed a reset()
         self._generation = Generation()
 
     def begin_logged(self, captured: Captured) -> None:

@@ -1,4 +1,4 @@
-"""Requests to a server, with its token in each, over one connection that is kept."""
+"""Requests to a server, with its token in each, over one persistent connection."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ LONGEST_PAUSE_S = 3600.0
 
 
 class ServerAnswer(Answer):
-    """What a server of ours answered."""
+    """A response of a CompileBoard server."""
 
     @property
     def body(self) -> Mapping[str, Any]:
-        """Return the body as an object, empty where it is none."""
+        """Return the body as an object, empty if it is not one."""
         document = self.document
         return document if isinstance(document, dict) else {}
 
@@ -115,14 +115,14 @@ def quote_path(text: str) -> str:
     return quote(text, safe="")
 
 
-OF_CONTENT = (400, 413)  # for what a request holds; others of the same kind may be taken
-# Of one run: others may be taken. 500 may be for what a request holds, or not: nothing is given up
-# for it.
+OF_CONTENT = (400, 413)  # refused for their content; other requests may be accepted
+# Of one run: others may be accepted. A 500 may be caused by the content or not, so nothing is given
+# up.
 OF_ONE_RUN = (400, 403, 404, 409, 410, 413, 426, 460, 500)
 
 
 class Refused(Exception):
-    """The server refused the request. `pause_s` is how long it asks to wait."""
+    """The server refused the request and asks to wait `pause_s`."""
 
     def __init__(self, words: str, status: int, pause_s: float = 0.0) -> None:
         super().__init__(words)

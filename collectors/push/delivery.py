@@ -44,7 +44,7 @@ from compileboard.collectors.wire.lines import (
 from compileboard.collectors.wire.marks import SpoolRejects, StreamEnd, dump_mark
 from compileboard.collectors.wire.texts import MOST_TEXTS, SentText, dump_texts
 
-FREE_CHARACTERS = 32  # one for each bit of the checksum
+FREE_CHARACTERS = 32  # one per bit of the checksum
 MOST_WORDS = 60
 
 
@@ -91,23 +91,25 @@ def _fit_checksum(before: int, end: bytes, expected: int) -> bytes:
     ] = {}  # by its highest bit: a change, and the characters that make it
     for position in range(FREE_CHARACTERS):
         changed = plain[:position] + b"C" + plain[position + 1 :]
-        change, characters = _reduce(checksum_of(changed + end, before) ^ base, 1 << position, rows)
+        change, characters = _reduce_row(
+            checksum_of(changed + end, before) ^ base, 1 << position, rows
+        )
         rows[change.bit_length()] = (change, characters)
-    _rest, characters = _reduce(base ^ expected, 0, rows)
+    _rest, characters = _reduce_row(base ^ expected, 0, rows)
     return bytes(b"AC"[characters >> position & 1] for position in range(FREE_CHARACTERS))
 
 
-def _reduce(change: int, characters: int, rows: dict[int, tuple[int, int]]) -> tuple[int, int]:
+def _reduce_row(change: int, characters: int, rows: dict[int, tuple[int, int]]) -> tuple[int, int]:
     while change and (row := rows.get(change.bit_length())):
         change, characters = change ^ row[0], characters ^ row[1]
     return change, characters
 
 
-MOST_DIGESTS = 500  # in one question
+MOST_DIGESTS = 500  # per request
 TOGETHER_BYTES, TOGETHER_PLAIN_BYTES = (
     512 << 10,
     8 << 20,
-)  # of texts in one request; a larger one goes alone
+)  # of texts per request; a larger one goes alone
 STORED = (200, 201, 204)
 
 
@@ -117,7 +119,7 @@ class TextDelivery:
         self._run_id = waiting.run_id
         self._losses = losses
         self._refused_counts: Counter[str] = Counter()  # by text
-        self._refusal: Refused | None = None  # of a text that is tried again
+        self._refusal: Refused | None = None  # of a text that is retried
 
     def send(self, client: Client, digests: list[str]) -> None:
         """Send the texts that the server lacks and report those that no longer exist.
@@ -135,7 +137,9 @@ class TextDelivery:
                 raise self._refusal
 
     def _send_together(self, client: Client, digests: list[str]) -> list[str]:
-        """Send the small texts, several in a request; return those that must be sent one by one."""
+        """Send the small texts, several per request; return those that must be sent
+        individually.
+        """
         single: list[str] = []
 
         def read_small() -> Iterator[SentText]:
@@ -146,7 +150,7 @@ class TextDelivery:
                 else:
                     single.append(digest)
 
-        for texts in _group(read_small()):
+        for texts in _group_texts(read_small()):
             if not self._post(client, texts):
                 single += [text.digest for text in texts]
         return single
@@ -199,7 +203,7 @@ class TextDelivery:
             self._refusal = refuse(answer)
             return True
         if client.ask("PUT", f"texts/{digest_of(b'')}", b"").status not in STORED:
-            raise refuse(answer)  # texts are refused for what all of them have: nothing is lost
+            raise refuse(answer)  # the reason concerns all texts: nothing is lost
         self._losses.text_count += 1
         self._losses.words = explain(answer)
         return False
@@ -218,11 +222,11 @@ def _is_small(text: SentText) -> bool:
 
 
 def _measure_plain(text: SentText) -> int:
-    # The last 4 bytes of a gzip are the size of what it packs.
+    # The last 4 bytes of a gzip file are its unpacked size.
     return int.from_bytes(text.body[-4:], "little") if text.is_packed else len(text.body)
 
 
-def _group(texts: Iterable[SentText]) -> Iterator[list[SentText]]:
+def _group_texts(texts: Iterable[SentText]) -> Iterator[list[SentText]]:
     group: list[SentText] = []
     size_bytes = plain_bytes = 0
     for text in texts:
@@ -255,15 +259,15 @@ def list_texts(lines: bytes) -> list[str]:
     return list(digests)
 
 
-LONG_PAUSE_S = 600.0  # before what cannot be imported is sent again
+LONG_PAUSE_S = 600.0  # before a bundle that cannot be imported is sent again
 
 
 class StreamDelivery:
     def __init__(self, waiting: Waiting) -> None:
         self.waiting = waiting
         self._path = f"runs/{quote_path(waiting.run_id)}/streams/{quote_path(waiting.name)}"
-        self._state: SentState | None = None  # None: to be asked for
-        self._refused_offset = -1  # of a line that was refused once
+        self._state: SentState | None = None  # None: must be requested
+        self._refused_offset = -1  # of a line refused once
         self.losses = Losses(waiting.read_sent().lost_count)
         self._texts = TextDelivery(waiting, self.losses)
 
@@ -271,13 +275,13 @@ class StreamDelivery:
         self._state = None
 
     def step(self, client: Client) -> bool:
-        """Send at most one request of lines; return whether that went further.
+        """Send at most one request of lines; return whether it made progress.
 
         Raises ServerAway or Refused.
         """
         is_written = (
             self.waiting.is_written()
-        )  # before: what its writer wrote before it went is then read
+        )  # checked before reading, so that all of a finished writer's data is read
         if self._state is None:
             self._state = self._ask_state(client)
             if self._state is None:
@@ -286,7 +290,7 @@ class StreamDelivery:
         if not lines:
             if is_written:
                 return False
-            self.waiting.delete()  # a torn last line is nobody's: what died wrote it
+            self.waiting.delete()  # a torn last line was left by a process that died
             return True
         self._texts.send(client, list_texts(lines))
         return self._send_lines(client, lines, self._state, is_written)
@@ -321,7 +325,7 @@ class StreamDelivery:
             if not lines or offset + len(lines) > stored.offset:
                 lines = lines[: stored.offset - offset]
                 if not lines.endswith(b"\n"):
-                    return None  # the server has more than is here, or another line's middle
+                    return None  # the server has more than this machine, or ends inside a line
             checksum, offset = checksum_of(lines, checksum), offset + len(lines)
         if checksum != stored.checksum:
             return None
@@ -351,13 +355,13 @@ class StreamDelivery:
                 return self._restart(is_written)
             if missing := find_value(answer, "missing", list):
                 self._texts.send(client, [str(digest) for digest in missing])
-            return False  # a gap: the next step asks where to go on
+            return False  # a gap: the next step asks where to continue
         if answer.status not in (200, 204):
             self._check_refusal(answer)
         return False
 
     def _patch(self, client: Client, lines: bytes, state: SentState) -> ServerAnswer:
-        self._state = None  # until the answer is here, nothing is known
+        self._state = None  # unknown until the response arrives
         body, headers = pack(lines)
         answer = client.ask(
             "PATCH",
@@ -409,9 +413,7 @@ class StreamDelivery:
         return True
 
     def _check_refusal(self, answer: ServerAnswer) -> None:
-        """Raises Refused. For a run deleted or pruned on the server, its waiting data is deleted
-        too.
-        """
+        """Raises Refused. Data waiting for a run deleted or pruned on the server is deleted."""
         if answer.status == 410 and self.waiting.is_written():
             self.waiting.write_stop("deleted")
         elif answer.status == 410:
@@ -473,7 +475,7 @@ class BundleDelivery:
         answer = client.ask("GET", f"imports/{quote_path(state.import_id)}")
         if (
             answer.status == 404
-        ):  # it is not listed any more: sent again, a run that is there adds nothing
+        ):  # no longer listed: sending it again adds nothing if the run exists
             waiting.write_sent(replace(state, import_id=None))
             return False
         if answer.status != 200:

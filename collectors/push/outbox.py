@@ -21,12 +21,12 @@ from compileboard.collectors.record.spool import home, replace_file
 from compileboard.collectors.store.leases import is_locked
 from compileboard.collectors.wire.lines import LARGEST_RATIO
 
-SEGMENT_BYTES = 16 << 20  # what the server has of a stream goes segment by segment
+SEGMENT_BYTES = 16 << 20  # what the server has of a stream is deleted by segment
 MEASURE_S = 1.0
 EVENTS, TEXTS, BUNDLE = ".events", "texts", ".bundle"
 STOPS = ("restart", "deleted")
 WAKE_NAME = "sender.wake"
-MOST_REFUSALS = 3  # of a bundle, or a text
+MOST_REFUSALS = 3  # of a bundle or text
 
 
 def outbox_root(environment: Mapping[str, str]) -> Path:
@@ -46,7 +46,7 @@ class Room:
         if time.monotonic() - self._measured_s >= MEASURE_S:
             self._measure()
         if self._used_bytes + size_bytes > self.most_bytes:
-            # More than is needed: to list and sort all that waits takes long.
+            # More than needed, because listing and sorting takes long.
             self.drop_texts(
                 max(self._used_bytes + size_bytes - self.most_bytes, self.most_bytes // 20)
             )
@@ -109,7 +109,7 @@ class OutboxStream:
             return len(lines)
         whole_bytes = (
             data.rfind(b"\n", 0, written_bytes) + 1
-        )  # whole lines may have been sent by now
+        )  # whole lines may already have been sent
         if written_bytes > whole_bytes:
             os.ftruncate(self._file, self._file_bytes - (written_bytes - whole_bytes))
             self._file_bytes -= written_bytes - whole_bytes
@@ -178,7 +178,7 @@ class OutboxStream:
 
 def _make_description(folder: Path, name: str, described: Mapping[str, Any]) -> int:
     temporary = folder / f".{name}.{os.getpid()}"
-    for attempt in range(3):  # an empty folder may be taken away by the sender
+    for attempt in range(3):  # the sender may remove an empty folder
         folder.mkdir(parents=True, mode=0o700, exist_ok=True)
         try:
             lock = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -259,8 +259,10 @@ class Waiting:
         before = path.stat()
         temporary.write_text(json.dumps({**asdict(target), "kind": self.kind}), encoding="utf-8")
         os.chmod(temporary, 0o600)
-        os.utime(temporary, ns=(before.st_atime_ns, before.st_mtime_ns))  # streams go in this order
-        if target.server != self.target.server:  # how far another server has it is asked
+        os.utime(
+            temporary, ns=(before.st_atime_ns, before.st_mtime_ns)
+        )  # streams are sent in this order
+        if target.server != self.target.server:  # another server's progress must be requested
             (self.folder / f"{self.name}.sent").unlink(missing_ok=True)
         os.replace(temporary, path)
 
@@ -310,7 +312,7 @@ class Waiting:
             return SentState()
 
     def write_sent(self, state: SentState) -> None:
-        """Save how far it was sent and delete segments that are fully sent, except the last."""
+        """Save the sent position and delete fully sent segments, except the last."""
         with suppress(OSError):
             replace_file(self.folder / f"{self.name}.sent", json.dumps(asdict(state)))
         segments = self.list_segments()

@@ -27,7 +27,7 @@ from compileboard.collectors.push.sender import (
 from compileboard.collectors.push.target import Target
 
 STEP_S = 0.05
-FIRST_ANSWER_S = 2.0  # to begin, to connect and to be answered once
+FIRST_ANSWER_S = 2.0  # to start, connect and receive one response
 MOST_WAIT_S, LONGEST_DELIVERY_S = 5.0, 3600.0
 
 
@@ -37,7 +37,7 @@ class WaitingRun:
     target: Target
     is_written: bool
     waiting_bytes: int
-    error: str | None  # what the server's last answer was, where it was none
+    error: str | None  # the server's last error
     has_sender: bool
 
     def describe(self) -> str:
@@ -129,7 +129,7 @@ def deliver(
     for run_id in dict.fromkeys(run_ids):
         target = targets.get(run_id)
         if target is None:
-            continue  # it was sent meanwhile
+            continue  # it was sent in the meantime
         is_delivered = await_delivery(root, run_id, target, LONGEST_DELIVERY_S, began_us)
         if is_deleted(root, run_id):
             print_line(_describe_deleted(run_id, target))

@@ -78,7 +78,7 @@ def _has_all(client: Client, reader: sqlite3.Connection, run_id: str) -> bool:
         answer = client.ask("GET", f"runs/{quote_path(run_id)}/contents")
     except ServerAway:
         return False
-    if answer.status == 410:  # it was pruned there, and takes nothing more
+    if answer.status == 410:  # it was pruned there, and accepts nothing more
         return True
     contents = count_contents(reader, run_id)
     return (

@@ -27,8 +27,8 @@ from compileboard.collectors.wire.http import ServerAway
 
 IDLE_S, LINGER_S = 0.25, 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
-GIVE_UP_S = 24 * 3600.0  # without an answer and without a writer; the next command starts it again
-MOST_NAMED = 100  # runs that were deleted, or lost something, in its status
+GIVE_UP_S = 24 * 3600.0  # without a response or a writer; the next command starts it again
+MOST_NAMED = 100  # deleted runs, and runs with losses, in its status
 LOCK_TRIES, LOCK_PAUSE_S = 5, 0.02
 LOCK_NAME, STATUS_NAME = "sender.lock", "sender.json"
 
@@ -87,12 +87,12 @@ class Sender:
         self._shipments: dict[Waiting, Shipment] = {}
         self._refused: dict[
             str, ServerStatus
-        ] = {}  # runs that a server refused, though it takes others
-        self._deleted: dict[str, None] = {}  # runs that the server had deleted
-        self._lost: dict[str, str] = {}  # what of runs the server refused for what it holds
+        ] = {}  # runs that the server refuses, although it accepts others
+        self._deleted: dict[str, None] = {}  # runs deleted on the server
+        self._lost: dict[str, str] = {}  # losses of runs that the server refused for their content
         self._written_status = ""
         self._woken_us = read_wake(root)
-        (root / STATUS_NAME).unlink(missing_ok=True)  # what another process met may be over
+        (root / STATUS_NAME).unlink(missing_ok=True)  # another process's problem may be over
 
     def run(self, sleep: Callable[[float], None] = time.sleep) -> bool:
         """Send until nothing is left and no stream is being written (True), or nothing could be
@@ -168,7 +168,7 @@ class Sender:
             if refused.is_token:
                 line.wants_token = True
                 line.close()
-        except (OSError, ValueError) as error:  # a file that was taken away, a disk that fails
+        except (OSError, ValueError) as error:  # a removed file, or a disk error
             shipment.pause.lengthen(0.0)
             words = f"run {waiting.run_id} cannot be read: {error}"
             status = self._refused.setdefault(waiting.run_id, ServerStatus())
@@ -242,7 +242,7 @@ def spawn_sender(root: Path) -> None:
 def send_all(root: Path) -> int:
     while True:
         lock = try_lock(root / LOCK_NAME)
-        for _ in range(LOCK_TRIES):  # who looks whether anybody sends holds it for a moment
+        for _ in range(LOCK_TRIES):  # a process that checks for a sender holds the lock briefly
             if lock is not None:
                 break
             time.sleep(LOCK_PAUSE_S)
@@ -258,7 +258,7 @@ def send_all(root: Path) -> int:
             return 1
         if not any(
             True for _ in list_waiting(root)
-        ):  # what began meanwhile had found the lock taken
+        ):  # processes started in the meantime found the lock taken
             return 0
 
 

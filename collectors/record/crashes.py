@@ -38,7 +38,7 @@ def promote_crashes(folder: Path, signal: str | None) -> int:
             path.unlink()
             graphs.unlink(missing_ok=True)
         except (OSError, ValueError, LookupError, TypeError, AttributeError, struct.error):
-            continue  # damaged as the process died: its other records are whole
+            continue  # damaged when the process died: its other records are intact
     return count
 
 

@@ -146,7 +146,7 @@ def joined_run_id(environment: Mapping[str, str]) -> str | None:
     joined = environment.get("COMPILEBOARD_RUN_ID")
     if not joined or environment.get(
         "COMPILEBOARD_SPOOL"
-    ):  # inside an observed program a run is its own
+    ):  # a run inside an observed program has its own id
         return None
     if not RUN_ID.fullmatch(joined):
         raise ValueError(
@@ -194,7 +194,7 @@ def describe_run(
             return fact()
         except (
             Exception
-        ) as error:  # git, a driver, a file system: nothing of it is the program's matter
+        ) as error:  # an error of git, a driver or a file system must not affect the program
             troubles.append(("not_asked", f"{what} cannot be asked for: {describe_error(error)}"))
             return instead
 
@@ -284,7 +284,7 @@ def _is_python(word: str) -> bool:
 
 
 def _read_python_arguments(words: list[str]) -> tuple[list[str], str | None]:
-    """Return the groups of an interpreter's switches, and the name of what it runs."""
+    """Return the groups of an interpreter's switches, and the name of its script or module."""
     switches: list[str] = []
     position = 0
     while position < len(words) and words[position].startswith("-") and words[position] != "-":

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 def without_collections() -> Iterator[None]:
     """Disable garbage collection during imports, which makes importing torch a fifth faster.
 
-    What was loaded is also excluded from later collections until `search_imports`.
+    Loaded objects are excluded from later collections until `search_imports`.
     """
     gc.disable()
     try:
@@ -25,4 +25,4 @@ def search_imports() -> None:
     """Make the modules loaded by `without_collections` visible to the garbage collector again."""
     if gc.get_freeze_count():
         gc.unfreeze()
-        gc.collect()  # else the next few allocations begin a collection of everything
+        gc.collect()  # otherwise the next few allocations start a full collection

@@ -16,7 +16,7 @@ from compileboard.collectors.contract.secrets import scrub_text
 from compileboard.collectors.store.ingest.commit_history import StoredCommit
 
 GIT_TIMEOUT_S = 300.0
-# What git sets in its own hooks; inherited, it would name another repository or index.
+# Set by git in its own hooks; inherited, they would name another repository or index.
 OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 
 
@@ -47,8 +47,8 @@ def ask_git(
     )
 
 
-FIRST_PARENTS = 300  # more than a day of a busy repository: a run a day leaves no gap
-EVENT_BYTES = 40_000  # what they may take as an event; with long subjects it holds fewer commits
+FIRST_PARENTS = 300  # more than a day of a busy repository, so that daily runs leave no gap
+EVENT_BYTES = 40_000  # their maximum size as an event, which may hold fewer commits
 SEQUENCE = -1  # of the recorder's own events: 0 is the run's start, 1 its end
 LINE_LIMIT = 120  # of a subject or an author
 _FORMAT = "--format=%H%x00%P%x00%ct%x00%an%x00%s"
@@ -60,7 +60,7 @@ def read_commits(folder: str, revision: str, *, limit: int, timeout_s: float) ->
 
     Raises ValueError with git's message if there is none; OSError; subprocess.TimeoutExpired.
     """
-    # What a person has set for their own `git log` (signatures, another encoding) is not for us.
+    # The user's settings for `git log` (signatures, another encoding) must not apply.
     options = [
         "--first-parent",
         "--no-show-signature",
@@ -87,7 +87,7 @@ def _read_commit(hash_: str, parents: str, time_s: str, author: str, subject: st
     return StoredCommit(hash_, parent or None, time_us, _scrub_line(author), _scrub_line(subject))
 
 
-@lru_cache(1_000)  # authors come again and again
+@lru_cache(1_000)  # authors repeat
 def _scrub_line(text: str) -> str | None:
     line = " ".join(scrub_text(text).split())
     return (line if len(line) <= LINE_LIMIT else line[: LINE_LIMIT - 1] + "…") or None
@@ -101,7 +101,7 @@ def build_history_event(
         return None
     try:
         commits = read_commits(root, commit, limit=FIRST_PARENTS, timeout_s=timeout_s)
-    except (ValueError, OSError):  # the folder is gone, or was never a repository of ours
+    except (ValueError, OSError):  # the folder is gone, or not a repository
         return None
     return pack_commits(commits, process_id) if commits else None
 
@@ -135,9 +135,9 @@ def find_base(environment: Mapping[str, str], folder: str) -> str:
     head = _as_dict(pull_request.get("head")).get("sha")
     if head:
         if _is_shallow(folder):
-            tip = _ask(folder, "rev-parse", "HEAD")
+            tip = _ask_or_raise(folder, "rev-parse", "HEAD")
             ask_git(["fetch", "--quiet", "--no-tags", "--depth=2", "origin", tip], folder)
-        parents = _ask(folder, "rev-list", "--parents", "-n", "1", "HEAD").split()[1:]
+        parents = _ask_or_raise(folder, "rev-list", "--parents", "-n", "1", "HEAD").split()[1:]
         if len(parents) == 2 and parents[1] == head:
             return parents[0]
     base = base or _as_dict(event.get("merge_group")).get("base_sha") or event.get("before")
@@ -175,10 +175,10 @@ def resolve_commit(ref: str, folder: str) -> str:
 
 
 def _is_shallow(folder: str) -> bool:
-    return _ask(folder, "rev-parse", "--is-shallow-repository") == "true"
+    return _ask_or_raise(folder, "rev-parse", "--is-shallow-repository") == "true"
 
 
-def _ask(folder: str, *words: str) -> str:
+def _ask_or_raise(folder: str, *words: str) -> str:
     answer = ask_git(list(words), folder)
     if answer.returncode:
         raise ValueError(

@@ -75,7 +75,7 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[B
         installed = other or hooks.install_hooks("watch", str(folder), RunConfig())
         lost_before = Counter({} if other is None else other.spool.losses)
         if other is not None:
-            pump(source, _BlockSink(BlockRecord(), None))  # what came before the block
+            pump(source, _BlockSink(BlockRecord(), None))  # written before the block
 
         def take(seen: BlockRecord) -> None:
             seen.losses = dict(Counter(installed.spool.losses) - lost_before)

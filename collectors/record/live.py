@@ -37,12 +37,12 @@ from compileboard.collectors.store.connection import (
     may_pass,
 )
 
-# For a database that another program holds: meanwhile signals are to be passed on.
+# For a database that another program holds: signals must be passed on in the meantime.
 PATIENCE_MS = 200
 
 
 class DatabaseUnusable(StoreError):
-    """It can never store this run."""
+    """The database can never store this run."""
 
 
 def open_recorder(
@@ -54,7 +54,7 @@ def open_recorder(
     """
     recorder = None
     try:
-        recorder = Recorder(folder, manifest, patience_ms=PATIENCE_MS)
+        recorder = Recorder(folder, manifest, busy_timeout_ms=PATIENCE_MS)
         recorder.start()
         return recorder
     except StoreError as error:
@@ -75,8 +75,8 @@ class Recording:
         self.print_line = print_line
         self.recorder: Recorder | None = None
         self.trouble: str | None = None
-        self._told: set[str] = set()  # troubles that were said
-        self.given_up = False  # trouble that no later step can mend
+        self._told: set[str] = set()  # reported troubles
+        self.given_up = False  # trouble that no later step can fix
         self.lock: int | None = None
         try:
             self.lock = lock_spool(folder)
@@ -98,7 +98,7 @@ class Recording:
             self._note_trouble(error)
 
     def step(self, show_progress: Callable[[Recorder], None] | None = None) -> None:
-        """Record what is in the spool. Never raises."""
+        """Record new contents of the spool. Never raises."""
         if self.given_up:
             return
         try:
@@ -110,7 +110,7 @@ class Recording:
         except Exception as error:
             self._note_trouble(error)
         if show_progress and self.recorder is not None:
-            with suppress(Exception):  # a terminal that went away, a database that is busy
+            with suppress(Exception):  # a closed terminal, or a busy database
                 show_progress(self.recorder)
 
     def _print_trouble(self, words: str, *, at_end: bool = False) -> None:
@@ -129,7 +129,7 @@ class Recording:
         self.given_up = not may_pass(error) and not isinstance(error, StoreError)
         if self.recorder is not None and not isinstance(error, StoreBusy):
             with suppress(Exception):
-                # Opened anew by the next step, which reads the spool from its beginning
+                # Reopened by the next step, which reads the spool from its beginning
                 self.recorder.close()
             self.recorder = None
 
@@ -178,7 +178,7 @@ class Recording:
         if recorder is None:
             return
         try:
-            recorder.sink.set_patience(BUSY_TIMEOUT_MS)
+            recorder.sink.set_busy_timeout(BUSY_TIMEOUT_MS)
             recorder.step()
             recorder.end()
             self.trouble = None
@@ -221,7 +221,7 @@ def prepare(
         troubles=troubles,
     )
     folder = spool_folder(manifest, environment, shared=joined is not None)
-    own = environment.get("TORCH_TRACE")  # the user's: left as it is, and read as well
+    own = environment.get("TORCH_TRACE")  # the user's: unchanged, and read too
     if own or config.level == "full":
         manifest = replace(
             manifest, trace_folder=os.path.abspath(own) if own else str(folder / TRACE_NAME)
@@ -249,7 +249,7 @@ def child_environment(
     if config.level == "full":
         child.setdefault("TORCH_TRACE", str(folder / TRACE_NAME))
     if config.steps:
-        child.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler says on stderr that it starts
+        child.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler logs its start on stderr
     return child
 
 

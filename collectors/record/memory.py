@@ -1,11 +1,11 @@
-"""Memory that is free, and a limit on what this process may allocate."""
+"""Free memory, and a limit on what this process may allocate."""
 
 from __future__ import annotations
 
 import resource
 from pathlib import Path
 
-SHARE = 0.75  # of what is free, for a process that names no limit: others use the machine too
+SHARE = 0.75  # of the free memory, by default: others use the machine too
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:
@@ -40,14 +40,14 @@ def _of_the_container(folder: Path) -> int | None:
     ):
         try:
             return max(0, int((folder / limit).read_text()) - int((folder / used).read_text()))
-        except (OSError, ValueError):  # not there, or "max"
+        except (OSError, ValueError):  # missing, or "max"
             continue
     return None
 
 
 def limit_memory(extra_bytes: int | None = None) -> None:
-    """Make allocations fail beyond this many bytes, or a share of what is free, beside what this
-    process holds now.
+    """Make allocations fail beyond this many additional bytes, or beyond a share of the free
+    memory.
 
     The limit is on data, not on address space, of which CUDA reserves far more than it uses.
     """
@@ -68,7 +68,7 @@ def lift_memory_limit() -> None:
 
 
 def allowed_bytes() -> int:
-    """Return what this process may still allocate."""
+    """Return how many bytes this process may still allocate."""
     free_bytes = available_bytes() or 1 << 62
     most_bytes = resource.getrlimit(resource.RLIMIT_DATA)[0]
     if most_bytes == resource.RLIM_INFINITY:

@@ -52,15 +52,13 @@ from compileboard.collectors.wire.marks import (
 from compileboard.version import VERSION
 
 SILENT_S = 5.0
-GenerationOf = Callable[
-    [Event], int | None
-]  # of an event of a trace log; of the hooks' own it is none
+GenerationOf = Callable[[Event], int | None]  # of a trace log's event; None for the hooks' own
 
 
 class OutboxSink:
     """The outbox as the sink of one run, as one stream for the recorder's lifetime.
 
-    A local `database` also gets the batches: a command reads it. Raises StoreError.
+    A local `database`, for commands that read it, gets the batches too. Raises StoreError.
     """
 
     def __init__(
@@ -70,17 +68,17 @@ class OutboxSink:
         target: Target,
         most_bytes: int,
         database: str = "",
-        patience_ms: int = 0,
+        busy_timeout_ms: int = 0,
     ) -> None:
         self.root = root
         self.run_id = run_id
         self.target = target
-        # A person deleted the run on the server: nothing more of it is written.
+        # The run was deleted on the server, so nothing more is written.
         self.is_deleted = False
-        self.lost_count = 0  # events that there was no room for
+        self.lost_count = 0  # events without space
         self.event_count = 0
         self._beside = (
-            SqliteSink.open(database, run_id, patience_ms=patience_ms) if database else None
+            SqliteSink.open(database, run_id, busy_timeout_ms=busy_timeout_ms) if database else None
         )
         self._room = Room(root, most_bytes)
         try:
@@ -104,7 +102,7 @@ class OutboxSink:
         self._logs: dict[str, LogRead] = {}
         self._traces: dict[str, list[str]] = {}
         self._write([dump_mark(Beat(VERSION))])
-        with suppress(OSError):  # tried again with each sign of life
+        with suppress(OSError):  # retried with each heartbeat
             spawn_sender(root)
 
     def ingest(self, batch: EventBatch) -> IngestResult:
@@ -154,21 +152,21 @@ class OutboxSink:
                 compile_ids.clear()
             self._compile_count += (
                 event.compile_id not in compile_ids
-            )  # one at the recompile limit never starts
+            )  # a compile at the recompile limit never starts
             compile_ids.add(event.compile_id)
 
     def _save_text(self, digest: str, body: bytes) -> None:
         if len(body) <= LARGEST_TEXT_BYTES:
             self._stream.save_text(
                 digest, body, self._room
-            )  # without room, the sender tells the server
+            )  # without space, the sender tells the server
 
     def _write(self, lines: Sequence[bytes], *, is_needed: bool = False) -> int:
         size_bytes = sum(map(len, lines))
         if not (self._room.take(size_bytes) or is_needed):
             return 0
         written_count = self._stream.append(list(lines))
-        if written_count < len(lines):  # the disk is full: texts make room
+        if written_count < len(lines):  # the disk is full: delete texts
             self._room.drop_texts(size_bytes)
             written_count += self._stream.append(list(lines[written_count:]))
         for line in lines[:written_count]:
@@ -259,23 +257,22 @@ class OutboxSink:
         return max(by_rank.values(), default=0)
 
     def check_file(self) -> None:
-        """Check whether the server wants a new stream or no more of the run. Raises StoreMoved."""
+        """Raises StoreMoved if the server wants a new stream or no more of the run."""
         reason = self._stream.read_stop()
         self.is_deleted = self.is_deleted or reason == "deleted"
         if reason == "restart":
             raise StoreMoved(
-                f"{self.target.server} has not what it was sent of run {self.run_id}; all is "
-                "sent anew."
+                f"{self.target.server} has lost data of run {self.run_id}; all is sent anew."
             )
         if not self._stream.is_there():
             raise StoreMoved(
-                f"{self.root / self.run_id} was taken away while it was being recorded into."
+                f"{self.root / self.run_id} was removed while it was being recorded into."
             )
 
     def check_readable(self) -> None:
         """Nothing to do: the server compares size and checksum."""
 
-    def set_patience(self, patience_ms: int) -> None:
+    def set_busy_timeout(self, busy_timeout_ms: int) -> None:
         """Nothing to do: the stream has no other writers."""
 
     def index(self, most_s: float) -> None:

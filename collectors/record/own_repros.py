@@ -17,7 +17,11 @@ from urllib.parse import quote, unquote
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _FOLDER = "folder:"
-_RUNNING = ("preload", "settings", "backend")  # of a manifest: what is imported, set or looked up
+_RUNNING = (
+    "preload",
+    "settings",
+    "backend",
+)  # of a manifest: everything imported, set or looked up
 
 
 def note_own_repro(
@@ -43,7 +47,7 @@ def note_own_repro(
 def find_own_folders(
     home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]
 ) -> tuple[str, ...] | None:
-    """Return the folders of an own repro's run; None if it is not an own one."""
+    """Return the folders of the run of a repro recorded on this machine, None for others."""
     path = _find_path(home_folder, run_id)
     if path is None or find_other_writer(path):
         return None

@@ -28,15 +28,14 @@ from compileboard.collectors.contract.events import (
 WINDOW_S = 1.0
 CALM_S = 2.0  # after a process's last event
 MOST_WINDOWS = 3600
-# Of a second of the program's processor time: it may be waiting most of the time, or share the
-# processor.
+# Of a second of the program's processor time, because it may be waiting, or share the processor.
 SUSPECT_FAULTS_PER_CPU_S, CLIFF_MAPS_PER_CPU_S = 2_000, 600
-# What CPython maps for frames; malloc's own mappings are a page longer than a power of two, and
-# pymalloc's larger.
+# CPython's mappings for frames; malloc's are a page longer than a power of two, and pymalloc's
+# larger.
 CHUNK_BYTES = frozenset({1 << 14, 1 << 15, 1 << 16, 1 << 17})
 CANDIDATE_CHANGES = 2
 BURST_SAMPLES, ENOUGH_BURSTS, MOST_SAMPLES = 100, 5, 60
-PAUSE_S = 60.0  # before looking again where nothing was
+PAUSE_S = 60.0  # before checking again after finding nothing
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PROC = Path("/proc")
 Range = tuple[int, int]
@@ -46,13 +45,13 @@ Range = tuple[int, int]
 class FaultCounter:
     fault_count: int
     cpu_ticks: int
-    start_ticks: int  # since boot: tells a pid's owners apart
+    start_ticks: int  # since boot: distinguishes processes with the same pid
 
 
 def read_counter(pid: int, proc: Path = PROC) -> FaultCounter | None:
     try:
         text = (proc / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
-        values = text.rpartition(")")[2].split()  # a program's name may hold spaces and brackets
+        values = text.rpartition(")")[2].split()  # a program's name may contain spaces and brackets
         return FaultCounter(int(values[7]), int(values[11]) + int(values[12]), int(values[19]))
     except (OSError, ValueError, IndexError):
         return None
@@ -84,8 +83,7 @@ def read_anonymous(pid: int, proc: Path = PROC) -> frozenset[Range] | None:
 
 
 def count_mappings(pid: int, address: int) -> tuple[float, float] | None:
-    """Sample one page for a few milliseconds; return how often it was mapped and the seconds that
-    took.
+    """Sample one page for a few milliseconds; return how often it was mapped and the seconds taken.
 
     Changes between two samples are missed. None if the kernel does not show the page.
     """
@@ -203,8 +201,8 @@ class ProcessFaults:
         self.changes.clear()
 
     def forget_from(self, start_us: int) -> None:
-        """Drop counts since then: the process was compiling, which for a backward is only known at
-        its end.
+        """Drop counts since then, when the process was compiling; for a backward this is known only
+        at its end.
         """
         if self.windows and self.windows[-1].end_us > start_us:
             self.windows = [window for window in self.windows if window.end_us <= start_us]
@@ -220,7 +218,7 @@ class ProcessFaults:
         end_us = int(self.counted_s * 1e6)
         yield PageFaultsCounted(
             process_id=self.process_id,
-            sequence=-end_us,  # below zero, where no event of the process's own is
+            sequence=-end_us,  # below zero, unlike the process's own events
             time_us=end_us,
             calm_us=calm_us,
             cpu_us=sum(window.cpu_us for window in self.windows),

@@ -25,7 +25,7 @@ from compileboard.exit_codes import NOT_EXECUTABLE, NOT_FOUND
 from compileboard.start import own_command
 
 TAIL_BYTES = 20_000
-END_PATIENCE_S = 2.0
+END_TIMEOUT_S = 2.0
 BEAT_S = 0.1
 
 
@@ -37,7 +37,7 @@ class Child(Protocol):
 
 PR_SET_PDEATHSIG = 1  # of Linux's prctl
 
-SETTLE_S = 0.01  # the kernel signals a group's processes one after the other
+SETTLE_S = 0.01  # the kernel signals a group's processes one by one
 
 
 class GroupWatch:
@@ -47,7 +47,7 @@ class GroupWatch:
 
     def _start(self) -> None:
         try:
-            # It ends when its input does: with us, however we end.
+            # It ends when its input is closed, however this process ends.
             self._standing = subprocess.Popen(
                 ["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
             )
@@ -58,8 +58,8 @@ class GroupWatch:
         if self._standing is None:
             return False
         time.sleep(SETTLE_S)
-        pending = _pending(self._standing.pid) >> (number - 1) & 1
-        if pending:  # it stays pending for good, so another one has to stand there for the next
+        pending = _pending_signals(self._standing.pid) >> (number - 1) & 1
+        if pending:  # the signal stays pending, so start another one for the next
             self.close()
             self._start()
         return bool(pending)
@@ -71,7 +71,7 @@ class GroupWatch:
             self._standing = None
 
 
-def _pending(pid: int) -> int:
+def _pending_signals(pid: int) -> int:
     try:
         lines = (
             Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
@@ -86,7 +86,7 @@ def _pending(pid: int) -> int:
 
 
 STEP_S = 0.2
-# Passed on to the program, unless the terminal has already sent them to it as well.
+# Passed on to the program, unless the terminal has already sent them to it.
 FORWARDED = {
     signal.SIGINT,
     signal.SIGTERM,
@@ -103,7 +103,9 @@ AS_TYPED = "What follows `--` is a command as you would type it: -- python train
 class ProgramExit:
     exit_code: int | None
     signal_number: int | None = None
-    is_interrupted: bool = False  # a SIGINT came meanwhile, whatever the program made of it
+    is_interrupted: bool = (
+        False  # a SIGINT arrived in the meantime, whatever the program did with it
+    )
 
 
 class CannotRun(Exception):
@@ -115,7 +117,7 @@ class CannotRun(Exception):
 def hold_closed_streams() -> None:
     """Open /dev/null for closed standard streams, so that none of our files takes their number.
 
-    The program still finds them closed, since Python's descriptors are closed in a child.
+    The program still finds them closed, since Python closes its descriptors in a child.
     """
     for number in range(3):
         try:
@@ -158,7 +160,7 @@ def run_program(
     group = GroupWatch()
     is_interrupted = False
     try:
-        program = _start(command, environment, mask, group, streams)
+        program = _start_program(command, environment, mask, group, streams)
         while program.poll() is None:
             received = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, STEP_S)
             is_interrupted |= received is not None and received.si_signo == signal.SIGINT
@@ -172,7 +174,7 @@ def run_program(
     return ProgramExit(code if code >= 0 else None, -code if code < 0 else None, is_interrupted)
 
 
-def _start(
+def _start_program(
     command: list[str],
     environment: Mapping[str, str],
     mask: set[int | signal.Signals],
@@ -193,18 +195,18 @@ def _start(
     except PermissionError:
         raise CannotRun(f"{command[0]!r} is not executable", NOT_EXECUTABLE) from None
     except OSError as error:
-        # Mostly no process or descriptor is left for us: the program may still take our place.
+        # Usually no process or descriptor is left: the program may still replace this one.
         group.close()
         unblock()
-        _become(command, environment, error)
+        _replace_process(command, environment, error)
 
 
-def _become(command: list[str], environment: Mapping[str, str], why: OSError) -> NoReturn:
+def _replace_process(command: list[str], environment: Mapping[str, str], why: OSError) -> NoReturn:
     """Replace this process by the program; a later command records its spool. Raises CannotRun."""
     for number in (
         signal.SIGPIPE,
         signal.SIGXFSZ,
-    ):  # Python ignores them, and a program would inherit that
+    ):  # Python ignores them, which a program would inherit
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(command[0], command, dict(environment))  # noqa: S606
@@ -221,7 +223,7 @@ def _is_for_program(received: signal.struct_siginfo, group: GroupWatch) -> bool:
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process and to all that it started, if they are there."""
+    """Send a signal to a process and its descendants, if they exist."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
@@ -263,7 +265,7 @@ def end_group(child: Child) -> None:
     """
     try:
         signal_group(child.pid, signal.SIGTERM)
-        child.wait(timeout=END_PATIENCE_S)
+        child.wait(timeout=END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         pass
     finally:
@@ -285,12 +287,14 @@ def end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):
         return
-    if os.getppid() != parent:  # it ended before we could ask
+    if os.getppid() != parent:  # it ended before the call
         os._exit(1)
 
 
 def start_detached(module: str, *arguments: str) -> None:
-    """Start a module of ours that outlives this process and its terminal. Raises OSError."""
+    """Start one of our modules so that it outlives this process and its terminal. Raises
+    OSError.
+    """
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -298,7 +302,7 @@ def start_detached(module: str, *arguments: str) -> None:
     }
     subprocess.Popen(
         own_command(module, *arguments),
-        cwd="/",  # the program's folder may be taken away
+        cwd="/",  # the program's folder may be removed
         env={**inherited, "CUDA_VISIBLE_DEVICES": ""},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -47,22 +47,22 @@ from compileboard.collectors.store.connection import (
 )
 
 HEARTBEAT_S = 5.0
-# The program runs and its signals are to be passed on; at its end git gets more time, if it needed
-# that.
+# Limits while the program runs, whose signals must be passed on; at its end git gets more time if
+# needed.
 HISTORY_S, HISTORY_MOST_S = 0.5, 5.0
-# The program has ended and its shell waits; what is left is for `serve` or `index`.
+# The program has ended and its shell waits; the rest is left to `serve` or `index`.
 INDEX_MOST_S = 0.5
 Result = TypeVar("Result")
 
 
-def open_sink(manifest: Manifest, patience_ms: int) -> RunSink:
+def open_sink(manifest: Manifest, busy_timeout_ms: int) -> RunSink:
     """Open the run's database, or its outbox with an optional database beside it.
 
     Raises StoreError; TargetError if the server's address is invalid.
     """
     if not manifest.server:
-        return SqliteSink.open(manifest.database, manifest.run_id, patience_ms=patience_ms)
-    from compileboard.collectors.record.outbox_sink import OutboxSink  # with it an HTTP client
+        return SqliteSink.open(manifest.database, manifest.run_id, busy_timeout_ms=busy_timeout_ms)
+    from compileboard.collectors.record.outbox_sink import OutboxSink  # imports an HTTP client
 
     root, target = outbox_root(os.environ), Target.of(manifest)
     return OutboxSink(
@@ -71,12 +71,12 @@ def open_sink(manifest: Manifest, patience_ms: int) -> RunSink:
         target,
         manifest.outbox_bytes,
         manifest.database,
-        patience_ms=patience_ms,
+        busy_timeout_ms=busy_timeout_ms,
     )
 
 
 def _list_folders(manifest: Manifest) -> list[str]:
-    """Return the working directory, and the folders of the scripts that the command names."""
+    """Return the working directory, and the folders of the command's scripts."""
     cwd = manifest.cwd or os.getcwd()
     scripts = (os.path.join(cwd, word) for word in manifest.argv if word.endswith(".py"))
     return list(dict.fromkeys((cwd, *map(os.path.dirname, scripts))))
@@ -86,11 +86,11 @@ class Recorder:
     """The recorder of one run. The caller must hold the spool's lock."""
 
     def __init__(
-        self, folder: Path, manifest: Manifest, *, patience_ms: int = BUSY_TIMEOUT_MS
+        self, folder: Path, manifest: Manifest, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
     ) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.sink = open_sink(manifest, patience_ms)
+        self.sink = open_sink(manifest, busy_timeout_ms)
         roots = [clean_text(root) for root in (manifest.git.get("root"), manifest.cwd) if root]
         namer = PathNamer(roots)
         self._decoder = Decoder(namer, qualify if manifest.keep_source else None)
@@ -108,7 +108,7 @@ class Recorder:
         self._failed_tasks: set[str] = set()
         self._end_events: list[
             Event
-        ] = []  # that are recorded: the end is told again when the spool goes
+        ] = []  # recorded ones, reported again before the spool is deleted
         self._beat_s = 0.0
         self._history_kept = False
 
@@ -130,9 +130,9 @@ class Recorder:
         )
 
     def step(self) -> int:
-        """Record what was written since the last step; return the number of new events.
+        """Record data written since the last step; return the number of new events.
 
-        Raises StoreError; what could not be recorded is read again by the next step.
+        Raises StoreError; unrecorded data is read again by the next step.
         """
         self.sink.check_file()
         new_count = 0
@@ -192,8 +192,7 @@ class Recorder:
         """Run an optional task; its error is counted as a reject of the run and ends only that
         task.
 
-        Raises StoreError, sqlite3.Error and subprocess.TimeoutExpired, after which it is tried
-        again.
+        Raises StoreError, sqlite3.Error and subprocess.TimeoutExpired, after which it is retried.
         """
         if name in self._failed_tasks:
             return instead
@@ -243,7 +242,7 @@ class Recorder:
         self.sink.save_run_rejects(self.source.reader.rejects)
 
     def _store_history(self, timeout_s: float) -> None:
-        """Record once which commits precede the run's own; not at its start, which would wait for
+        """Record once the commits before the run's own; not at its start, which would wait for
         git.
         """
         if self._history_kept:
@@ -273,22 +272,22 @@ class Recorder:
             except (StoreError, sqlite3.Error):
                 raise
             except Exception as error:
-                if path.name not in rejects:  # it is tried again before the spool goes
+                if path.name not in rejects:  # retried before the spool is deleted
                     self.source.reader.reject(path.name, "bad_log", example=describe_error(error))
 
     def close(self) -> None:
         self.sink.close()
 
     def discard_spool(self) -> bool:
-        """Delete the spool if all of it is recorded and no process can write to it any more.
+        """Delete the spool once it is fully recorded and no process can write to it.
 
         Raises StoreError; the spool then still exists.
         """
         if writers_alive(self.folder) or self.manifest.ended_us is None:
             return False
         self.sink.check_readable()
-        # Taken away first and looked at again: a process that opens its file now finds the folder
-        # gone, and makes it anew for the next command.
+        # Moved away first and checked again: a process that opens its file now finds the folder
+        # gone, and creates it anew for the next command.
         aside = self.folder.with_name(f"{self.folder.name}~{os.getpid()}")
         self.folder.rename(aside)
         self.folder = self.source.reader.folder = aside

@@ -21,7 +21,7 @@ from compileboard.collectors.record.spool import (
 )
 from compileboard.collectors.store.connection import StoreBusy, describe_error, may_pass
 
-PATIENCE_MS = 1_000  # for each database: the command that was asked for waits behind this
+BUSY_TIMEOUT_MS = 1_000  # for each database: the command that was asked for waits behind this
 
 
 @dataclass
@@ -32,7 +32,7 @@ class RecoveryReport:
         default_factory=list
     )  # each is reported once, until it changes or `retry` is called
     set_aside: list[str] = field(default_factory=list)
-    busy: set[str] = field(default_factory=set)  # databases that another program holds
+    busy: set[str] = field(default_factory=set)  # databases locked by another program
 
 
 def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryReport:
@@ -48,7 +48,7 @@ def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryRepo
         try:
             with _lock_spool(folder) as is_ours:
                 if is_ours:
-                    _try(folder, report)
+                    _try_record(folder, report)
         except OSError as error:
             if folder.exists():
                 report.problems.append(f"{clean_text(folder.name)}: {error}")
@@ -68,7 +68,7 @@ def pick_up_spool(folder: Path) -> bool:
 @contextmanager
 def _lock_spool(folder: Path) -> Iterator[bool]:
     if not (folder / MANIFEST_NAME).exists() and not any(folder.glob(f"*{RECORDS_SUFFIX}")):
-        yield False  # a run that is just about to begin, or never did
+        yield False  # a run that is about to begin, or never began
         return
     lock = lock_spool(folder)
     try:
@@ -78,7 +78,7 @@ def _lock_spool(folder: Path) -> Iterator[bool]:
             os.close(lock)
 
 
-def _try(folder: Path, report: RecoveryReport) -> None:
+def _try_record(folder: Path, report: RecoveryReport) -> None:
     name = clean_text(folder.name)
     try:
         _pick_up(folder, report)
@@ -97,7 +97,7 @@ def _try(folder: Path, report: RecoveryReport) -> None:
 
 
 def _pick_up(folder: Path, report: RecoveryReport) -> None:
-    # Here: every command comes this way, and hardly ever is there a spool.
+    # Imported here because every command runs this, and there is rarely a spool.
     from compileboard.collectors.record.recorder import Recorder
     from compileboard.collectors.record.sidecar import spawn_sidecar
 
@@ -105,7 +105,7 @@ def _pick_up(folder: Path, report: RecoveryReport) -> None:
     if manifest.database in report.busy:
         raise StoreBusy(f"{manifest.database} is locked by another program.")
     try:
-        recorder = Recorder(folder, manifest, patience_ms=PATIENCE_MS)
+        recorder = Recorder(folder, manifest, busy_timeout_ms=BUSY_TIMEOUT_MS)
     except StoreBusy:
         report.busy.add(manifest.database)
         raise
@@ -113,7 +113,7 @@ def _pick_up(folder: Path, report: RecoveryReport) -> None:
         recorder.start()
         new = recorder.step()
         if manifest.ended_us is None and not writers_alive(folder):
-            new += recorder.step()  # what was written between the read and the last writer's end
+            new += recorder.step()  # written between the read and the last writer's end
             times = [path.stat().st_mtime_ns for path in folder.glob(f"*{RECORDS_SUFFIX}")]
             last_us = max(times, default=time.time_ns()) // 1000
             recorder.manifest = manifest.end("interrupted", last_us)
@@ -128,5 +128,5 @@ def _pick_up(folder: Path, report: RecoveryReport) -> None:
         raise
     finally:
         recorder.close()
-    if orphaned:  # its recorder was killed, the program goes on
+    if orphaned:  # its recorder was killed, but the program continues
         spawn_sidecar(recorder.folder)

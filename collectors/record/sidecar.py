@@ -26,19 +26,19 @@ def run_sidecar(folder: Path) -> int:
         if lock_spool(folder) is None:  # held until this process ends
             return 0
         while True:
-            recorder = _open(folder)
+            recorder = _open_recorder(folder)
             if recorder is None:
                 return 1
             try:
-                if not _follow(recorder):
+                if not _follow_run(recorder):
                     return 0
             finally:
                 recorder.close()
-    except (ValueError, OSError):  # the folder was taken away
+    except (ValueError, OSError):  # the folder was removed
         return 1
 
 
-def _open(folder: Path) -> Recorder | None:
+def _open_recorder(folder: Path) -> Recorder | None:
     while True:
         try:
             return Recorder(folder, read_manifest(folder))
@@ -48,7 +48,7 @@ def _open(folder: Path) -> Recorder | None:
             time.sleep(RETRY_S)
 
 
-def _follow(recorder: Recorder) -> bool:
+def _follow_run(recorder: Recorder) -> bool:
     started = False
     while True:
         try:
@@ -57,7 +57,7 @@ def _follow(recorder: Recorder) -> bool:
                 started = True
             alive = writers_alive(
                 recorder.folder
-            )  # before the step: what a writer wrote before it went is then read
+            )  # checked before the step, which then reads all of a finished writer's data
             recorder.step()
             recorder.manifest = manifest = read_manifest(recorder.folder)
             if not alive:
@@ -68,7 +68,7 @@ def _follow(recorder: Recorder) -> bool:
                 if recorder.discard_spool():
                     return False
         except (StoreMoved, StoreTooNew) as error:
-            # Of a database, the next command records all of it anew, into what is there then.
+            # With a database, the next command records everything again, into its current state.
             return isinstance(error, StoreMoved) and bool(recorder.manifest.server)
         except StoreError:
             if not writers_alive(recorder.folder):

@@ -41,8 +41,8 @@ LARGEST_LINE_BYTES = 64 << 20
 LARGEST_INTEGER = 2**63 - 1
 MOST_CONFIGS = 16  # events that a record's configurations may become, numbered after it
 
-KEPT = "bad_field"  # costs a record one value
-UNREADABLE = "spool: a line that is no record"
+KEPT = "bad_field"  # loses only one value of the record
+UNREADABLE = "spool: a line that is not a record"
 TORN = "spool: a last line that is torn"
 EMPTY = "spool: nothing could be written"
 
@@ -57,7 +57,7 @@ class BadLine(ValueError):
 class FilePosition:
     offset: int = 0
     line: int = 0
-    passing_over: bool = False  # in the middle of a line that is too long
+    passing_over: bool = False  # inside a line that is too long
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class SpoolReader:
                     block += more
                 end = block.rfind(b"\n") + 1
                 if not end and len(block) <= LARGEST_LINE_BYTES:
-                    break  # its rest is still to come
+                    break  # its rest is not written yet
                 if not end:
                     position.passing_over = True
                     position.offset += len(block)
@@ -131,7 +131,7 @@ class SpoolReader:
 
     def _parse(self, file_name: str, process_id: str, number: int, line: bytes) -> Captured | None:
         try:
-            return _captured(process_id, json.loads(line))
+            return _parse_record(process_id, json.loads(line))
         except BadLine as bad:
             self.reject(file_name, bad.kind, number, line)
         except UnicodeDecodeError:
@@ -196,7 +196,7 @@ def is_count(value: Any) -> TypeGuard[int]:
     return _is_integer(value) and value >= 0
 
 
-def _captured(process_id: str, record: Any) -> Captured:
+def _parse_record(process_id: str, record: Any) -> Captured:
     if not isinstance(record, dict):
         raise BadLine("stray_line")
     sequence, time_us, name, extra = (
@@ -263,7 +263,7 @@ class Manifest(RunConfig):
     argv: list[str] = field(default_factory=list)
     cwd: str | None = None
     recorder_process_id: str = ""
-    # Where torch writes its own logs: with --level full, or by the user's TORCH_TRACE.
+    # torch's own logs: with --level full, or by the user's TORCH_TRACE.
     trace_folder: str | None = None
     git: Git = field(default_factory=Git)
     host: Host = field(default_factory=Host)
@@ -273,11 +273,11 @@ class Manifest(RunConfig):
     state: str | None = None
     exit_code: int | None = None
     signal: str | None = None
-    # Made by a process that outlived its spool: its run is described and ended elsewhere.
+    # From a process that outlived its spool: its run is described and ended elsewhere.
     late: bool = False
     troubles: list[tuple[str, str]] = field(
         default_factory=list
-    )  # [kind of collectors.contract.rejects, what went wrong]
+    )  # [kind of collectors.contract.rejects, error]
 
     def end(
         self, state: str, ended_us: int, exit_code: int | None = None, signal: str | None = None
@@ -295,7 +295,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST_NAME
     if not is_file(path):
-        raise ValueError(f"{path} does not describe a run: it is no plain file")
+        raise ValueError(f"{path} does not describe a run: it is not a regular file")
     try:
         body = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -336,7 +336,7 @@ def home(environment: Mapping[str, str]) -> Path:
 
 
 def replace_file(path: Path, body: str | bytes) -> None:
-    """Write a file whole or not at all. Raises OSError."""
+    """Write a file atomically. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(
@@ -387,7 +387,7 @@ def set_aside(folder: Path, reason: str) -> Path:
     """Move a spool to the set-aside folder; return its new path. Raises OSError."""
     root = folder.parent.parent / SET_ASIDE
     root.mkdir(mode=0o700, exist_ok=True)
-    moved = _free(root / folder.name)
+    moved = _find_free_path(root / folder.name)
     folder.rename(moved)
     note_reason(moved, reason)
     return moved
@@ -400,7 +400,7 @@ def note_reason(folder: Path, reason: str) -> bool:
     return True
 
 
-def _free(path: Path) -> Path:
+def _find_free_path(path: Path) -> Path:
     number, free = 1, path
     while free.exists():
         number += 1
@@ -450,7 +450,7 @@ def put_back(
             ).write(spool.folder)
         (spool.folder / REASON).unlink(missing_ok=True)
         if spool.state == "set aside":
-            spool.folder.rename(_free(root / spool.folder.name))
+            spool.folder.rename(_find_free_path(root / spool.folder.name))
     return chosen
 
 
@@ -462,7 +462,7 @@ def append_event(folder: Path, event: Event) -> None:
     )
     try:
         size = os.fstat(descriptor).st_size
-        if os.write(descriptor, line) != len(line):  # half a line would spoil the next one
+        if os.write(descriptor, line) != len(line):  # half a line would damage the next one
             os.ftruncate(descriptor, size)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / JOURNAL_NAME))
     finally:

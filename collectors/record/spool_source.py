@@ -1,4 +1,4 @@
-"""A run's spool as a source: what the hooks wrote, and the journal of our own commands."""
+"""A run's spool as a source: records of the hooks, and the journal of our own commands."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ class SpoolSource:
         self._own_process_id = own_process_id
         self._learn_registry = learn_registry
         self._mark = self.reader.mark()
-        # Of each trace file, when which process wrote it first; torch up to 2.12 shares it with
-        # forks.
+        # When which process first wrote to each trace file; torch up to 2.12 shares it with forks.
         self.trace_writers: dict[str, tuple[int, str]] = {}
 
     def read(self) -> Iterator[EventBatch]:
@@ -66,7 +65,7 @@ class SpoolSource:
         for event in result.clashing:
             if (
                 event.sequence >= 0 and event.process_id != self._own_process_id
-            ):  # ours may be told anew
+            ):  # ours may be sent again
                 self._reject(event, "number_taken", event.KIND)
 
     def _checkpoints(self) -> list[Checkpoint]:

@@ -1,1 +1,1 @@
-"""Rerun, check, minify and analyze repros in separate processes, where torch is imported."""
+"""Rerun, check, minify and analyze repros in separate processes that import torch."""

@@ -15,22 +15,22 @@ PASSES = Failure(PASSED).describe()
 
 # The statuses of an answer.
 NAMED = "named"  # an operation, a pass or a setting is named
-# `operations` are wrong together, and right as soon as their values are returned.
+# `operations` are wrong together, and right once their values are returned.
 ONLY_FUSED = "only_fused"
-UNEXPLAINED = "unexplained"  # it fails, and nothing that was tried tells where
+UNEXPLAINED = "unexplained"  # it fails, and no trial shows where
 NOT_REPRODUCED = "not_reproduced"  # the graph passes here, or fails in another way
 STATUSES = (NAMED, ONLY_FUSED, UNEXPLAINED, NOT_REPRODUCED)  # of analyze and bisect
 MINIFIED = "minified"
-NOT_FINISHED = "not_finished"  # ended before nothing more could be taken out: `why`
-OTHER_FAILURE = "other_failure"  # it fails here in another way than it was captured with
+NOT_FINISHED = "not_finished"  # ended before it was smallest: `why`
+OTHER_FAILURE = "other_failure"  # it fails differently here than when captured
 
 # The verdicts on a node.
 RIGHT, WRONG, NOT_FINITE = "right", "wrong", "not_finite"
-UNSTABLE = "unstable"  # the same inputs gave another value in a second run, beyond the limit
+UNSTABLE = "unstable"  # differs in a second run with the same inputs, beyond the limit
 RANDOM, NOT_JUDGED = "random", "not_judged"
 WRONG_VERDICTS = (WRONG, NOT_FINITE, UNSTABLE)
 
-# Where the fault comes in.
+# The origin of the fault.
 COMPILER = "compiler"  # inductor computes the operation wrongly
 DECOMPOSITION = "decomposition"  # right without decompositions, wrong with them
 BACKEND = "backend"  # a compile or a run fails from this operation on
@@ -39,21 +39,25 @@ MOST_ROWS = 200
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command found out: `detail` of `repro_results` is what `dump` returns."""
+    """The result of a command: `repro_results.detail` is what `dump` returns."""
 
     PARTS: ClassVar[Mapping[str, type]] = {}  # of fields that are tuples of records
     status: str  # NAMED, MINIFIED and so on
 
     @classmethod
     def load(cls: type[A], body: Mapping[str, Any]) -> A:
-        values = _known(cls, body)
+        values = _keep_known_fields(cls, body)
         for name, kind in cls.PARTS.items():
-            values[name] = tuple(kind(**_known(kind, part)) for part in body.get(name, ()))
+            values[name] = tuple(
+                kind(**_keep_known_fields(kind, part)) for part in body.get(name, ())
+            )
         return cls(**values)
 
     def dump(self) -> dict[str, Any]:
-        body = _sparse(self)
-        body |= {name: [_sparse(part) for part in getattr(self, name)] for name in self.PARTS}
+        body = _drop_defaults(self)
+        body |= {
+            name: [_drop_defaults(part) for part in getattr(self, name)] for name in self.PARTS
+        }
         return body
 
 
@@ -67,11 +71,11 @@ class JudgedNode:
 
     node: str  # its name in the graph
     operation: str  # "aten.atan.default"
-    level: str = "aot"  # aot | dynamo: whose graph
+    level: str = "aot"  # aot | dynamo
     verdict: str = RIGHT
     error: float | None = None  # of the compiled value
     eager_error: float | None = None  # of eager's, on the same inputs
-    limit: float | None = None  # what the error may be
+    limit: float | None = None  # largest accepted error
     not_finite_count: int = 0  # NaN or infinite elements where eager has none
     element_count: int = 0
     dtype: str | None = None
@@ -79,7 +83,7 @@ class JudgedNode:
     is_deterministic: bool | None = None  # the same value in a second run
     explains: bool | None = None  # the outputs pass once eager computes this node
     reason: str | None = None  # why it was not judged
-    source: str | None = None  # the line of the program that it comes from
+    source: str | None = None  # the user's line that it comes from
 
 
 @dataclass(frozen=True)
@@ -137,8 +141,8 @@ class Analysis(Answer):
 class TriedSetting:
     setting: str  # "epilogue_fusion"
     value: str  # as Python writes it
-    passes: bool | None  # None: it could not be tried
-    failure: str | None = None  # how it fails otherwise, where that is another failure
+    passes: bool | None  # None: could not be tried
+    failure: str | None = None  # how it fails otherwise, if differently
     seconds: float = 0.0
 
 
@@ -147,7 +151,7 @@ class Bisection(Answer):
     PARTS: ClassVar[Mapping[str, type]] = {"settings": TriedSetting}
     backend: str | None = None  # the first of torch's backends that fails: "inductor"
     subsystem: str | None = None  # "lowerings"
-    number: int | None = None  # which of its applications
+    number: int | None = None  # index among its applications
     operation: str | None = None
     node: str | None = None
     application: str | None = None  # the name of the pass, or the node as torch writes it
@@ -184,19 +188,19 @@ class Minification(Answer):
     nodes_before: int = 0  # call nodes
     nodes_after: int = 0
     operations: tuple[str, ...] = ()  # of the smallest graph, in its order: "aten.atan.default"
-    level: str = "aot"  # of the graph that was minified: dynamo where only that one fails
+    level: str = "aot"  # of the minified graph: dynamo if only that one fails
     failure: str | None = None  # how it fails, in words
     why: str | None = None  # it was not finished, or not reproduced
-    fails_in_eager: bool = False  # it fails without a compiler as well
+    fails_in_eager: bool = False  # it also fails without a compiler
     is_together: bool = False  # none of its operations fails alone
-    is_fusion: bool = False  # and together they pass where nothing is fused
-    is_confirmed: bool = False  # the smallest graph failed once more when it was tried again
+    is_fusion: bool = False  # and together they pass if nothing is fused
+    is_confirmed: bool = False  # the smallest graph failed again in a second trial
     # Its values do not matter: the program alone shows the failure.
     fails_with_random_inputs: bool | None = None
-    tried_count: int = 0  # trials in a process of their own
-    # Questions that had been answered before, in this search or an earlier one.
+    tried_count: int = 0  # trials in separate processes
+    # Questions answered before, in this search or an earlier one.
     remembered_count: int = 0
-    limited_count: int = 0  # trials that reached a limit of time or memory: taken as passing
+    limited_count: int = 0  # trials that reached a time or memory limit: taken as passing
     seconds: float = 0.0
     history: tuple[Reduction, ...] = ()
 
@@ -227,25 +231,25 @@ def sort_rows(rows: Iterable[JudgedNode]) -> list[JudgedNode]:
         key=lambda row: (
             row.verdict not in WRONG_VERDICTS,
             row.explains is not True,
-            -_excess(row),
+            -_error_ratio(row),
         ),
     )
 
 
-def _excess(row: JudgedNode) -> float:
+def _error_ratio(row: JudgedNode) -> float:
     if row.not_finite_count:
         return math.inf
     return (row.error or 0.0) / row.limit if row.limit else row.error or 0.0
 
 
-def _known(kind: Any, body: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_known_fields(kind: Any, body: Mapping[str, Any]) -> dict[str, Any]:
     values = {entry.name: body[entry.name] for entry in fields(kind) if entry.name in body}
     return {
         name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
     }
 
 
-def _sparse(value: Any) -> dict[str, Any]:
+def _drop_defaults(value: Any) -> dict[str, Any]:
     parts = [(entry, getattr(value, entry.name)) for entry in fields(value)]
     return {
         entry.name: list(part) if isinstance(part, tuple) else part

@@ -40,8 +40,8 @@ from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_prelo
 SEED = 7
 CALLS = ("call_function", "call_method", "call_module")
 _NO_OPERATION = re.compile(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'")
-MOST_RANDOM_INTEGER = 8  # where nothing says what an integer indexes
-_INDEXED = {  # operation: positions of what is indexed, of the dimension, of the index
+MOST_RANDOM_INTEGER = 8  # if the indexed range is unknown
+_INDEXED = {  # operation: positions of the indexed value, the dimension, the index
     "embedding": (0, 0, 1),
     "index_select": (0, 1, 2),
     "gather": (0, 1, 2),
@@ -97,7 +97,7 @@ def load_module(repro: Repro, level: str | None = None) -> torch.nn.Module:
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     module = types.ModuleType("compileboard_repro")
     apply_settings(repro)
-    torch.manual_seed(SEED)  # constants that were too long for the script are drawn
+    torch.manual_seed(SEED)  # constants too long for the script are drawn
     try:
         exec(compile(text, name, "exec"), module.__dict__)  # noqa: S102  trusted, or refused before
         graph = getattr(module, "mod", None) or module.Repro()
@@ -167,7 +167,7 @@ def annotate(
             enable_python_dispatcher()
         ):  # operations written in C++ would take a symbol's number for its size
             FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*fakes)
-    except Exception:  # the compiler will say what it thinks of it
+    except Exception:  # the compiler will report it
         for node, fake in zip(placeholders, fakes):
             node.meta["val"] = fake
 
@@ -178,9 +178,6 @@ def list_random_inputs(repro: Repro, level: str | None = None) -> list[str]:
         for spec in repro.inputs(level)
         if spec.kind == "tensor" and not repro.has_values(spec)
     ]
-
-
-# --- symbolic sizes
 
 
 def _is_symbolic(spec: ReproInput) -> bool:
@@ -207,7 +204,7 @@ def _make_symbols(env: Any, hints: dict[str, int]) -> dict[str, Any]:
 
     symbols: dict[str, Any] = {}
     for name, hint in hints.items():
-        if name.startswith("u"):  # known only while it runs
+        if name.startswith("u"):  # unknown until it runs
             symbols[name] = env.create_unbacked_symint()
             continue
         source = ConstantSource(f"__repro_{name}")
@@ -233,9 +230,6 @@ def _make_fake(mode: Any, spec: ReproInput, value: Any, symbols: dict[str, Any])
         return torch.empty(extent, dtype=value.dtype, device=value.device).as_strided(
             shape, stride, offset
         )
-
-
-# --- values
 
 
 class _InputLoader:
@@ -319,7 +313,7 @@ class _InputLoader:
         if content_hash is not None and repro.storage_folder is not None:
             from torch.utils._content_store import ContentStoreReader
 
-            # Without its file torch draws the values too; `list_random_inputs` says so.
+            # Without its file torch draws the values too; `list_random_inputs` reports that.
             with suppress(FileNotFoundError):
                 reader = ContentStoreReader(repro.storage_folder)
                 storage = reader.read_storage(content_hash, device="cpu")
@@ -353,7 +347,7 @@ def draw_values(
     values = torch.randint(0, high, (count,), dtype=torch.int64, generator=generator)
     try:
         return values.to(dtype)
-    except RuntimeError:  # a type of quantised numbers: zeros of it
+    except RuntimeError:  # a quantized type: zeros of it
         return torch.zeros(count * dtype.itemsize, dtype=torch.uint8).view(dtype)
 
 
@@ -412,15 +406,12 @@ def _input_size(
     spec = specs.get(node) if isinstance(node, fx.Node) else None
     shape = spec.shape if spec is not None else None
     if not shape or not isinstance(dimension, int) or not -len(shape) <= dimension < len(shape):
-        return 1 if spec is None else None  # of something computed: 0 is within it
+        return 1 if spec is None else None  # computed: 0 is within range
     try:
         size = evaluate_size(shape[dimension], symbols)
     except ValueError:
         return None
     return size if isinstance(size, int) else None
-
-
-# --- the rest
 
 
 def _specs_of_script(repro: Repro, level: str | None) -> tuple[ReproInput, ...]:

@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 from compileboard.collectors.record.garbage import without_collections
 from compileboard.collectors.record.memory import lift_memory_limit, limit_memory
 from compileboard.collectors.record.program import (
-    END_PATIENCE_S,
+    END_TIMEOUT_S,
     end_group,
     end_with,
     read_tail,
@@ -68,9 +68,9 @@ class ReproTask:
     repro: Repro
     options: dict[str, Any]
     trials: Trials
-    folder: Path  # private; gone afterwards
+    folder: Path  # private; removed afterwards
     progress: Callable[[dict[str, Any]], None] = lambda _: None
-    device: str | None = None  # that was asked for instead of the recorded one
+    device: str | None = None  # requested instead of the recorded one
 
     @contextlib.contextmanager
     def deadline(self, what: str) -> Any:
@@ -107,8 +107,8 @@ def run_task(
     """Run a task in a new driver process and return its result; an interrupt ends all its
     processes.
 
-    `target` is a `package.module:function` of ours. The user's caches are not touched. Raises
-    NotRunnable.
+    `target` is a `package.module:function` of this project. The user's caches are not touched.
+    Raises NotRunnable.
     """
     with tempfile.TemporaryDirectory(
         prefix="compileboard-repro-", ignore_cleanup_errors=True
@@ -150,7 +150,7 @@ def run_task(
             on_progress(message)
 
         try:
-            result = _follow(driver, reading, note)
+            result = _follow_driver(driver, reading, note)
         finally:
             reading.close()
             # Its trials end with it, by parent-death signal or the SIGTERM handler.
@@ -186,28 +186,25 @@ def driver_environment(environment: Mapping[str, str], folder: Path) -> dict[str
     }
 
 
-# Set again after a repro's program has run, which may hold the environment of the machine that
-# wrote it.
+# Restored after a repro's program has run, which may set the environment of the machine that wrote
+# it.
 PRIVATE = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",  # it knows nothing of what is preloaded
+    "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",  # its key does not include preloaded code
     "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
     "TORCHINDUCTOR_FX_GRAPH_REMOTE_CACHE": "0",
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # to ask whether there is a GPU must not initialise CUDA
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # checking for a GPU must not initialise CUDA
 }
 
 
-# --- in the command
-
-
-def _follow(
+def _follow_driver(
     driver: subprocess.Popen[bytes],
     reading: Connection,
     on_progress: Callable[[dict[str, Any]], None],
 ) -> dict[str, Any] | None:
-    """Return a driver's result, or None if it ended without."""
+    """Return a driver's result, or None if it ended without one."""
     deadline_s, what = math.inf, ""
     while True:
         if time.monotonic() > deadline_s:
@@ -219,7 +216,7 @@ def _follow(
             message: dict[str, Any] = json.loads(reading.recv_bytes())
         except (EOFError, OSError):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                driver.wait(timeout=END_PATIENCE_S)
+                driver.wait(timeout=END_TIMEOUT_S)
             return None
         if "result" in message or "cannot" in message:
             return message
@@ -251,9 +248,7 @@ def _describe_end(code: int | None, stage: str, tail: str) -> str:
     )
 
 
-# --- in the driver
-
-_GIVEN: dict[str, str] = {}  # the private environment, to be set again
+_GIVEN: dict[str, str] = {}  # the private environment, to restore it
 
 
 def start_driver(parent: str, folder_name: str, descriptor: str) -> None:
@@ -273,12 +268,12 @@ def start_driver(parent: str, folder_name: str, descriptor: str) -> None:
 
     message: dict[str, Any]
     try:
-        message = {"result": _drive(folder, write)}
+        message = {"result": _run_driver(folder, write)}
     except NotRunnable as error:
         message = {"cannot": str(error)}
     except ModuleNotFoundError as error:
         message = {"cannot": describe_absent(error)}
-    except BaseException as error:  # whatever the repro's own code raises
+    except BaseException as error:  # raised by the repro's own code
         lift_memory_limit()
         what = (
             "needs more memory than it may take" if is_memory_error(error) else "cannot be loaded"
@@ -291,7 +286,7 @@ def start_driver(parent: str, folder_name: str, descriptor: str) -> None:
     os._exit(0)
 
 
-def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+def _run_driver(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
     with (folder / "job.pickle").open("rb") as file:
         job = pickle.load(file)  # noqa: S301  our own, of this minute
     repro: Repro = job["repro"]
@@ -306,7 +301,7 @@ def _drive(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dict[str
     trials = Trials(job["limits"], folder, device, job["probes"])
     task = ReproTask(repro, job["options"], trials, folder, write, job["device"])
     needs_compiler = repro.manifest.kind in ("compile", "accuracy")
-    if needs_compiler and repro.manifest.compiler is None:  # the others may do without
+    if needs_compiler and repro.manifest.compiler is None:  # other graphs do not need it
         task.load_compiler(repro.manifest.level)
     if job["preload"]:
         write({"deadline_s": job["limits"].seconds, "what": "preloading"})

@@ -38,7 +38,7 @@ FEW_ELEMENTS = 1000
 class Difference:
     subject: str  # "output 0", "input 3 afterwards"
     status: str  # passed | differs | not_finite | other_integers
-    # Relative RMS beside float64, or beside eager where there is no float64.
+    # Relative RMS error against float64, or against eager without float64.
     error: float | None = None
     eager_error: float | None = None
     has_reference: bool = False
@@ -69,7 +69,7 @@ def _clone_view(tensor: Any, storages: dict[Any, Any], dtype: Any) -> Any:
         storage = tensor.untyped_storage()
         key = (storage.data_ptr(), tensor.dtype, tensor.device)
         count = storage.nbytes() // tensor.element_size()
-    except (RuntimeError, NotImplementedError):  # sparse, a subclass: it has no storage of its own
+    except (RuntimeError, NotImplementedError):  # sparse, or a subclass without storage
         return tensor.clone().to(to_dtype)
     if storage.data_ptr() == 0 or tensor.layout != torch.strided:
         return tensor.clone().to(to_dtype)
@@ -108,7 +108,7 @@ def compare(
     if not torch.equal(eager.isnan(), compiled.isnan()) or not _same_infinities(eager, compiled):
         is_better = _is_better(compiled, reference)
         return Difference(subject, PASSED if is_better else NOT_FINITE)
-    return _compare_floats(subject, eager, compiled, _usable(reference, eager), is_strict)
+    return _compare_floats(subject, eager, compiled, _usable_reference(reference, eager), is_strict)
 
 
 def compare_all(
@@ -150,9 +150,7 @@ def run_in_float64(
         exact, _ = cast_to_fp64(copy.deepcopy(module), [])
         arguments = clone_together(inputs, torch.float64)
         return list_tensors(call(exact, arguments), arguments)
-    except (
-        Exception
-    ):  # an operation that float64 has not, a dtype that the graph asks for: eager is what is left
+    except Exception:  # an operation without float64, or a dtype set by the graph: eager remains
         return None
 
 
@@ -194,7 +192,7 @@ def _relative_rms(value: Any, right: Any) -> float:
     return float(difference / size) if float(size) > 0 else float(difference)
 
 
-def _usable(reference: Any, eager: Any) -> Any:
+def _usable_reference(reference: Any, eager: Any) -> Any:
     if reference is None or not (reference.is_floating_point() or reference.is_complex()):
         return None
     return None if bool((~reference.isfinite() & eager.isfinite()).any()) else reference
@@ -221,7 +219,7 @@ def _to_plain(tensor: Any) -> Any:
 
 
 COMPILED, EAGER = "compiled", "eager"
-# Settings of inductor under which no two operations become one kernel.
+# Inductor settings under which no two operations are fused.
 NO_FUSION = {
     "max_fusion_size": 1,
     "realize_opcount_threshold": -1,
@@ -234,10 +232,10 @@ NO_FUSION = {
 class Judge:
     kind: str  # compile | runtime | accuracy | crash
     level: str = "aot"  # dynamo | aot
-    backend: str = "inductor"  # of dynamo's graph
-    mode: str = COMPILED  # eager: the graph fails without a compiler as well
+    backend: str = "inductor"  # for dynamo's graph
+    mode: str = COMPILED  # eager: the graph also fails without a compiler
     is_strict: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of inductor, in this trial alone
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of inductor, only in this trial
 
 
 def judge(module: Any, inputs: Sequence[Any], how: Judge) -> dict[str, Any]:
@@ -284,45 +282,45 @@ def compile_graph(module: Any, inputs: Sequence[Any], how: Judge) -> Callable[[l
     from torch._dynamo.backends.registry import lookup_backend
 
     compiled = lookup_backend(how.backend)(module, arguments)
-    return lambda values: compiled(*values)  # as dynamo calls it, whatever its `_boxed_call` says
+    return lambda values: compiled(*values)  # as dynamo calls it, regardless of its `_boxed_call`
 
 
 def _run_once(module: Any, inputs: Sequence[Any], how: Judge) -> None:
     values = clone_together(inputs)
     if how.mode == EAGER:
-        _call(lambda arguments: module(*arguments), values, how)
+        _call_graph(lambda arguments: module(*arguments), values, how)
     else:
-        _call(compile_graph(module, values, how), values, how)
+        _call_graph(compile_graph(module, values, how), values, how)
     wait_for_devices(inputs)
 
 
 def _compare_once(module: Any, inputs: Sequence[Any], how: Judge) -> list[Difference]:
-    # another stream of random numbers than eager's is no error
+    # another random stream than eager's is not an error
     with torch._inductor.config.patch(fallback_random=True):
-        original = copy.deepcopy(module)  # a compile rewrites the graph that it is given
-        eager = _subjects(lambda arguments: original(*arguments), inputs, how)
+        original = copy.deepcopy(module)  # compiling modifies the graph
+        eager = _list_subjects(lambda arguments: original(*arguments), inputs, how)
         reference = None
         if not how.is_strict:
             reference = run_in_float64(
                 original,
                 inputs,
-                lambda exact, values: _call(lambda arguments: exact(*arguments), values, how),
+                lambda exact, values: _call_graph(lambda arguments: exact(*arguments), values, how),
             )
         values = clone_together(inputs)
-        compiled = _subjects(compile_graph(module, values, how), inputs, how)
+        compiled = _list_subjects(compile_graph(module, values, how), inputs, how)
     wait_for_devices(inputs)
     return compare_all(eager, compiled, reference, how.is_strict)
 
 
-def _subjects(
+def _list_subjects(
     function: Callable[[list[Any]], Any], inputs: Sequence[Any], how: Judge
 ) -> list[tuple[str, Any]]:
     torch.manual_seed(0)
     values = clone_together(inputs)
-    return list_tensors(_call(function, values, how), values)
+    return list_tensors(_call_graph(function, values, how), values)
 
 
-def _call(function: Callable[[list[Any]], Any], values: list[Any], how: Judge) -> Any:
+def _call_graph(function: Callable[[list[Any]], Any], values: list[Any], how: Judge) -> Any:
     if how.level == "dynamo":
         return _call_with_gradients(function, values)
     with torch.no_grad():

@@ -46,7 +46,7 @@ from compileboard.collectors.store.ingest.source_files import forget_deletion
 
 AnyPath = TypeVar("AnyPath", bound=PurePath)
 SCRIPT_NAMES = ("minifier_launcher.py", "repro.py", "fx_graph_runnable.py", "fx_graph_runnable.txt")
-MOST_SCRIPTS = 2_000  # looked at in a folder
+MOST_SCRIPTS = 2_000  # read in a folder
 # Dynamo's record of a frame that it failed to trace: function, error and line, as torch names it.
 RECORD_NAME = re.compile(r".+_(?P<error>[A-Za-z0-9]+)_\d+\.rec")
 
@@ -70,7 +70,7 @@ def load_path(path: Path) -> Repro:
             path = _choose_script(_find_scripts(path), path)
         if not path.is_file():
             raise NotRunnable(
-                f"{shown} is no plain file; expected an archive, a script or a folder of torch's"
+                f"{shown} is not a regular file; expected an archive, a script or torch's folder"
             )
         with path.open("rb") as file:
             head = file.read(4)
@@ -98,15 +98,15 @@ def load_record(path: Path) -> Repro:
     named = RECORD_NAME.fullmatch(path.name)
     if named is None or not path.is_file():
         raise NotRunnable(
-            f"{str(path)!a} is no record of dynamo's: expected a file FUNCTION_ERROR_LINE.rec"
+            f"{str(path)!a} is not a record of dynamo: expected a file FUNCTION_ERROR_LINE.rec"
         )
     manifest = ReproManifest(kind="compile", level="dynamo", error_type=named["error"])
-    path = path.absolute()  # a trial has a folder of its own
+    path = path.absolute()  # a trial has its own working folder
     return Repro(manifest, "", name=str(path), path=str(path), distrust=find_other_writer(path))
 
 
 def list_repros(folder: Path) -> list[Path]:
-    """Return the repros of a folder: torch's launcher or smallest checkpoint, or all there are.
+    """Return the repros of a folder: torch's launcher or smallest checkpoint, else all.
 
     Raises NotRunnable if there is none.
     """
@@ -163,9 +163,9 @@ def _load_script(path: Path, body: bytes) -> Repro:
             )
         script = parse_torch_script(text)
     except UnicodeDecodeError:
-        raise NotRunnable(f"{shown} is no text; expected a repro's archive or script") from None
+        raise NotRunnable(f"{shown} is not text; expected a repro's archive or script") from None
     except NoTorchRepro as error:
-        raise NotRunnable(f"{shown} is no repro: {error}") from None
+        raise NotRunnable(f"{shown} is not a repro: {error}") from None
     return Repro(
         script.manifest,
         script.program,
@@ -258,7 +258,7 @@ def load_stored(name: str, database: str, environment: Mapping[str, str]) -> Rep
 
 
 def trust_own(repro: Repro, environment: Mapping[str, str]) -> Repro:
-    """Add the folders of a repro that its run left on this machine; distrust any other."""
+    """Add the folders of a repro whose run is on this machine; distrust any other."""
     manifest, programs = dump_manifest(repro.manifest), (repro.program, repro.dynamo_program)
     folders = find_own_folders(home(environment), repro.run_id or "", manifest, programs)
     if folders is not None:
@@ -280,7 +280,7 @@ def import_scripts(
     scripts: dict[str, TorchScript] = {}
     for source in group.repros:
         try:
-            text = _read(source)
+            text = _read_repro(source)
             script = parse_torch_script(text)
         except (NoTorchRepro, NoSuchLog, SourceDamaged, UnicodeDecodeError) as error:
             imported.rejects.add(NO_REPRO, example=f"{source.label}: {error}")
@@ -315,7 +315,7 @@ def import_scripts(
     return imported
 
 
-def _read(source: LogSource) -> str:
+def _read_repro(source: LogSource) -> str:
     with source.open() as file:
         body = file.read(4 * MOST_PROGRAM_CHARS + 1)
     return body.decode("utf-8")

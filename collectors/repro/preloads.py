@@ -1,4 +1,5 @@
-"""What registers a repro's operations, lowerings, settings and backend: imported before its graph.
+"""Code that registers a repro's operations, lowerings, settings and backend, imported before its
+graph.
 
 Files are named from the root of their repository, or from the folder of their run.
 """
@@ -36,7 +37,7 @@ def _file_name(name: str) -> str:
 
 
 def relative_name(name: str) -> str:
-    """Name a file from its repository or the current folder, as one that is recorded."""
+    """Name a file from its repository or the current folder, as recorded files are named."""
     file, colon, function = name.partition(":")
     return f"{relative_path(file)}{colon}{function}" if file.endswith(".py") else name
 
@@ -47,7 +48,7 @@ def absolute_name(name: str) -> str:
 
 
 def remember_preload(repro: Repro, given: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Keep what was preloaded for this program, for later commands from any folder."""
+    """Store the preloaded files of this program, for later commands from any folder."""
     body = {"folder": os.getcwd(), "preload": given}
     (work_folder(repro, environment) / _REMEMBERED).write_text(json.dumps(body), encoding="utf-8")
 
@@ -66,14 +67,14 @@ def preload_modules(
     backend: str | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Import modules or files, and call the functions named behind a colon; a backend that none of
-    them registers is registered if one has it.
+    """Import modules or files, and call the functions named after a colon; if none registers the
+    backend, register one that they define.
 
-    Compilation is disabled meanwhile, because a script that runs its work on import would fail as
-    before. Raises NotRunnable.
+    Compilation is disabled meanwhile, because a script that runs its work on import would fail
+    again. Raises NotRunnable.
     """
     dynamo = import_module("torch._dynamo")
-    modules: dict[str, Any] = {}  # a file that is named twice is run once
+    modules: dict[str, Any] = {}  # a file named twice is run once
     made: list[Any] = []
     for name in dict.fromkeys(names):
         report(name)

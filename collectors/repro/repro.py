@@ -36,7 +36,7 @@ from compileboard.collectors.store.repros import ReproResult, save_result
 
 
 class NotRunnable(ValueError):
-    """Raised with a message for the user if nothing could be run."""
+    """Nothing could be run. The message is shown to the user."""
 
 
 def advise_preload(recorded: tuple[str, ...]) -> str:
@@ -65,21 +65,21 @@ def advise_passing(recorded: tuple[str, ...]) -> list[str]:
 class Repro:
     manifest: ReproManifest
     program: str  # of the manifest's level
-    dynamo_program: str | None = None  # where `program` is AOTAutograd's
+    dynamo_program: str | None = None  # if `program` is AOTAutograd's
     values: Mapping[str, bytes] = field(default_factory=dict)  # a storage's raw bytes, by SHA-256
-    name: str = "the repro"  # for people: the id or the file
+    name: str = "the repro"  # shown to people: the id or the file
     id: str | None = None  # content id in `database`
-    database: str | None = None  # that it was loaded from
-    server: RunConfig | None = None  # the settings of the server that it was loaded from
-    run_id: str | None = None  # of the run that it is from
-    path: str | None = None  # the file or folder that it was loaded from
-    # Torch's content store, with the values of a script of torch's.
+    database: str | None = None  # it was loaded from this database
+    server: RunConfig | None = None  # settings of the server it was loaded from
+    run_id: str | None = None  # of its run
+    path: str | None = None  # the file or folder it was loaded from
+    # torch's content store, with the values of a script of torch.
     storage_folder: str | None = None
     storage_hashes: Mapping[int, str] = field(
         default_factory=dict
-    )  # in it, by number of the storage
-    folders: tuple[str, ...] = ()  # of its run on this machine, where its files are looked for
-    distrust: str | None = None  # why it runs only with --trust; None: it is the person's own
+    )  # in the store, by storage number
+    folders: tuple[str, ...] = ()  # of its run on this machine, searched for its files
+    distrust: str | None = None  # why it needs --trust; None: it is the user's own
 
     def text(self, level: str | None = None) -> str:
         if level is None or level == self.manifest.level:
@@ -117,17 +117,17 @@ PASSED, RAISED, SIGNAL, DIFFERS, NOT_FINITE, OTHER_INTEGERS = (
     "not_finite",
     "other_integers",
 )
-# What people and schedulers end a process with that hangs, and the kernel one that takes too much.
+# Signals with which people and schedulers end a hanging process, and the kernel one that uses too
+# much memory.
 ENDED_BY_OTHERS = ("SIGINT", "SIGTERM", "SIGKILL", "SIGHUP", "SIGALRM", "SIGXCPU")
 TIMED_OUT, OUT_OF_MEMORY = "timed_out", "out_of_memory"
 WRONG_ANSWERS = (DIFFERS, NOT_FINITE, OTHER_INTEGERS)
 
-# "InductorError: LoweringException: NotImplementedError: text": the type of the error is the last
+# "InductorError: LoweringException: NotImplementedError: text": the error's type is the last
 _WRAPPED = re.compile(r"^\s*([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Warning))\s*:\s*")
 _BACKEND_RAISED = re.compile(r"^\s*backend=.{1,200}? raised:\s*$")
 _COMPILER_SAYS = re.compile(r"\berror: (.+)")
-# The same error of a device, as the driver, triton and torch report it; its type depends on who
-# does.
+# The same device error as the driver, triton and torch report it; its type depends on the reporter.
 _DEVICE_ERROR = re.compile(r"^(?:Triton Error \[(CUDA|HIP)\]|(CUDA|HIP)(?: driver)? error): ")
 DEVICE_ERROR = "AcceleratorError"
 _DIGITS = re.compile(r"\d+")
@@ -140,7 +140,7 @@ class Failure:
     error_type: str | None = None
     pattern: str | None = None
     signal: str | None = None
-    message: str | None = None  # as it came; no part of what is compared
+    message: str | None = None  # unchanged, and not compared
 
     @property
     def identity(self) -> tuple[str | None, ...]:
@@ -155,7 +155,7 @@ class Failure:
         return self.fails and self.identity == other.identity
 
     def is_like(self, other: Failure) -> bool:
-        """Return whether both are the same; where values were not kept, any wrong answer is."""
+        """Return whether both are the same; if values were not kept, any two wrong answers are."""
         if other.status in WRONG_ANSWERS:
             return self.status in WRONG_ANSWERS
         return self.is_same(other)
@@ -224,10 +224,10 @@ VERSIONS = ("torch", "python", "cuda", "triton")
 def list_import_events(
     repros: Sequence[Repro], digest: str, name: str, trace: str, **facts: Any
 ) -> list[Event]:
-    """Return the events of a run that has these repros alone, all of one time.
+    """Return the events of a run that has only these repros, all with the same time.
 
-    The same content, of which `digest` is the hash, is the same run whenever it comes: the time in
-    its id is left at its beginning.
+    `digest` is the hash of the content: the same content becomes the same run whenever it is
+    imported, so the time in its id stays at its start value.
     """
     run_id, process_id = new_run_id(0, int(digest[:20], 16)), digest[:32]
     time_us, first = read_clock_us(), repros[0].manifest

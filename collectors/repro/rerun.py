@@ -28,8 +28,8 @@ from compileboard.collectors.repro.trials import OK, Outcome
 if TYPE_CHECKING:
     from compileboard.collectors.repro.judging import Judge
 
-SAME, OTHER, PASSES, LIMITED = "same", "other", "passes", "limited"  # what `run` answers
-_LITTLE_BYTES = 1 << 16  # of a disk: less is full
+SAME, OTHER, PASSES, LIMITED = "same", "other", "passes", "limited"  # the answers of `run`
+_LITTLE_BYTES = 1 << 16  # a disk with less is full
 
 
 def rerun(task: ReproTask) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def rerun(task: ReproTask) -> dict[str, Any]:
 
 
 def make_judge(repro: Repro, level: str, kind: str, *, is_strict: bool = False) -> Judge:
-    """Return how a graph is tried: for its answer, or for how it fails wherever that is."""
+    """Return how to try a graph: for its answer, or for its failure at any stage."""
     from compileboard.collectors.repro.judging import Judge
 
     backend = repro.manifest.backend or "inductor"
@@ -69,10 +69,10 @@ def trace_record(path: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             ExecutionRecord.load(file)
-    except Exception as error:  # it is a pickle: whatever it needs may be missing
+    except Exception as error:  # a pickle may need anything that is missing
         raise NotRunnable(f"{path!a} cannot be read: {type(error).__name__}: {error}") from None
-    # Replay names its compile 42/999. Torch 2.13 takes that for a frame that was compiled so often,
-    # and gives it up.
+    # Replay names its compile 42/999, which torch 2.13 takes for a frame compiled too often, and
+    # skips.
     for name in (
         "recompile_limit",
         "accumulated_recompile_limit",
@@ -118,7 +118,7 @@ def describe_outcome(repro: Repro, outcome: Outcome, kind: str) -> dict[str, Any
     outcome.check()
     manifest = repro.manifest
     expected = captured_failure(manifest)
-    # A script of torch's may not name its failure.
+    # torch's scripts may not name their failure.
     is_known = manifest.kind == "accuracy" or bool(
         manifest.error_type or manifest.message or manifest.signal
     )
@@ -191,7 +191,7 @@ def save_inputs(
 
     gm, inputs = load_graph(repro, level, device=device)
     names = [node.target for node in list_placeholders(gm)]
-    # A file that is there is replaced by a whole one, or stays.
+    # An existing file is replaced atomically, or stays.
     part = f"{output}.{os.getpid()}.part"
     try:
         torch.save(dict(zip(names, inputs)), part)

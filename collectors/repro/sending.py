@@ -122,12 +122,12 @@ def load_served(name: str, config: RunConfig, environment: Mapping[str, str]) ->
         described = client.ask_page(f"api/v1/repros/{quote_path(name)}", MOST_ARCHIVE_BYTES)
         repro_id, run_id = (find_value(described, key, str) for key in ("id", "run_id"))
         if described.status != 200 or not repro_id or not run_id:
-            raise NotRunnable(_explain(name, target, described))
+            raise NotRunnable(_explain_answer(name, target, described))
         archive = client.ask_page(
             f"repros/{quote_path(repro_id)}/archive.tar.gz", MOST_ARCHIVE_BYTES
         )
     if archive.status != 200:
-        raise NotRunnable(_explain(name, target, archive))
+        raise NotRunnable(_explain_answer(name, target, archive))
     try:
         parts = read_archive(io.BytesIO(archive.content))
     except BadArchive as error:
@@ -136,7 +136,7 @@ def load_served(name: str, config: RunConfig, environment: Mapping[str, str]) ->
     return trust_own(repro, environment)
 
 
-def _explain(name: str, target: Target, answer: ServerAnswer) -> str:
+def _explain_answer(name: str, target: Target, answer: ServerAnswer) -> str:
     if answer.status == 404:
         return f"{target.server} has no repro {name[:40]!r}, nor is there a file of that name"
     if answer.status in (401, 403):

@@ -61,7 +61,7 @@ class Outcome:
     value: Any = None  # of OK
     errors: tuple[
         tuple[str, str], ...
-    ] = ()  # of RAISED: type and message, the outermost first, then its causes
+    ] = ()  # of RAISED: type and message, outermost first, then its causes
     traceback: str | None = None
     signal: str | None = None  # of SIGNAL: SIGSEGV
     seconds: float = 0.0
@@ -141,12 +141,12 @@ class Trials:
         _CHILDREN.add(child)
         try:
             with contextlib.suppress(OSError):
-                os.setpgid(child, child)  # the child does so too: whoever comes first
-            body, status, is_late = _await(child, reading, started_s + limits.seconds)
+                os.setpgid(child, child)  # the child does so too, whichever is first
+            body, status, is_late = _await_child(child, reading, started_s + limits.seconds)
         finally:
             reading.close()
             _end_trial(child)
-        outcome = _understand(
+        outcome = _read_outcome(
             body,
             status,
             is_late,
@@ -160,7 +160,7 @@ class Trials:
 def _probe_processor(folder: str) -> None:
     """Make inductor detect the processor: 11 s with an empty cache folder, 1 s with this one."""
     own = os.environ["TORCHINDUCTOR_CACHE_DIR"]
-    with contextlib.suppress(Exception):  # else each trial asks
+    with contextlib.suppress(Exception):  # otherwise each trial detects it
         os.makedirs(folder, mode=0o700, exist_ok=True)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         try:
@@ -175,15 +175,15 @@ def end_trials() -> None:
         signal_group(child, signal.SIGKILL)
 
 
-def _await(
+def _await_child(
     child: int, reading: Connection, deadline_s: float
 ) -> tuple[bytes | None, int | None, bool]:
-    """Return what a child sent, or its status where it ended without, and whether it was late."""
+    """Return a child's message, or its status if it ended without one, and whether it was late."""
     while (left_s := deadline_s - time.monotonic()) > 0:
         if reading.poll(min(left_s, _STEP_S)):
             with contextlib.suppress(EOFError, OSError):
                 return reading.recv_bytes(), None, False
-        # It has ended, and what it started may still have the pipe.
+        # It has ended, but its children may still hold the pipe.
         elif not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) or reading.poll(
             0
         ):
@@ -204,7 +204,7 @@ def _end_trial(child: int) -> None:
         _CHILDREN.discard(child)
 
 
-def _understand(
+def _read_outcome(
     body: bytes | None,
     status: int | None,
     is_late: bool,
@@ -234,9 +234,6 @@ def _understand(
     )
 
 
-# --- in a trial
-
-
 def _be_trial(
     driver: int,
     reading: Connection,
@@ -260,7 +257,7 @@ def _be_trial(
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.chdir(folder)
-        outcome = _call(function, arguments, limits, device)
+        outcome = _call_limited(function, arguments, limits, device)
         lift_memory_limit()
         try:
             body = pickle.dumps(outcome)
@@ -273,14 +270,14 @@ def _be_trial(
         os._exit(0)
 
 
-def _call(
+def _call_limited(
     function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits, device: str
 ) -> Outcome:
     try:
         _limit_memory(limits, device)
         return Outcome(OK, function(*arguments))
     except BaseException as error:
-        lift_memory_limit()  # room to describe it
+        lift_memory_limit()  # memory to describe the error
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         status = OUT_OF_MEMORY if is_memory_error(error) else RAISED
         return Outcome(status, errors=list_errors(error), traceback=shorten(text))
@@ -341,7 +338,7 @@ class _ForkServer:
             self._connection.close()
             with contextlib.suppress(BaseException):
                 end_with(owner)
-                _serve(theirs, trials)
+                _run_fork_server(theirs, trials)
             os._exit(0)
         theirs.close()
 
@@ -349,25 +346,25 @@ class _ForkServer:
         self, function: Callable[..., Any], arguments: Sequence[Any], limits: TrialLimits
     ) -> Outcome:
         try:
-            self._connection.send((_dump((function, arguments)), limits))
+            self._connection.send((_pickle_call((function, arguments)), limits))
             outcome: Outcome = self._connection.recv()
             return outcome
         except (EOFError, OSError):
             raise NotRunnable("the process that starts trials has ended") from None
 
 
-def _serve(connection: Connection, trials: Trials) -> NoReturn:
+def _run_fork_server(connection: Connection, trials: Trials) -> NoReturn:
     """Fork a trial for each request, until the driver closes the connection: an EOFError."""
     while True:
         body, limits = connection.recv()
         connection.send(trials.fork(_call_pickled, (body,), limits))
 
 
-def _dump(call: tuple[Callable[..., Any], Sequence[Any]]) -> bytes:
+def _pickle_call(call: tuple[Callable[..., Any], Sequence[Any]]) -> bytes:
     import torch
 
     buffer = io.BytesIO()
-    torch.save(call, buffer)  # keeps what shares storage, and the device of each
+    torch.save(call, buffer)  # preserves shared storage and devices
     return buffer.getvalue()
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 INTERVAL_S = 0.5
 LEAST_ROWS = 5
 WITHOUT_REGIONS = ("dumb", "unknown", "emacs", "eterm", "cons25", "network")
-LOCAL_FLAGS = 3  # of what tcgetattr returns
+LOCAL_FLAGS = 3  # index in the result of tcgetattr
 SAVE, RESTORE = "\x1b7", "\x1b8"
 # One line down, scrolling if there is none, and up again: the column stays.
 MAKE_ROOM = "\x1bD\x1b[A"
@@ -47,15 +47,17 @@ class ProgressLine:
         self._descriptor = descriptor
         self._prefix = prefix
         self._text = ""
-        self._rows = 0  # of the terminal when the region was set; 0: it is not, or may no longer be
-        self._reserved = False  # whether it has to be given back at the end
+        self._rows = 0  # of the terminal when the region was set; 0: not set, or perhaps no longer
+        self._reserved = False  # whether it must be released at the end
         self._columns = 0
         self._due_s = 0.0
         self._previous: Any = None
 
     def __enter__(self) -> ProgressLine:
         previous = signal.getsignal(signal.SIGTSTP)
-        if previous == signal.SIG_DFL:  # a shell without job control ignores it, and so do we
+        if (
+            previous == signal.SIG_DFL
+        ):  # a shell without job control ignores it, and so does this class
             self._previous = signal.signal(signal.SIGTSTP, self._suspend)
         return self
 
@@ -73,23 +75,23 @@ class ProgressLine:
             self.show_text(self._prefix + counts_text(*counts))
 
     def show_text(self, text: str) -> None:
-        size = _size(self._descriptor)
+        size = _terminal_size(self._descriptor)
         if size is None or not self._is_ours():
-            # A full-screen program sets the region for itself; it is set anew afterwards.
+            # A full-screen program sets the region for itself, so set it again afterwards.
             self._rows = 0
             return
         columns, rows = size
         if (text, rows, columns) == (self._text, self._rows, self._columns):
             return
         line = f"{SAVE}\x1b[{rows};1H\x1b[2K" + f"compileboard: {text}"[: columns - 1]
-        self._reserved = True  # before: a write may be cut short
-        reserve = "" if (rows, columns) == (self._rows, self._columns) else _reserve(rows)
+        self._reserved = True  # set before writing, which may be interrupted
+        reserve = "" if (rows, columns) == (self._rows, self._columns) else _reserve_row(rows)
         if self._write(f"{reserve}{line}{RESTORE}"):
             self._text, self._rows, self._columns = text, rows, columns
 
     def clear(self) -> None:
         if self._reserved:
-            size = _size(self._descriptor)
+            size = _terminal_size(self._descriptor)
             rows = size[1] if size else self._rows
             erase = f"\x1b[{rows};1H\x1b[2K" if rows else ""
             self._write(f"{SAVE}\x1b[r{erase}{RESTORE}", patience_s=1.0)
@@ -129,18 +131,18 @@ def progress_line(environment: Mapping[str, str], prefix: str = "") -> ProgressL
     except (OSError, ValueError):
         return None
     terminal = environment.get("TERM", "")
-    if not terminal or terminal.startswith(WITHOUT_REGIONS) or _size(descriptor) is None:
+    if not terminal or terminal.startswith(WITHOUT_REGIONS) or _terminal_size(descriptor) is None:
         return None
     if environment.get("COMPILEBOARD_SPOOL"):
-        return None  # inside an observed program, whose own line is there
+        return None  # inside an observed program, which has its own line
     return ProgressLine(descriptor, prefix)
 
 
-def _reserve(rows: int) -> str:
+def _reserve_row(rows: int) -> str:
     return f"{MAKE_ROOM}{SAVE}\x1b[1;{rows - 1}r{RESTORE}"
 
 
-def _size(descriptor: int) -> tuple[int, int] | None:
+def _terminal_size(descriptor: int) -> tuple[int, int] | None:
     try:
         columns, rows = os.get_terminal_size(descriptor)
     except OSError:
@@ -186,7 +188,7 @@ class DestinationLine:
 
     def _ask(self, now_s: float) -> None:
         from compileboard.collectors.push.outbox_report import (
-            FIRST_ANSWER_S,  # with it an HTTP client
+            FIRST_ANSWER_S,  # imports an HTTP client
         )
         from compileboard.collectors.push.sender import read_status
 
@@ -237,12 +239,10 @@ def describe_graph_checks(database: str, run_id: str) -> str:
 def read_graph_checks(
     connection: sqlite3.Connection, run_id: str, task: str | None = None
 ) -> tuple[Counter[str], float, Counter[str]]:
-    """Return how many graphs and shapes have each verdict, what comparing took, and why some were
-    not compared.
+    """Return the number of graphs and shapes by verdict, the time for comparing them, and reasons
+    for skipping.
 
-    With a task, those of its processes alone.
-
-    Units: seconds
+    `task` selects its processes. Units: seconds
     """
     verdicts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()

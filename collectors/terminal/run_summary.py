@@ -48,10 +48,10 @@ def count_outcomes(connection: sqlite3.Connection, run_id: str) -> list[CountedI
         """,
         {"run_id": run_id, "most": MOST_OUTCOMES},
     )
-    return [CountedItem(_outcome(row), row["result_count"]) for row in rows]
+    return [CountedItem(_find_outcome(row), row["result_count"]) for row in rows]
 
 
-def _outcome(row: sqlite3.Row) -> str:
+def _find_outcome(row: sqlite3.Row) -> str:
     text = f"{row['experiment']}: {row['status'].replace('_', ' ')}"
     return f"{text}, {row['word']}" if row["word"] else text
 
@@ -80,12 +80,12 @@ def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
 
 TOP = 5
 NOT_RECORDED = "not recorded"
-# A run whose recorder fell silent is not running: the dashboard says the same.
+# A run whose recorder fell silent is not running, as in the dashboard.
 SHOWN_STATE = (
     "case when state = 'running' and heartbeat_us < :alive_since_us then 'interrupted?' else "
     "state end"
 )
-PIPE_SIZE = (100, 24)  # where there is no terminal to ask
+PIPE_SIZE = (100, 24)  # if there is no terminal
 LEAST_COLUMNS = 40
 NOTE_INDENT = 11
 
@@ -95,7 +95,7 @@ class CountedItem:
     text: str
     count: int
     note: str = ""
-    is_numbered: bool = False  # the count is its place in a list
+    is_numbered: bool = False  # the count is its position in a list
 
     @property
     def prefix(self) -> str:
@@ -104,7 +104,7 @@ class CountedItem:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The columns of a run's row, then what is listed of it."""
+    """The columns of a run's row, and lists of its items."""
 
     id: str
     name: str
@@ -137,12 +137,12 @@ class RunSummary:
     suite: str | None
     database: str
     tags: dict[str, str]
-    savings: str  # what the fixes would save, in one sentence
+    savings: str  # potential savings of the fixes, in one sentence
     is_needless: bool  # whether all causes are as expected
-    can_try: bool  # whether `try` has a fix that takes no person
+    can_try: bool  # whether `try` has an automatic fix
     causes: list[CountedItem]
-    costs: list[CountedItem]  # where steps were timed
-    ranks: list[CountedItem]  # those that did the same, if not all did
+    costs: list[CountedItem]  # if steps were timed
+    ranks: list[CountedItem]  # those that behaved the same, if not all did
     failures: list[CountedItem]
     unfinished: list[CountedItem]
     outcomes: list[CountedItem]
@@ -171,7 +171,7 @@ class RunSummary:
         ]
         is_observed = self.torch_version is not None or self.compile_count > 0
         time_text = f"{self.compile_us / 1e6:.2f} s" if self.compile_us else NOT_RECORDED
-        # A file of results has graph breaks, and nothing of what else there was.
+        # A result file has graph breaks, but nothing else of this.
         pairs = [
             (name, str(count) if is_observed or count else NOT_RECORDED) for name, count in counts
         ]
@@ -205,17 +205,17 @@ class RunSummary:
         versions += [f"CUDA {self.cuda_version}"] if self.cuda_version else []
         versions += [f"triton {self.triton_version}"] if self.triton_version else []
         for line in (self.ending(), self.command, f"{', '.join(versions)}; {self.device}"):
-            lines += _wrapped(line, columns, "  ", "    ") if line else []
+            lines += _wrap(line, columns, "  ", "    ") if line else []
         lines.append("")
         width = max(len(name) for name, _ in self.headline())
         lines += [f"  {name:<{width}}  {value:>12}" for name, value in self.headline()]
         lines += ["", f"  {self.savings}"] if self.savings and not self.causes else []
         for title, rows in self.sections():
-            lines += ["", *_wrapped(f"{title}:", columns, "  ", "    ")]
+            lines += ["", *_wrap(f"{title}:", columns, "  ", "    ")]
             for row in rows:
-                lines += _wrapped(row.text, columns, f"  {row.prefix}", " " * NOTE_INDENT)
+                lines += _wrap(row.text, columns, f"  {row.prefix}", " " * NOTE_INDENT)
                 for note in row.note.splitlines():
-                    lines += _wrapped(note, columns, " " * NOTE_INDENT, " " * NOTE_INDENT)
+                    lines += _wrap(note, columns, " " * NOTE_INDENT, " " * NOTE_INDENT)
         if self.loss_count:
             words = "1 record was" if self.loss_count == 1 else f"{self.loss_count} records were"
             lines += ["", f"  {words} dropped; the reasons are on the run's page."]
@@ -293,7 +293,7 @@ def format_us(duration_us: float | None) -> str:
     return NOT_RECORDED if duration_us is None else duration_text(round(duration_us))
 
 
-def _wrapped(text: str, columns: int, first: str, rest: str) -> list[str]:
+def _wrap(text: str, columns: int, first: str, rest: str) -> list[str]:
     return textwrap.wrap(
         printable(text),
         columns,
@@ -333,7 +333,7 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
             """,  # noqa: S608  own text
             {"id": found_id, "alive_since_us": read_alive_since_us()},
         ).fetchone()
-        return _summary(connection, row, database) if row else None
+        return _make_summary(connection, row, database) if row else None
     finally:
         connection.close()
 
@@ -408,7 +408,7 @@ def need_run(connection: sqlite3.Connection, given: str, database: str) -> str:
     return run_id
 
 
-def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) -> RunSummary:
+def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) -> RunSummary:
     tags = connection.execute(
         "select key, value from run_tags where run_id = :id order by key limit 100",
         {"id": row["id"]},
@@ -439,7 +439,7 @@ def _summary(connection: sqlite3.Connection, row: sqlite3.Row, database: str) ->
 
 
 def _is_fine(row: sqlite3.Row) -> bool:
-    """Return whether a run without causes has compiled all that it could."""
+    """Return whether a run without causes compiled everything possible."""
     counts = (
         *("graph_break", "recompile", "recompile_limit", "failure", "skipped_frame"),
         *("cudagraph_skip", "cudagraph_rerecording"),
@@ -449,7 +449,7 @@ def _is_fine(row: sqlite3.Row) -> bool:
 
 
 def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> list[CountedItem]:
-    """`run_id` is None where its program cannot be run again."""
+    """`run_id` is None if its program cannot be run again."""
     items = []
     for cause in causes[:TOP]:
         saved = describe_saving(cause, duration_text)
@@ -529,14 +529,14 @@ def _list_diverging_ranks(connection: sqlite3.Connection, run_id: str) -> list[C
     ]
 
 
-# How Dynamo tells what an operator raised: below its own words, above hints that fit any operator.
+# Dynamo's form of an operator's exception: below its own words, above generic hints.
 _RAISED = re.compile(
     r"with fake tensors: (?P<call>.+): got (?P<type>\w+)\((?P<mark>['\"])(?P<text>.+)(?P=mark)\)"
 )
 
 
 def describe_failure(message: str) -> str:
-    """Return what an operator raised and in which call, or a failure's first paragraph."""
+    """Return an operator's exception and call, or a failure's first paragraph."""
     text = " ".join(message.split("\n\n")[0].split())
     raised = _RAISED.search(text)
     return f"{raised['type']}: {raised['text']} In {raised['call']}" if raised else text

@@ -86,21 +86,21 @@ PACKAGES = {"compileboard-collect": "collectors", "compileboard": "app"}
 
 
 def collector_command(*words: str, database: str = DEFAULT_DATABASE, then: str = "") -> str:
-    return _write("compileboard-collect", words, database, then)
+    return _format_command("compileboard-collect", words, database, then)
 
 
 def dashboard_command(*words: str, database: str = DEFAULT_DATABASE) -> str:
-    return _write("compileboard", words, database, "")
+    return _format_command("compileboard", words, database, "")
 
 
-def _write(script: str, words: tuple[str, ...], database: str, then: str) -> str:
-    parts = [_program(script), *map(shlex.quote, words)]
+def _format_command(script: str, words: tuple[str, ...], database: str, then: str) -> str:
+    parts = [_program_name(script), *map(shlex.quote, words)]
     if database != DEFAULT_DATABASE:
         parts += ["--db", shlex.quote(find_address(database))]
     return " ".join([*parts, then] if then else parts)
 
 
-def _program(script: str) -> str:
+def _program_name(script: str) -> str:
     invoked = sys.argv[0] if sys.argv else ""
     if os.path.basename(invoked) == "__main__.py":
         original = getattr(sys, "orig_argv", None) or ["python"]
@@ -109,9 +109,7 @@ def _program(script: str) -> str:
             f"{shlex.quote(original[0])} -m {'' if in_clone else 'compileboard.'}{PACKAGES[script]}"
         )
     if os.path.basename(invoked) in PACKAGES:
-        folder = os.path.dirname(
-            invoked
-        )  # typed with its path, it is not on PATH, nor is the other one
+        folder = os.path.dirname(invoked)  # started by its path, so neither command is on PATH
         return (
             shlex.quote(os.path.join(folder, script))
             if folder and not shutil.which(script)

@@ -1,8 +1,8 @@
-"""HTTP requests: of boxes to their server, of alerts to webhooks, of `check` to GitHub.
+"""HTTP requests: of clients to their server, of alerts to webhooks, of `check` to GitHub.
 
-What a request carries is for one server: no redirect is followed, and a proxy of the environment is
-used for https:// alone, since it would read what passes otherwise. Imported on boxes: the standard
-library alone.
+Requests are meant for one server: redirects are not followed, and a proxy from the environment is
+used only for https://, since it would read anything else. Imported on clients: standard library
+only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FAILURES = (OSError, http.client.HTTPException, ValueError)
 
 
 class ServerAway(OSError):
-    """No whole answer came. `may_have_arrived` is True where the server may have taken the
+    """There was no complete response. `may_have_arrived` is True if the server may have taken the
     request.
     """
 
@@ -42,7 +42,7 @@ class ServerAway(OSError):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered; names of headers are in lower case."""
+    """A server's response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -50,7 +50,7 @@ class Answer:
 
     @cached_property
     def document(self) -> Any:
-        """Return the body as JSON, None where it is none."""
+        """Return the body as JSON, None if it is not JSON."""
         try:
             return json.loads(self.content)
         except (ValueError, RecursionError):
@@ -58,9 +58,7 @@ class Answer:
 
 
 class Connection:
-    """A connection to the server of an address; the first request opens it, and it is kept as long
-    as both like.
-    """
+    """A persistent connection to the server of an address; the first request opens it."""
 
     def __init__(
         self, address: str, environ: Mapping[str, str], timeout_s: float = ANSWER_S
@@ -78,7 +76,7 @@ class Connection:
 
     @property
     def sock(self) -> socket.socket | None:
-        """Return the socket of a conversation, None before it and after."""
+        """Return the open socket, None before the first request and after the last."""
         return self._connection.sock if self._connection is not None else None
 
     def request(
@@ -89,11 +87,9 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         max_bytes: int = MAX_ANSWER_BYTES,
     ) -> Answer:
-        """Send a request and return its answer, with so much of its body.
+        """Send a request and return its response, with at most `max_bytes` of its body.
 
-        It is sent again only where the connection had been kept and the server closed it meanwhile.
-
-        Raises: ServerAway.
+        It is repeated only if the server had closed a kept connection. Raises ServerAway.
         """
         was_open = self._connection is not None
         named = {"User-Agent": f"CompileBoard/{VERSION}", **(headers or {})}
@@ -126,21 +122,21 @@ class Connection:
                 f"{self._label} did not take the request within {self._timeout_s:g} s"
             ) from error
         except _FAILURES as error:
-            # A server that refuses a body for its size has answered, and reads no more of it
+            # A server that refuses a body for its size has responded, and reads no more of it
             broken = error
         try:
             response = connection.getresponse()
             content = response.read(max_bytes)
         except _FAILURES as error:
             if broken is not None:
-                reason = _describe(broken)
+                reason = _describe_error(broken)
                 raise ServerAway(
                     f"{self._label} broke off before it had the request: {reason}"
                 ) from broken
             if isinstance(error, TimeoutError):
                 reason = f"took the request and did not answer within {self._timeout_s:g} s"
             else:
-                reason = f"broke off before it answered: {_describe(error)}"
+                reason = f"broke off before it answered: {_describe_error(error)}"
             raise ServerAway(f"{self._label} {reason}", may_have_arrived=True) from error
         if response.will_close or not response.isclosed():
             self.close()
@@ -163,7 +159,7 @@ class Connection:
                 f"{self._label} does not answer: no connection within {self._connect_s:g} s"
             ) from error
         except _FAILURES as error:
-            raise ServerAway(f"{self._label} does not answer: {_describe(error)}") from error
+            raise ServerAway(f"{self._label} does not answer: {_describe_error(error)}") from error
         connection.sock.settimeout(self._timeout_s)
         return connection
 
@@ -199,6 +195,6 @@ class Connection:
             self._connection = None
 
 
-def _describe(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return scrub_text(" ".join(words.split())[:200]) or type(error).__name__

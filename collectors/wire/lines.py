@@ -25,22 +25,20 @@ from compileboard.collectors.contract.events import (
 )
 
 WIRE_VERSION = 1
-SHORTEST_TEXT_BYTES = 4 << 10  # a shorter one stays in its line
+SHORTEST_TEXT_BYTES = 4 << 10  # shorter ones stay in their line
 LARGEST_TEXT_BYTES = 64 << 20  # torch's own limit of a record
 LARGEST_LINE_BYTES = 4 << 20
 LARGEST_BODY_BYTES = 8 << 20  # of a PATCH, as sent
 LARGEST_PLAIN_BYTES = 16 << 20  # of a PATCH, unpacked
 LARGEST_RATIO = 200
 TRACE_PIECE_BYTES = 1 << 20  # of a trace log that is kept whole
-MOST_PIECES = 8  # in one mark
-REQUEST_BYTES = (
-    256 << 10
-)  # what a box sends at once: a request that takes long keeps other boxes waiting
+MOST_PIECES = 8  # per mark
+REQUEST_BYTES = 256 << 10  # sent by a client at once: long requests keep others waiting
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 STREAM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 DIGEST = re.compile(r"[0-9a-f]{32}")
 
-# Texts that travel by their content, of each kind of event that has them.
+# Texts sent by digest, for each kind of event that has them.
 TEXT_FIELDS: dict[type[Event], tuple[str, ...]] = {
     ArtifactSeen: ("text",),
     ConfigSeen: ("body",),
@@ -103,7 +101,7 @@ def read_line(line: bytes, parse: Callable[[bytes], Any] = json.loads) -> Mappin
         except ValueError:
             body = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise WireError(f"a line is no JSON: {error}") from None
+        raise WireError(f"a line is not JSON: {error}") from None
     if not isinstance(body, dict) or type(body.get("v")) is not int:
         raise WireError(f"expected a line with a version, got {line[:80]!r}")
     if body["v"] > SCHEMA_VERSION:
@@ -147,7 +145,7 @@ def load_line(body: Mapping[str, Json], find_text: Callable[[str], str | None]) 
         return event
     if isinstance(event, ArtifactSeen) and values.get("text", "") is None:
         values["state"] = "left_out"
-    # A text that an event must have is empty where it was dropped; one that it may lack is None.
+    # A dropped text becomes empty if required, else None.
     restored: dict[str, Any] = {
         name: text or "" if name in ("body", "program") else text for name, text in values.items()
     }

@@ -32,7 +32,7 @@ class Beat(Mark):
 
     MARK = "beat"
     version: str | None = None  # of the collector
-    lost_count: int = 0  # events that the box had no room for, since the stream began
+    lost_count: int = 0  # events dropped by the client for lack of space, since the stream began
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ class SpoolRejects(Mark):
 
 @dataclass(frozen=True)
 class TracePieces(Mark):
-    """Up to 8 pieces of a trace log, 1 MiB each, sent before as texts."""
+    """Up to 8 pieces of a trace log, 1 MiB each, already sent as texts."""
 
     MARK = "trace_file"
     name: str
     size_bytes: int  # of the whole log
-    position: int  # of the first of these pieces among all
+    position: int  # index of the first of these pieces
     pieces: Sequence[str]
 
 

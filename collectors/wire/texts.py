@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from compileboard.collectors.wire.lines import WireError
 
-MOST_TEXTS = 1000  # in one body
+MOST_TEXTS = 1000  # per body
 _HEAD = re.compile(rb"([0-9a-f]{32}) (\d{1,8}) (plain|gzip)\n")
 
 

@@ -25,7 +25,7 @@ def test_a_reader_logs_in_sees_no_buttons_and_logs_out(
     tab.goto(f"{address}/login?next=/runs?limit=1")
     tab.locator("[name=token]").fill("cb_wrong")
     tab.get_by_role("button", name="Log in").click()
-    expect(tab.get_by_role("alert")).to_contain_text("no such token")
+    expect(tab.get_by_role("alert")).to_contain_text("Unknown token")
     tab.locator("[name=token]").fill(secret)
     tab.get_by_role("button", name="Log in").click()
     tab.wait_for_url(run)

@@ -123,7 +123,7 @@ def test_every_address_of_an_unknown_run_is_404(client: FlaskClient, operation) 
             f"/api/v1/runs/{RUN}/compiles?recompiled=maybe",
             "recompiled: 'maybe' is neither yes nor no",
         ),
-        (f"/api/v1/runs/{RUN}/graph_breaks?distinct=x", "distinct: 'x' is no id"),
+        (f"/api/v1/runs/{RUN}/graph_breaks?distinct=x", "distinct: 'x' is not an id"),
         ("/api/v1/graph_breaks?sort=color", "sort: "),
         ("/api/v1/recompiles?category=great", "category: 'great' is not one of"),
         ("/api/v1/openapi.json?x=1", "x: there is no such parameter"),

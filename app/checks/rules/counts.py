@@ -29,12 +29,12 @@ from compileboard.app.comparison.queries import DistinctItem
 
 COVERAGE_DROP_TOLERANCE = 0.05
 METRICS = ("graph_breaks", "calls_captured", "fallbacks_to_eager")
-# Upstream says "pass" of these although nothing was captured: two eager runs differ.
+# Upstream passes these although nothing was captured: two eager runs differ.
 PASS_WITHOUT_CAPTURE = frozenset({"mobilenet_v3_large"})
 CAPTURE_OPTIONAL = frozenset(
     {"OOM", "fail_to_run", "model_fail_to_load", "pass_due_to_skip", "timeout"}
 )
-RAN = "ran"  # our own runs: pass, or why not, of a model whose accuracy nobody asked for
+RAN = "ran"  # our own runs: pass, or the failure of a model without an accuracy check
 COUNT = "expected a finite nonnegative integer"
 WORDS = {  # of every version of upstream's checker
     "PASS": PASS,
@@ -116,7 +116,7 @@ def _find_counts_of(
 def _needs_capture(name: str, status: str, expected_status: str) -> bool:
     if status == "pass" and name in PASS_WITHOUT_CAPTURE:
         return False
-    # A known failure may come before anything is captured.
+    # A known failure may happen before anything is captured.
     is_known = status == expected_status != "pass"
     return not (is_known or status in CAPTURE_OPTIONAL or status.startswith("eager_"))
 
@@ -133,17 +133,17 @@ def _compare_count(
     if count is None:
         is_excused = not has_captured and is_empty(count_raw)
         return None if is_excused else (name, "INVALID", f"{metric}={show(count_raw)}, {COUNT}")
-    if metric == "calls_captured":  # counts many things: only a collapse says something
+    if metric == "calls_captured":  # counts many things, so only a collapse is meaningful
         word = "FAIL" if count < expected_count * (1 - COVERAGE_DROP_TOLERANCE) else "PASS"
     else:
-        word = _order(count, expected_count, is_lower_better=True)
+        word = _compare_to_expected(count, expected_count, is_lower_better=True)
     if word == "PASS" or not has_captured:
         return None
     word = f"{word}_BUT_FLAKY" if name in options.flaky else word
     return name, word, f"{metric}={count}, expected={expected_count}"
 
 
-def _order(count: float, expected: float, *, is_lower_better: bool) -> str:
+def _compare_to_expected(count: float, expected: float, *, is_lower_better: bool) -> str:
     if count == expected:
         return "PASS"
     return "FAIL" if (count > expected) == is_lower_better else "IMPROVED"
@@ -195,7 +195,7 @@ def _compare_exact(name: str, actual: Side, expected: Side, flaky: str) -> Itera
         if count is None or expected_count is None:
             yield name, "INVALID", f"{detail}: both must be numbers"
         elif count != expected_count:
-            word = _order(count, expected_count, is_lower_better=is_lower_better)
+            word = _compare_to_expected(count, expected_count, is_lower_better=is_lower_better)
             yield name, f"{word}{flaky}", detail
 
 
@@ -236,8 +236,8 @@ def _find_instructions(actual: Side, expected: Side, options: RuleOptions) -> It
         if count is None:
             yield name, "MISSING", f"{metric} is not in the run, expected {value}"
             continue
-        margin = _margin(expected, name, metric, options)
-        detail = f"{metric}={count} {_ratio(count, value):+.2f}%"
+        margin = _find_margin(expected, name, metric, options)
+        detail = f"{metric}={count} {_relative_change(count, value):+.2f}%"
         word = "WIN" if count < value - value * margin else "PASS"
         word = "REGRESSION" if count > value + value * margin else word
         yield name, word, f"{detail}, expected {value} ±{margin * 100:.2f}%"
@@ -251,9 +251,9 @@ def propose(
     """Yield pr-time's new expected results, as upstream's checker writes them."""
     actual_counts = list_counts(actual)
     for (name, metric), value in list_counts(expected).items():
-        margin = _margin(expected, name, metric, options)
+        margin = _find_margin(expected, name, metric, options)
         count = actual_counts.get((name, metric), value)
-        has_moved = abs(_ratio(count, value)) > margin * 100 / 3
+        has_moved = abs(_relative_change(count, value)) > margin * 100 / 3
         yield name, metric, round_down(count) if has_moved else value, margin
 
 
@@ -262,18 +262,18 @@ def round_down(number: int) -> int:
     return (number // dropped) * dropped
 
 
-def _margin(expected: Side, name: str, metric: str, options: RuleOptions) -> float:
+def _find_margin(expected: Side, name: str, metric: str, options: RuleOptions) -> float:
     margin = read_number(expected.get(name, metric_margin(metric)))
     return options.noise_margin if margin is None else margin
 
 
-def _ratio(count: int, value: int) -> float:
+def _relative_change(count: int, value: int) -> float:
     if value == 0:
         return 0.0 if count == 0 else 100.0
     return float(count - value) * 100 / value
 
 
-# A win fails too: the expected number has to follow, or the next regression hides in it.
+# A win fails too: unless the expected number follows, it hides the next regression.
 PR_TIME = Rule(
     name="pr-time",
     about=(
@@ -295,7 +295,7 @@ PR_TIME = Rule(
     is_default=True,
     is_performance=True,
 )
-WHOLE_RUN = "the run"  # as a model, where a run tells none
+WHOLE_RUN = "the run"  # used as model if a run names none
 
 
 def _make_distinct_rule(
@@ -312,9 +312,9 @@ def _make_distinct_rule(
         theirs: Sequence[DistinctItem] = getattr(expected, attribute) or ()
         names = actual.names()
         models = names & expected.names()
-        is_known, is_present = _recognize(theirs, models), _recognize(ours, models)
+        is_known, is_present = _make_item_test(theirs, models), _make_item_test(ours, models)
         new = [item for item in ours if not is_known(item)]
-        # Of a model that vanished nothing is resolved.
+        # Nothing is resolved in a model that vanished.
         gone = [
             item
             for item in theirs
@@ -346,9 +346,11 @@ def _make_distinct_rule(
     )
 
 
-def _recognize(items: Sequence[DistinctItem], models: set[str]) -> Callable[[DistinctItem], bool]:
-    """Return a function that tells whether a side has an item: in its model, if both sides have
-    the model and this side's items name theirs.
+def _make_item_test(
+    items: Sequence[DistinctItem], models: set[str]
+) -> Callable[[DistinctItem], bool]:
+    """Return a function that says whether a side has an item: in its model, if both sides have the
+    model and this side's items name theirs.
     """
     models = models if any(item.model is not None for item in items) else set()
     models_by_fingerprint: dict[str, set[str | None]] = {}

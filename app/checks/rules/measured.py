@@ -3,8 +3,8 @@
 Without stored repeats the tolerance decides. Fewer than three measurements decide nothing, nor does
 a change from eager mode.
 
-Sources: pytorch benchmarks/dynamo/check_perf_csv.py at 1983b53,
-check_memory_compression_ratio.py at 20e7b45
+Sources: pytorch benchmarks/dynamo/check_perf_csv.py at 1983b53, check_memory_compression_ratio.py
+at 20e7b45
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from compileboard.collectors.contract.verdicts import (
 WORDS = {"single": "FEW_SAMPLES", "eager": "EAGER_MOVED", "wrong": "WRONG_ANSWER"}
 
 
-def _judge(
+def _judge_row(
     row: RuleInput, other: RuleInput, thresholds: dict[str, float] | None = None
 ) -> dict[str, Verdict[ComparedMetric]]:
     return judge_sides(COMPARED, other.side, row.side, thresholds)
 
 
 def _describe_basis(verdict: Verdict[ComparedMetric]) -> str:
-    # What is not judged has the samples in both.
+    # If nothing is judged, the samples appear in both.
     reason = verdict.reason.partition("; ")[2] if verdict.word == "single" else verdict.reason
     return f"{verdict.basis}; {reason}" if reason else verdict.basis
 
@@ -98,7 +98,7 @@ class _Comparison:
         batch, expected_batch = (side.series.get("batch_size") for side in (row, other))
         if batch and expected_batch and batch != expected_batch:
             return "OTHER_BATCH_SIZE", f"{detail}; batch size {batch}, expected {expected_batch}"
-        verdict = _judge(row, other, {self._metric: tolerance})[self._metric]
+        verdict = _judge_row(row, other, {self._metric: tolerance})[self._metric]
         if abs(change) <= tolerance and verdict.word != "wrong":
             return "PASS", detail
         words = WORDS | dict(zip(("worse", "better"), self.words))
@@ -222,7 +222,7 @@ def _find_ratios(actual: Side, expected: Side, _options: RuleOptions) -> Iterato
         elif not (row.repeats and known[row.name].repeats):  # upstream's files
             yield row.name, "FAIL", detail
         else:
-            verdict = _judge(row, known[row.name])[RATIO]
+            verdict = _judge_row(row, known[row.name])[RATIO]
             word = (WORDS | {"worse": "FAIL"}).get(verdict.word, "NOISE")
             yield row.name, word, f"{detail}; {_describe_basis(verdict)}"
 

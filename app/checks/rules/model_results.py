@@ -1,4 +1,4 @@
-"""Rules of each model's result: its accuracy, whether it is there, its open incidents.
+"""Rules of each model's result: its accuracy, whether it is present, its open incidents.
 
 Sources: pytorch benchmarks/dynamo/check_accuracy.py at 005a514, check_csv.py
 """

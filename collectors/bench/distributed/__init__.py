@@ -1,1 +1,1 @@
-"""A task of N ranks: a launcher starts a process for each and merges their results."""
+"""A task of N ranks: a launcher starts one process per rank and merges their results."""

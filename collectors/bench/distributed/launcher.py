@@ -1,4 +1,4 @@
-"""Start the ranks of a task, end all if one fails, and merge results."""
+"""Start the ranks of a task, end all if one fails, and merge their results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def merge_ranks(
     if alone_ms and slowest_ms:
         outcome.values["scaling_efficiency"] = (
             alone_ms / slowest_ms
-        )  # as many samples a rank in either
+        )  # every rank has as many samples
     outcome.facts = {name: value for name, value in outcome.facts.items() if name != OF_RANK}
     outcome.facts["distributed"] = described
     outcome.facts["ranks"] = ranks
@@ -123,10 +123,10 @@ def _sum_up(rank: int, outcome: ExperimentOutcome) -> dict[str, Any]:
 
 HOST = "127.0.0.1"
 STEP_S = 0.05
-# For ranks that end by themselves when one has failed: the first of them is to be found.
+# Time for other ranks to end by themselves after one failed, so that the first failure can be
+# found.
 PATIENCE_S = 5.0
-# The ranks are of one machine. NVLink multicast is not there in every container, and NCCL then
-# fails.
+# All ranks are on one machine. Some containers lack NVLink multicast, and NCCL then fails.
 RANK_VARIABLES = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0"}
 
 
@@ -158,7 +158,7 @@ def launch(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
     ]
     outcome = merge_ranks(task.settings, outcomes, cause)
     stages.begin("merge")
-    stages.seconds = outcome.facts.get("stages_s", {})  # a rank's
+    stages.seconds = outcome.facts.get("stages_s", {})  # a rank's stages
     if asked not in (None, port):
         outcome.facts["distributed"]["port_taken"] = asked
     return outcome
@@ -262,7 +262,7 @@ def _has_failed(rank: LaunchedRank) -> bool:
 def _find_cause(ranks: list[LaunchedRank]) -> int:
     """Return the rank that failed first; others fail as a consequence.
 
-    Those see a closed connection, which is an error with a time, or are aborted by NCCL.
+    The others see a closed connection, which is an error with a time, or are aborted by NCCL.
     """
     ended = [
         (rank, rank.process.returncode, rank.folder / RESULT)

@@ -1,4 +1,4 @@
-"""A rank's workbench: the model in DistributedDataParallel or FSDP2, with inputs of its own."""
+"""A rank's workbench: the model in DistributedDataParallel or FSDP2, with its own inputs."""
 
 from __future__ import annotations
 
@@ -34,14 +34,12 @@ from compileboard.collectors.bench.worker.torch_setup import SEED
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, eagerly, is_oom
 
 AGREEMENT_S = 5.0
-WRAPPED_PARAMETERS = 100_000  # upstream's size of a module that FSDP shards by itself
+WRAPPED_PARAMETERS = 100_000  # upstream's minimum for a module to be sharded individually
 Gradients = dict[str, torch.Tensor]
 
 
 class RankFailed(BaseException):
-    """A failure that other ranks do not have. They wait for this one, so no handler may catch
-    it.
-    """
+    """A failure of this rank. The other ranks wait for it, so no handler may catch it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -59,8 +57,8 @@ class RankWorkbench(Workbench):
         self.home = "cpu"
         self.parallel: nn.Module | None = None
         self.compiled: Callable[..., Any] | None = None  # the last step
-        self.gradients: Gradients = {}  # of the last module's first step, whole
-        self.are_inputs_alike = False  # on every rank, whatever was drawn
+        self.gradients: Gradients = {}  # of the first step of the last unsharded module
+        self.are_inputs_alike = False  # the same on every rank, whatever was drawn
 
     def build(self) -> Loaded:
         loaded = super().build()
@@ -70,7 +68,7 @@ class RankWorkbench(Workbench):
                 moved = tensor.detach().to(device).contiguous()
                 dist.broadcast(moved, 0)
                 tensor.copy_(moved)
-        if are_alike(loaded.inputs):  # a builder that seeds for itself
+        if are_alike(loaded.inputs):  # the builder sets its own seed
             torch.random.manual_seed(SEED + self.rank)
             loaded.inputs = randomized(loaded.inputs)
             self.are_inputs_alike = are_alike(loaded.inputs)
@@ -89,8 +87,8 @@ class RankWorkbench(Workbench):
         """Compile a step, and keep it for later counting.
 
         For FSDP2 only the sharded parts are compiled, as in its tutorials: dynamo would trace into
-        the hooks that gather and free parameters during backward, which fails in torch
-        2.11 ("modified by an inplace operation").
+        the hooks that gather and free parameters during backward, which fails in torch 2.11
+        ("modified by an inplace operation").
         """
         self.compiled = (
             self._compile_parts(step, changes)
@@ -107,14 +105,14 @@ class RankWorkbench(Workbench):
         def compiled(module: nn.Module, inputs: Any, collect_outputs: bool = True) -> Any:
             for part in list_sharded(module):
                 if part not in calls:
-                    # `Module.compile` compiles nothing of a part that is torch's own class.
+                    # `Module.compile` does nothing for a part of torch's own class.
                     calls[part] = super(RankWorkbench, self).compile(part.forward, **changes)
                 part.forward = calls[part]
             try:
                 return step(module, inputs, collect_outputs=collect_outputs)
             finally:
                 for part in list_sharded(module):
-                    del part.forward  # the class's own again
+                    del part.forward  # restores the class's method
 
         return compiled
 
@@ -128,9 +126,7 @@ class RankWorkbench(Workbench):
 
     @property
     def wrapped_class(self) -> str | None:
-        """Return the class whose modules FSDP shards by themselves; none where their size
-        decides.
-        """
+        """Return the class whose modules FSDP shards individually, None if their size decides."""
         fact = self.facts.find("fsdp_wrap")
         return str(fact.value) if fact else None
 
@@ -188,8 +184,7 @@ def distribute(module: nn.Module, settings: BenchSettings, wrapped_class: str | 
 
 
 def shard(module: nn.Module, device: str, wrapped_class: str | None) -> nn.Module:
-    """Shard a module's blocks of a class, or else its larger parts, by themselves and then the
-    rest.
+    """Shard a module's blocks of a class, or else its larger parts, individually and then the rest.
 
     Source: get_fsdp_auto_wrap_policy of upstream's benchmarks/dynamo/common.py.
     """
@@ -197,7 +192,7 @@ def shard(module: nn.Module, device: str, wrapped_class: str | None) -> nn.Modul
 
     try:
         from torch.distributed.fsdp import fully_shard
-    except ImportError:  # its place before torch 2.6
+    except ImportError:  # its location before torch 2.6
         from torch.distributed._composable.fsdp import fully_shard
 
     mesh = init_device_mesh(device, (dist.get_world_size(),))
@@ -210,7 +205,7 @@ def shard(module: nn.Module, device: str, wrapped_class: str | None) -> nn.Modul
 def list_sharded(module: nn.Module) -> list[nn.Module]:
     return [
         part for part in module.modules() if hasattr(part, "unshard")
-    ]  # the base that fully_shard adds
+    ]  # the base class that fully_shard adds
 
 
 def list_parts(root: nn.Module) -> list[nn.Module]:
@@ -226,7 +221,7 @@ def list_parts(root: nn.Module) -> list[nn.Module]:
     def visit(module: nn.Module) -> int:
         is_whole = isinstance(
             module, nn.MultiheadAttention
-        )  # reads its children's weights, and calls none of them
+        )  # reads its children's weights without calling them
         taken = 0 if is_whole else sum(visit(child) for child in module.children())
         own = sum(parameter.numel() for parameter in module.parameters())
         is_callable = not isinstance(
@@ -288,7 +283,7 @@ def check_gradients(bench: RankWorkbench, outcome: ExperimentOutcome) -> None:
         reference = (
             None if bench.settings.skip_fp64_check else sum_up_parts(bench, parts, torch.float64)
         )
-    except FAILURES as failed:  # it may be too large for one GPU: the ranks' verdict stands
+    except FAILURES as failed:  # it may be too large for one GPU: keep the ranks' verdict
         facts["one_process_error"] = describe_error(failed)
         return
     if (error := output_error(alone, bench.gradients)) is not None:
@@ -316,14 +311,14 @@ def sum_up_parts(bench: RankWorkbench, parts: list[Any], dtype: torch.dtype | No
     with bench.grad(), eagerly():
         for part in parts:
             inputs = move_inputs(part, device)
-            reset_rng_state()  # as each rank does
+            reset_rng_state()  # as in each rank
             step(module, cast_inputs(inputs, dtype) if dtype else inputs, collect_outputs=False)
             for name, gradient in read_gradients(module).items():
                 sums[name] = sums[name] + gradient if name in sums else gradient
     return {name: gradient / len(parts) for name, gradient in sums.items()}
 
 
-MOST_NAMED = 20  # of the modules that run eagerly
+MOST_NAMED = 20  # modules that run eagerly, by name
 
 
 def count_splits() -> list[int]:
@@ -346,9 +341,7 @@ def count_splits() -> list[int]:
 
 
 def describe_parts(bench: RankWorkbench) -> dict[str, Any]:
-    """Return FSDP's parts, or DDP's buckets of gradients and the modules that run eagerly within
-    it.
-    """
+    """Return FSDP's parts, or DDP's gradient buckets and the modules that run eagerly within it."""
     if bench.settings.fsdp:
         parts = list_sharded(bench.module)
         return {"part_count": len(parts), "wrapped_class": bench.wrapped_class}
@@ -356,7 +349,7 @@ def describe_parts(bench: RankWorkbench) -> dict[str, Any]:
     sizes = read().get("rebuilt_bucket_sizes") or read().get("bucket_sizes") if read else None
     described: dict[str, Any] = {"bucket_count": len(str(sizes).split(","))} if sizes else {}
     # With the Python reducer dynamo inlines the model into the step; else each of its frames is
-    # compiled by itself.
+    # compiled separately.
     if not bench.settings.optimize_ddp_mode.startswith("python_reducer"):
         eager = [
             f"{name} ({type(module).__name__})" for name, module in list_eager(bench.loaded.module)
@@ -368,13 +361,12 @@ def describe_parts(bench: RankWorkbench) -> dict[str, Any]:
 
 
 def list_eager(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """List the innermost modules that dynamo compiled neither by themselves nor in a module around
-    them.
+    """List the innermost modules that dynamo compiled neither individually nor in a parent module.
 
-    Dynamo skips frames of torch.nn: the layers of an nn.Sequential run eagerly where it is the
+    Dynamo skips frames of torch.nn: the layers of an nn.Sequential run eagerly if it is the
     outermost frame.
     """
-    code = getattr(module.forward, "__code__", None)  # none of a scripted module
+    code = getattr(module.forward, "__code__", None)  # a scripted module has none
     if code is not None and _debug_get_cache_entry_list(code):
         return
     children = list(module.named_children())

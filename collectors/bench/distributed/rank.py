@@ -118,5 +118,5 @@ def _compare_with_one_process(bench: RankWorkbench, outcome: ExperimentOutcome) 
     facts = outcome.facts["distributed"]
     try:
         facts["one_process_latency_ms"] = median(time_alone(bench))
-    except Exception as error:  # it may be too large for one GPU: what the ranks measured stands
+    except Exception as error:  # it may be too large for one GPU: keep the ranks' measurements
         facts["one_process_error"] = describe_error(error)

@@ -24,14 +24,14 @@ from compileboard.collectors.record.git import ask_git
 @dataclass(frozen=True)
 class CheckoutCommit:
     root: Path  # of the checkout
-    ref: str  # as it was asked for
+    ref: str  # as given by the user
     sha: str
 
 
 def find_commit(ref: str, folder: str) -> CheckoutCommit:
     """Return the repository, name and hash of a branch, tag or commit.
 
-    Raises ValueError if the folder is in no repository, or the repository does not have it.
+    Raises ValueError if the folder is not in a repository, or the repository does not have it.
     """
     root = ask_git(["rev-parse", "--show-toplevel"], folder)
     if root.returncode:
@@ -72,7 +72,7 @@ def worktree(commit: CheckoutCommit) -> Iterator[Path]:
 
 def relocate_path(path: str, root: Path, tree: Path) -> str:
     if not os.path.isabs(path):
-        return path  # relative to a folder that is moved itself
+        return path  # relative to a folder that is moved
     resolved = Path(path).resolve()
     return str(tree / resolved.relative_to(root)) if resolved.is_relative_to(root) else path
 
@@ -83,7 +83,7 @@ def relocate_environment(
     """Return an environment whose PYTHONPATH points into the worktree instead of the checkout.
 
     Includes the folders that an editable installation put on sys.path. A virtual environment inside
-    the checkout stays, and so does our own code (`own`).
+    the checkout and our own code (`own`) keep their paths.
     """
     given = environment.get("PYTHONPATH", "")
     entries = (
@@ -102,7 +102,9 @@ def relocate_environment(
 
 
 def move_into(tree: Path, commit: CheckoutCommit) -> tuple[str, dict[str, str]]:
-    """Return the folder of a worktree that stands for this one, and an environment for it."""
+    """Return the folder of the worktree that corresponds to the current one, and an environment for
+    it.
+    """
     folder = relocate_path(os.getcwd(), commit.root, tree)
     environment = relocate_environment(os.environ, commit.root, tree, Path(PACKAGE_ROOT))
     return folder if os.path.isdir(folder) else str(tree), environment
@@ -119,7 +121,7 @@ def enter_base(ref: str, command: list[str]) -> Iterator[tuple[list[str], dict[s
     with worktree(commit) as tree:
         folder, environment = move_into(tree, commit)
         moved = [relocate_path(word, commit.root, tree) for word in command]
-        # An interpreter of a virtual environment inside the checkout is in no commit.
+        # An interpreter of a virtual environment inside the checkout is not in any commit.
         words = [new if os.path.exists(new) else old for old, new in zip(command, moved)]
         os.chdir(folder)
         try:
@@ -133,8 +135,7 @@ MakeJob = Callable[[BenchRequest, Checkout, dict[str, str]], Job]
 
 
 def measure_both(arguments: BenchRequest, make_job: MakeJob, print_line: PrintLine) -> int:
-    """Measure both, each in its own run, and print a comparison; return 0 if anything of both was
-    measured.
+    """Measure both, each in its own run, and print a comparison; return 0 if anything was measured.
 
     Raises ValueError if they cannot be compared, StoreError.
     """

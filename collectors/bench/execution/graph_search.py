@@ -1,6 +1,6 @@
-"""Find the graph a model fails by: run the task again with each graph captured.
+"""Find the graph that makes a model fail: run the task again with each graph captured.
 
-Each graph is compared with eager and float64; those that fail are minified within a time limit.
+Each graph is compared with eager and float64; failing graphs are minified within a time limit.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from compileboard.collectors.terminal.values import collector_command, first_lin
 from compileboard.start import own_command
 
 GRAPHS = "graphs"
-MINIFY_LIMIT_S = 300.0  # of one graph's search
-MOST_MINIFIED = 2  # graphs of one task
-PATIENCE_S = 60.0  # of a search beyond its limit: it ends its last trial
-# What no graph is to blame for, or would only end the same way.
+MINIFY_LIMIT_S = 300.0  # per graph
+MOST_MINIFIED = 2  # graphs per task
+PATIENCE_S = 60.0  # beyond its limit, for a search to end its last trial
+# Failures that no graph causes, or that would only repeat.
 NOT_OF_A_GRAPH = frozenset(
     (
         "timeout",
@@ -87,7 +87,7 @@ def search_graphs(
     once = task.change(quick=True, repeat=1, compile_repeats=1, cold_start_latency=True)
     run_again(once, GRAPHS, {REPRO_VARIABLE: "crash,accuracy"})
     name = f"{task.name}/{GRAPHS}"  # of the second process's task
-    promote_crashes(run.folder, None)  # no other process of this run is there
+    promote_crashes(run.folder, None)  # no other process of this run is alive
     run.beat()
     database = run.manifest.database
     with closing(open_reader(database)) as connection:
@@ -105,14 +105,16 @@ def search_graphs(
             programs.append(describe_minimal(graph, answer, with_program=run.config.keep_source))
         smaller = f" → {programs[-1]['node_count']} operations" if answer is not None else ""
         minify = collector_command("repro", "minify", graph.repro_id, database=database)
-        server = run.manifest.server  # that has the graph later on; the database beside it goes
+        server = (
+            run.manifest.server
+        )  # that stores the graph later; the database beside it is removed
         where = f"{server}/repros/{graph.repro_id}" if server else minify
         lines.append(f"{task.name}: {graph.describe()}{smaller}; {where}")
     return lines, programs
 
 
 def describe_blameless(verdicts: Mapping[str, int], reasons: Iterable[str]) -> str:
-    """Say that no graph is to blame, and why graphs were not compared where there are such."""
+    """Say that no graph is to blame, and why any were not compared."""
     if why := ", ".join(sorted(reasons)):
         compared = (
             "some graphs are right, others were not"

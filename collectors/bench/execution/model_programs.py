@@ -36,8 +36,8 @@ def list_models(
     plan: Sequence[Task],
     folder: Path,
 ) -> Iterator[tuple[RecordedProgram, list[Cause]]]:
-    """Yield the tasks in which a cause showed, each with those that none before it had: a worker's
-    command that measures briefly.
+    """Yield the tasks in which a cause occurred, each with the causes that no earlier one had: a
+    worker's command that measures briefly.
     """
     shown = {tuple(row) for row in connection.execute(SHOWN_SQL, {"run_id": program.run_id})}
     left = list(causes)
@@ -57,7 +57,7 @@ def list_models(
                 argv=tuple(shared_command(worker, str(os.getpid()), str(place))),
                 command=task.name,
                 environment={**program.environment, **suites.environment(task.ref.suite)},
-                # Of all models, and of more repeats.
+                # Options for all models, and for more repeats.
                 graph_break_count=None,
                 recompile_count=None,
             ),

@@ -1,4 +1,4 @@
-"""Find the run that `--resume` continues; the database on this machine of a run that is pushed."""
+"""Find the run that `--resume` continues, and the local database of a pushed run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compileboard.collectors.store.connection import StoreError, StoreMissing, o
 from compileboard.collectors.store.large_runs import reopen_in
 from compileboard.collectors.terminal.run_summary import find_run, read_alive_since_us
 
-PLAN = "COMPILEBOARD_BENCH_PLAN"  # among what is kept of a run's environment: which models, and how
+PLAN = "COMPILEBOARD_BENCH_PLAN"  # stored with a run's environment: which models, and how
 NEWEST_OF_PLAN = """
 select id
 from runs
@@ -101,7 +101,7 @@ def _newest(reader: sqlite3.Connection, database: str, plan: str) -> str:
     return str(row["id"])
 
 
-KEEP_S = 7 * 24 * 3600.0  # of a run that was interrupted
+KEEP_S = 7 * 24 * 3600.0  # of an interrupted run
 SUFFIXES = ("", "-wal", "-shm")
 
 

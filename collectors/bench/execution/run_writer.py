@@ -28,14 +28,12 @@ class BenchRunWriter:
     print_line: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     argv: tuple[str, ...] = ()
-    run_id: str | None = None  # of a run that is gone on with
-    plan: str = ""  # what `--resume` knows it by
-    cwd: str | None = None  # where the models' code is, if not here
-    # What says where the run goes, unless nothing is said.
+    run_id: str | None = None  # of the resumed run
+    plan: str = ""  # identifies the run for `--resume`
+    cwd: str | None = None  # folder of the models' code, if not the current one
+    # Destination of the run, if set.
     destination: DestinationLine | None = None
-    unwritten: list[BenchMeasured] = field(
-        default_factory=list
-    )  # results that the spool did not take yet
+    unwritten: list[BenchMeasured] = field(default_factory=list)  # results not yet in the spool
 
     def open(self) -> None:
         """Create the spool and open the database. Raises StoreError if it can never take this
@@ -80,8 +78,8 @@ class BenchRunWriter:
             self.destination.step()
 
     def write_result(self, task: Task, outcome: ExperimentOutcome, command: str) -> BenchMeasured:
-        """Record a result. It is in the spool before this returns, and in the database as soon as
-        that accepts it.
+        """Record a result. It is in the spool before this returns, and in the database once that
+        accepts it.
         """
         self.recording.step()
         settings = task.settings

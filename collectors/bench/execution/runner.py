@@ -55,14 +55,13 @@ from compileboard.collectors.terminal.progress_line import DestinationLine, coun
 from compileboard.collectors.terminal.values import collector_command
 from compileboard.exit_codes import DONE, EMPTY, FAILED, INTERRUPTED
 
-# The caches that a second process can read. On from torch 2.6 on by themselves; before, they have
-# to be asked for.
+# Caches that a second process can read. Enabled by default from torch 2.6 on.
 CACHES_ON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
 
 
 @dataclass(frozen=True)
 class SecondProcess:
-    suffix: str  # of its task: its breaks and recompiles are not the result's
+    suffix: str  # of its task, whose graph breaks and recompiles are not the result's
     measures: str
     adds: CompileTime
 
@@ -88,7 +87,7 @@ def measure_second_processes(
     cache: Path,
     run_again: RunAgain,
 ) -> None:
-    """Add to a result how long other processes take that find what it left in `cache`."""
+    """Add to a result how long other processes take that find its `cache`."""
     if outcome.status != "measured":
         return
     quick = task.change(quick=True, repeat=1, compile_repeats=1)
@@ -118,7 +117,7 @@ OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
 
 @dataclass(frozen=True)
 class Checkout:
-    """Where models are measured: folder and environment.
+    """The folder and environment in which models are measured.
 
     For a worktree, `stands_for` has its folder and the checkout's, and `suffix` is what the command
     needs to measure there again.
@@ -137,7 +136,7 @@ class Checkout:
 class Job:
     plan: list[Task]
     config: RunConfig
-    identity: str  # of the plan: what `--resume` goes on with has the same
+    identity: str  # of the plan, equal in a run that `--resume` continues
     checkout: Checkout = field(default_factory=Checkout)
     baseline: Mapping[str, float] = field(default_factory=dict)
 
@@ -172,13 +171,13 @@ def measure(
         run.destination = DestinationLine(job.config, measured.run_id, print_line)
         run.destination.step()
     progress = Progress(len(job.plan), quiet=arguments.quiet)
-    # One for each environment that torch is imported in: a model's experiments alternate between
+    # One per environment that torch is imported in, because a model's experiments alternate between
     # them.
     servers = {
         cached: ForkServer(run.folder / OF_OURSELVES / f"fork_server_{cached:d}")
         for cached in (False, True)
     }
-    state = "failed"  # until its end is reached: whatever else ends it is no success
+    state = "failed"  # until the end is reached, so that any other exit is a failure
     try:
         end_as_interrupted()
         for task in job.plan:
@@ -221,7 +220,7 @@ def _measure_task(
     second = find_second_process(task)
 
     def environment(suffix: str = "") -> dict[str, str]:
-        # No other caches: they outdo --inductor-config fx_graph_cache=False.
+        # No other caches: they override --inductor-config fx_graph_cache=False.
         return {
             **(CACHES_ON if second else {}),
             PROCESSOR_VARIABLE: str(own_folder / "processor.json"),
@@ -255,7 +254,7 @@ def _measure_task(
 def _keep_log(folder: Path, task: Task, cwd: str) -> None:
     settings = task.settings
     name = re.sub(r"[^\w.=-]", "_", f"{settings.label()}_{task.ref.name}_{task.experiment}.log")
-    with contextlib.suppress(OSError):  # the numbers are recorded all the same
+    with contextlib.suppress(OSError):  # the numbers are still recorded
         written = b"".join(path.read_bytes() for path in list_outputs(folder))
         (Path(settings.output_directory or cwd) / name).write_bytes(written)
 
@@ -282,7 +281,7 @@ def finish(
         )
         print(*breaks, sep="\n", end="\n" if breaks else "")
         write_upstream_files(arguments, run_ids or [measured.run_id], part, print_line)
-    except (StoreError, OSError) as error:  # what was measured is recorded, or waits in its spool
+    except (StoreError, OSError) as error:  # measurements are recorded, or wait in the spool
         print_line(f"the graph breaks or the files in upstream's formats are missing: {error}")
     if arguments.server and measured.trouble is None:
         target = Target.of(RunConfig(**arguments.server))

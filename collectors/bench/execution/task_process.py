@@ -27,7 +27,7 @@ from compileboard.collectors.record.program import (
 from compileboard.start import PACKAGE, shared_command
 
 OUTPUT = "output.txt"
-# What a process that dies in a stage has failed at, in upstream's words.
+# The status of a process that dies in a stage, in upstream's words.
 DIED = {
     "load": "model_fail_to_load",
     "reference": "eager_1st_run_fail",
@@ -91,15 +91,14 @@ def list_outputs(folder: Path) -> list[Path]:
     ]
 
 
-# What of the environment is a task's own. torch 2.13, when imported, makes the cache folder and
-# keeps no name of it.
+# Variables set per task. torch 2.13 makes the cache folder on import and does not keep its name.
 OF_TASK = (
     "COMPILEBOARD_TASK",
     "COMPILEBOARD_BENCH_CACHE",
     "TORCHINDUCTOR_CACHE_DIR",
     "TRITON_CACHE_DIR",
 )
-START_S = 120.0  # for importing torch on a busy machine; no task's --timeout counts it
+START_S = 120.0  # for importing torch on a busy machine; not part of a task's --timeout
 STEP_S = 0.1
 
 
@@ -111,8 +110,8 @@ def list_cache_variables(root: Path) -> dict[str, str]:
 
 
 def is_forkable(task: Task) -> bool:
-    """Return whether a task may start as a fork: not with CUDA, with several ranks, or without
-    stack room.
+    """Return whether a task may start as a fork: not with CUDA, several ranks, or without stack
+    room.
     """
     settings = task.settings
     is_plain = (
@@ -163,9 +162,7 @@ class ForkServer:
         cwd: str | None,
         beat: Callable[[], None],
     ) -> ForkedProcess | None:
-        """Fork a task's process, calling `beat` meanwhile; None if it has to be started
-        normally.
-        """
+        """Fork a task's process, calling `beat` meanwhile; None if it must be started normally."""
         common = {name: value for name, value in environment.items() if name not in OF_TASK}
         if (common, cwd) != (self._environment, self._cwd):
             self.close()
@@ -209,10 +206,10 @@ class ForkServer:
         with contextlib.suppress(EOFError, OSError):
             if self._wait_for_answer(self._connection, beat) is not None:
                 return
-        self._give_up()  # torch is not there, or has begun threads
+        self._give_up()  # torch is missing, or has started threads
 
     def _wait_for_answer(self, connection: Connection, beat: Callable[[], None]) -> int | None:
-        """Return the server's next answer, None where none comes. Raises EOFError or OSError."""
+        """Return the server's next answer, None if there is none. Raises EOFError or OSError."""
         deadline_s = time.monotonic() + START_S
         try:
             while not connection.poll(STEP_S):
@@ -229,7 +226,7 @@ class ForkServer:
         self._is_usable = False
 
     def close(self) -> None:
-        """End the server and any task's process that it forked."""
+        """End the server and all processes that it forked."""
         if self._process is not None and self._connection is not None:
             self._process.kill()
             self._process.wait()
@@ -239,7 +236,7 @@ class ForkServer:
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
-CACHE = "cache"  # of a task with caches of its own, in its folder
+CACHE = "cache"  # in the folder of a task with its own caches
 
 
 def run_task(
@@ -254,13 +251,13 @@ def run_task(
     """Run a task to its end or time limit, if possible as a fork of `server`; call `beat`
     meanwhile.
 
-    The child has its own session, so that the limit, or an interrupt here, ends everything it
-    started. The server's import of torch does not count.
+    The child has its own session, so that the limit, or an interrupt, ends everything it started.
+    The server's import of torch does not count.
     """
     started_us = time.time_ns() // 1000
     try:
         child = _start(task, folder, environment, cwd, beat, server)
-    except OSError as error:  # a full disk, most of all: the next task may find room
+    except OSError as error:  # usually a full disk: there may be space for the next task
         message = (
             f"its process cannot be started in {folder}: {error}; free some space or mend the "
             "folder"
@@ -301,7 +298,7 @@ def _start(
     elif task.has_own_caches:
         caches = list_cache_variables(folder / CACHE)
     own = {**environment, **caches}
-    # Of a fork too: whether it can be written is known here.
+    # For forks too: an unwritable file is noticed here.
     with (folder / OUTPUT).open("wb") as output:
         if server is not None and (forked := server.fork(folder, own, cwd, beat)) is not None:
             return forked

@@ -1,4 +1,4 @@
-"""The table of experiments; a new one is a line here and a function in a module beside it."""
+"""The table of experiments. To add one, add a line here and a function in a module beside it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Experiment:
     code: str  # module:function of this package, which takes a Workbench in a child process
     flag: str
     help: str
-    backend: str | None = None  # that it measures, whatever --backend says
+    backend: str | None = None  # measured regardless of --backend
     is_inference_only: bool = False
-    setting: str | None = None  # whose value asks for it, in place of a flag of its own
-    modes: tuple[str, ...] = ()  # of upstream's harness, whose numbers it has
+    setting: str | None = None  # requested by the value of this setting instead of a flag
+    modes: tuple[str, ...] = ()  # of upstream's harness whose numbers it has
 
 
 EXPERIMENTS = (
@@ -163,14 +163,14 @@ EXPERIMENTS = (
         "Find the largest batch size that runs, halving from 1024.",
     ),
 )
-DISTRIBUTED_EXPERIMENTS = ("performance", "accuracy")  # of several ranks too
+DISTRIBUTED_EXPERIMENTS = ("performance", "accuracy")  # also available with several ranks
 
 MODES = (
     "performance",
     "accuracy",
     "tolerance",
-)  # of upstream's harness, which has one beside any other experiment
-TIMED = ("performance", "overhead", "nothing")  # a step's time is what they measure
+)  # upstream's harness has one beside any other experiment
+TIMED = ("performance", "overhead", "nothing")  # they measure the time of a step
 IN_TURNS = {
     *TIMED,
     "quantization",
@@ -182,9 +182,9 @@ IN_TURNS = {
 }
 EXPORTING = {"export", "export_strict", "onnx", "aot_precompile", "aot_inductor"}
 CHECKING = {"accuracy", "tolerance", *EXPORTING}
-# They may begin as forks of a process that has imported torch. performance, overhead, aot_inductor
-# and batch_size measure or limit the memory of a process, of which a fork has only what it touches;
-# the others were not run as forks.
+# May start as forks of a process that has imported torch. performance, overhead, aot_inductor and
+# batch_size measure or limit the memory of a process, and a fork owns only what it touches; the
+# others were not tried as forks.
 FORKED = ("accuracy", "export", "export_strict", "aot_precompile", "caching_precompile", "onnx")
 
 
@@ -200,11 +200,11 @@ def load_experiment(name: str) -> Callable[[Any], Any]:
 
 
 def choose_experiments(names: Sequence[str], *, is_one_file: bool) -> tuple[str, ...]:
-    """Return the experiments that flags ask for.
+    """Return the experiments that flags request.
 
-    As in upstream's harness, a mode beside another experiment is none of its own: it says which
-    numbers of the other are written, and an export is then strict. Beside coverage and overhead,
-    accuracy and tolerance check their backend.
+    As in upstream's harness, a mode beside another experiment only selects which of its numbers are
+    written, and an export is then strict. Beside coverage and overhead, accuracy and tolerance
+    check their backend.
     """
     modes = tuple(name for name in names if name in MODES)
     others = [name for name in names if name not in MODES]
@@ -219,7 +219,7 @@ def choose_experiments(names: Sequence[str], *, is_one_file: bool) -> tuple[str,
 
 
 def backend_to_check(names: Collection[str]) -> str | None:
-    """Return the backend whose answers a mode checks, where the experiment beside it has only
+    """Return the backend whose answers a mode checks if the other experiment only measures
     times.
     """
     others = {*names} - {*MODES}
@@ -228,32 +228,32 @@ def backend_to_check(names: Collection[str]) -> str | None:
 
 
 def list_idle_modes(names: Collection[str], experiments: Collection[str]) -> list[str]:
-    """Return the modes that were asked for and whose numbers none of the experiments has."""
+    """Return the requested modes whose numbers none of the experiments has."""
     known = {mode for name in experiments for mode in (name, *find(name).modes)}
     return [mode for mode in MODES if mode in names and mode not in known]
 
 
 def settings_for(name: str, settings: BenchSettings) -> BenchSettings:
     if name == "batch_size":
-        settings = replace(settings, batch_size=None)  # it is looked for, from the model's own
+        settings = replace(settings, batch_size=None)  # searched for, instead of the model's own
     if name == "accuracy":
         settings = replace(
             settings, suppress_errors=False
-        )  # as upstream: what fell back to eager is not compiled
+        )  # as upstream: a fallback to eager is not compiled
     if name not in TIMED:
         settings = replace(settings, collect_outputs=False)
     own = find(name).backend
     if own is None:
         return settings
     if own == "aot_inductor":
-        # It is inductor that compiles the package, which has no CUDA graphs.
+        # inductor compiles the package, without CUDA graphs.
         return replace(settings, backend=own, disable_cudagraphs=False)
     return replace(settings, backend=own, compile_mode=None, inductor_config=(), freezing=False)
 
 
 @dataclass(frozen=True)
 class Need:
-    is_met: Callable[[BenchSettings, set[str]], bool]  # of the settings and the experiments
+    is_met: Callable[[BenchSettings, set[str]], bool]  # called with settings and experiments
     otherwise: str
 
 

@@ -1,8 +1,8 @@
 """Compare the compiled model's answer with eager's: upstream's verdict, or the distance.
 
 The distance is from eager on the CPU: |eager - compiled| / (1 + |eager|). Source: check_accuracy
-and check_tolerance of upstream's benchmarks/dynamo/common.py, whose columns max, mean and std these
-are.
+and check_tolerance of upstream's benchmarks/dynamo/common.py, which define the columns max, mean
+and std.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_accuracy(bench: Workbench) -> ExperimentOutcome:
     if skip := bench.facts.reason("accuracy_skip"):
         return ExperimentOutcome(accuracy="pass_due_to_skip", facts={"skip": skip})
     outcome = judge(bench, lambda: _run_compiled(bench))
-    # Without `output_error`: upstream's table of verdicts has no column of it.
+    # Without `output_error`, because upstream's table of verdicts has no such column.
     outcome.values = counted_since(start)
     outcome.values["compilation_latency"] = float(
         calculate_time_spent().get("total_wall_time", 0.0)
@@ -90,7 +90,7 @@ def _reference(bench: Workbench) -> Any:
         module = bench.copy_module().to(REFERENCE_DEVICE)
         bench.steps.use(module)
         for group in bench.steps.optimizer.param_groups if bench.steps.optimizer else ():
-            group["capturable"] = False  # means CUDA graphs, which a parameter on the CPU refuses
+            group["capturable"] = False  # implies CUDA graphs, which reject parameters on the CPU
         return bench.run_iterations(
             bench.steps.step(), module, move_inputs(clone_inputs(bench.inputs), REFERENCE_DEVICE)
         )

@@ -1,8 +1,8 @@
 """Export the model, compile it ahead of time into a package, and measure it.
 
 A package does not check sizes unless asked to, so its result for another batch is recorded
-separately. Source: --export-aot-inductor of upstream's benchmarks/dynamo/common.py, which times no
-call of the package in its warm-up and so measures the memory of none.
+separately. Source: --export-aot-inductor of upstream's benchmarks/dynamo/common.py, which does not
+call the package while warming up and so measures no memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from compileboard.collectors.bench.worker.workbench import (
 )
 
 CHECK_VARIABLE = "AOTI_RUNTIME_CHECK_INPUTS"
-MOST_ERROR = 1e-3  # relative: a right answer for another batch may be as far from eager's
+MOST_ERROR = 1e-3  # relative: a correct answer for another batch may be as far from eager's
 LONGEST_MESSAGE = 300
 
 
@@ -83,11 +83,11 @@ def run(bench: Workbench) -> ExperimentOutcome:
                     if (check := _check_batch(bench, package, outcome)) is not None:
                         outcome.facts["batch_check"] = check
                 export.add_times(outcome)
-        except StageFailed as failed:  # while it was timed
+        except StageFailed as failed:  # while being timed
             outcome.status, outcome.reason = "failed", failed.reason
             outcome.message = describe_error(failed.__cause__ or failed)
         finally:
-            package.runner = None  # it has its files unpacked as long as it is there
+            package.runner = None  # its files stay unpacked as long as it exists
             gc.collect()
     return outcome
 
@@ -113,7 +113,7 @@ def _make(export: ModelExport, package: AotPackage) -> Any:
     export.facts["compile_s"] = round(compiled_s - exported_s, 3)
     export.begin("run")
     package.runner = runner
-    reset_rng_state()  # tracing may have drawn some
+    reset_rng_state()  # tracing may have drawn random numbers
     return package.step(None, bench.inputs)
 
 
@@ -140,10 +140,10 @@ def _measure(bench: Workbench, package: AotPackage, outcome: ExperimentOutcome) 
 def _check_batch(
     bench: Workbench, package: AotPackage, outcome: ExperimentOutcome
 ) -> dict[str, Any] | None:
-    """Return the package's result for a batch larger by one, with and without its check of inputs.
+    """Return the package's result for a batch larger by one, with and without its input check.
 
-    None if no input has the batch. A smaller batch is not tried: unchecked, it would be read beyond
-    its end.
+    None if no input has the batch. A smaller batch is not tried: unchecked, the package would read
+    beyond its end.
     """
     batch_size = bench.batch_size or 0
     if all(batch_dimension(tensor, batch_size) is None for tensor in list_tensors(bench.inputs)):
@@ -154,12 +154,12 @@ def _check_batch(
     try:
         with eagerly():
             expected = bench.steps.step()(bench.module, inputs)
-    except Exception as error:  # a model of one batch size alone
+    except Exception as error:  # a model that supports one batch size
         return {**report, "error": f"eager: {describe_error(error)}"[:LONGEST_MESSAGE]}
     limit = max(MOST_ERROR, 4 * outcome.values.get("output_error", 0.0))
     report["unchecked"] = _try_batch(package, inputs, expected, limit)
     checked = AotPackage(package.path)
-    # It is read once, at the first call of what is loaded: so it is loaded again.
+    # It is read only at the first call after loading, so load again.
     with patch.dict(os.environ, {CHECK_VARIABLE: "1"}):
         checked.runner = torch._inductor.aoti_load_package(str(package.path))
         report["checked"] = _try_batch(checked, inputs, expected, limit)

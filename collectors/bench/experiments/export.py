@@ -33,8 +33,7 @@ from compileboard.collectors.bench.worker.statistics import counted_since, dynam
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, batch_dimension
 from compileboard.collectors.terminal.values import first_line
 
-# Frames of a traceback that are nobody's model: torch's own, the standard library's, this
-# harness's.
+# Frames of a traceback outside the model: torch's, the standard library's, this harness's.
 _TORCH = os.path.realpath(os.path.dirname(torch.__file__)) + os.sep
 _LIBRARY = os.path.realpath(sysconfig.get_path("stdlib")) + os.sep
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
@@ -49,13 +48,13 @@ _TRACE_VARIABLE = "TORCH_DTRACE"
 
 
 class ModelExport:
-    """A model's exports, with their times and facts, and what they fail at.
+    """A model's exports, with their times, facts and failures.
 
-    Raises NotAvailable if this torch cannot export what the settings ask for.
+    Raises NotAvailable if this torch cannot export as the settings require.
     """
 
     def __init__(self, bench: Workbench, *, strict: bool = False) -> None:
-        dynamic_shapes(bench)  # what this torch lacks is no failure of the model's
+        dynamic_shapes(bench)  # a missing feature of this torch is not the model's failure
         self.bench = bench
         self.strict = strict
         self.values: dict[str, float] = {}
@@ -125,7 +124,7 @@ class ModelExport:
         remove_hooks()
         samples_s = []
         try:
-            with bench.grad():  # as the first
+            with bench.grad():  # like the first
                 for _ in range(bench.settings.cheap_repeats):
                     module = bench.copy_module()
                     torch._dynamo.reset()
@@ -147,9 +146,8 @@ def split_inputs(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def dynamic_shapes(bench: Workbench) -> Any:
     """Return the dynamic dimensions of the inputs in export's form, None if all are static.
 
-    Upstream reads the dimensions that are marked dynamic, but its --dynamic-batch-only marks them
-    another way, so that its exports are static. Raises NotAvailable if this torch cannot find the
-    bounds itself.
+    Upstream reads dimensions marked dynamic, but its --dynamic-batch-only marks them differently,
+    so that its exports are static. Raises NotAvailable if this torch cannot find the bounds itself.
     """
     if not bench.settings.dynamic:
         return None
@@ -199,8 +197,7 @@ def describe_failure(error: BaseException, stage: str) -> dict[str, Any]:
 
 def find_user_frame(error: BaseException) -> traceback.FrameSummary | None:
     for raised in _chain(error):
-        # Dynamo keeps the stack of what it traced apart: the exception's own one has the tracer
-        # alone.
+        # Dynamo keeps the traced stack separately: the exception's own one has only the tracer.
         stacks = (
             getattr(raised, "real_stack", None) or (),
             traceback.extract_tb(raised.__traceback__),
@@ -224,7 +221,7 @@ def find_operator(error: BaseException) -> str | None:
 def is_of_user(path: str) -> bool:
     if path.startswith("<"):
         return False
-    path = os.path.realpath(path)  # the hooks are loaded by another path than the harness
+    path = os.path.realpath(path)  # hooks are loaded by another path than the harness
     if path.startswith(_TORCH) or (path.startswith(_COLLECTORS) and not path.startswith(_SUITES)):
         return False
     return not path.startswith(_LIBRARY) or _INSTALLED.search(path) is not None
@@ -264,7 +261,7 @@ def _trace_apart() -> Iterator[None]:
             yield
         finally:
             for handler in handlers:
-                logger.addHandler(handler)  # one that is there is not added twice
+                logger.addHandler(handler)  # an existing handler is not added twice
 
 
 def _describe_draft(failure: Any) -> dict[str, Any]:
@@ -319,11 +316,11 @@ def run(bench: Workbench) -> ExperimentOutcome:
     def compute() -> Any:
         start = dynamo_counts()
         program = export.export_first()
-        if export.strict:  # dynamo has no part in running it
+        if export.strict:  # dynamo is not involved in running it
             export.values |= counted_since(start)
         export.begin("run")
         args, kwargs = split_inputs(bench.inputs)
-        reset_rng_state()  # tracing may have drawn some
+        reset_rng_state()  # tracing may have drawn random numbers
         with bench.steps.autocast():
             return program.module()(*args, **kwargs)
 

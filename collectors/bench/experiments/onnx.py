@@ -34,7 +34,7 @@ from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, 
 FILE = "model.onnx"
 LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-# Types by onnxruntime's name: torch's, and ONNX's number for it.
+# onnxruntime's name of a type: torch's, and ONNX's number for it.
 TYPES = {
     "tensor(float)": (torch.float32, 1),
     "tensor(uint8)": (torch.uint8, 2),
@@ -202,7 +202,7 @@ def find_node(exported: Any, message: str) -> dict[str, Any]:
         return {}
     try:
         nodes = list(exported.run_decompositions().graph.nodes)
-    except Exception:  # what cannot be decomposed has failed before
+    except Exception:  # decomposition failures were reported before
         return {}
     trace = next((node.meta.get("stack_trace") for node in nodes if node.name == match[1]), None)
     for frame in reversed(list(_FRAME.finditer(trace or ""))):
@@ -219,6 +219,6 @@ def _load(path: Path, device: str) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors
     options.intra_op_num_threads = torch.get_num_threads()
-    # Its threads would spin on after a call, and slow the eager call that follows.
+    # Its threads would keep spinning after a call, and slow the following eager call.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(str(path), options, providers=[PROVIDERS[device]])

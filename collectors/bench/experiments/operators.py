@@ -109,13 +109,13 @@ DTYPES = {
 def list_operator_inputs(bench: Workbench) -> ExperimentOutcome:
     """Write the operators of a step under fake tensors, with their arguments and counts.
 
-    Source: log_operator_inputs of upstream's benchmarks/dynamo/common.py, whose file format this
-    is.
+    Source: log_operator_inputs of upstream's benchmarks/dynamo/common.py, which defines the file
+    format.
     """
     bench.cast()
     bench.stage("measure")
     calls, error = _count_fake(bench), None
-    if isinstance(calls, str):  # some models look at values
+    if isinstance(calls, str):  # some models depend on values
         error = calls
         with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"):
             calls = _count(bench, bench.copy_module(), bench.inputs)
@@ -129,7 +129,7 @@ def list_operator_inputs(bench: Workbench) -> ExperimentOutcome:
     )
 
 
-Calls = Counter[tuple[str, str]]  # (operator, its arguments) → how often
+Calls = Counter[tuple[str, str]]  # (operator, its arguments) → count
 
 
 def _count_fake(bench: Workbench) -> Calls | str:

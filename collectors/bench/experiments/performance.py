@@ -46,9 +46,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
         bench.stage("eager")
         with first_eager_run(), memory_snapshot(bench, "eager"):
             module = bench.copy_module()
-            bench.warm_up(
-                step, module, 1
-            )  # the first call of all pays for libraries, which is no part of either
+            bench.warm_up(step, module, 1)  # the very first call also loads libraries
             warm_ups = [_warm_up(bench, step, module) for _ in range(sample_count)]
         bench.stage("start the compiler")
         start_s = start_compiler(bench)
@@ -61,7 +59,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
         eager_s = median(seconds for seconds, _peak in warm_ups)
         if (
             first_s := start_s + compiled_s - eager_s
-        ) > 0:  # on a busy machine it may not be: that is no measurement
+        ) > 0:  # on a busy machine the difference may be negative, which is not a measurement
             values[FIRST] = first_s
         bench.stage("measure")
         with failing_as("fail_to_run"):
@@ -80,7 +78,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
         if sample_count > 1:
             bench.stage("compile again")
             cold_peaks = compile_again(bench, step, outcome)
-            if not is_settled:  # as many as of eager: they are divided by one another
+            if not is_settled:  # as many as for eager, since they are divided by each other
                 peaks["compiled"] += cold_peaks[: sample_count - 1]
     add_peaks(outcome, peaks, first=not is_settled)
     return outcome
@@ -100,8 +98,8 @@ def settled_peaks(
 ) -> dict[str, list[float | None]]:
     """Return the peak memory of single calls after all is compiled.
 
-    On a CPU the compiler takes more memory than a model, so a peak that includes it would say
-    nothing.
+    On a CPU the compiler takes more memory than a model, so a peak that includes it would be
+    meaningless.
     """
     device = bench.settings.device
     peaks: dict[str, list[float | None]] = {"eager": [], "compiled": []}
@@ -129,7 +127,7 @@ def add_peaks(
 
 
 def read_phases() -> dict[str, float]:
-    """Return torch's own seconds for each phase of compiling, as upstream writes them."""
+    """Return torch's own seconds per compile phase, as upstream writes them."""
     names, seconds = torch._dynamo.utils.compile_times(repr="csv", aggregate=True)
     return {name: float(str(value)) for name, value in zip(names, seconds)}
 
@@ -144,9 +142,9 @@ def _cache_lookup(bench: Workbench, compiled: Callable[..., Any]) -> dict[str, f
 def time_eager_twice(bench: Workbench) -> ExperimentOutcome:
     """Measure the noise floor, which a speedup must exceed.
 
-    Both sides are the same call without dynamo, so the interval of their ratio holds 1 except for
-    one model in twenty. Source: --nothing of upstream's benchmarks/dynamo/common.py, which times
-    its second side through torch._dynamo.run.
+    Both sides are the same call without dynamo, so the interval of their ratio contains 1 except
+    for one model in twenty. Source: --nothing of upstream's benchmarks/dynamo/common.py, which
+    times its second side through torch._dynamo.run.
     """
     bench.cast()
     step = bench.steps.step()

@@ -1,7 +1,7 @@
 """A second process loads what the first compiled: a file of code, or dynamo's cached result.
 
 Source: --aot-precompile and --caching-precompile of upstream's benchmarks/dynamo/common.py; the
-first compiles again for each call that it times.
+former compiles again for each timed call.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def cache_precompiled(bench: Workbench) -> ExperimentOutcome:
     with bench.grad():
         bench.stage("eager")
         with first_eager_run():
-            bench.warm_up(step, bench.module, 1)  # the first call of all pays for libraries
+            bench.warm_up(step, bench.module, 1)  # the very first call also loads libraries
             eager_s = bench.warm_up(step, bench.module, 1)
         bench.stage("compile")
         start = dynamo_counts()

@@ -1,7 +1,7 @@
 """The causes of recompiles: the model is called unchanged, then with one change at a time.
 
-Upstream's --recompile-profiler uses torch's CompileProfiler, which was removed in
-2.5; guard failures are counted in the same way.
+Upstream's --recompile-profiler uses torch's CompileProfiler, which was removed in 2.5; guard
+failures are counted in the same way.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str
         with change as inputs:
             compiled(bench.module, inputs, collect_outputs=False)
         bench.synchronize()
-    except Exception as error:  # a model that cannot be called so says why; the other changes go on
+    except (
+        Exception
+    ) as error:  # records why the model cannot be called so, and tries the other changes
         return describe_error(error)[:LONGEST_REASON]
     return None
 
@@ -108,7 +110,7 @@ def _sizes(bench: Workbench) -> Iterator[tuple[str, Inputs]]:
         return
     batch_size = bench.batch_size
     if batch_size is None or batch_size < 4:
-        return  # a size of 1 is another matter to dynamo, and 0 to everything
+        return  # dynamo specializes on a size of 1, and everything on 0
     for size in (batch_size - 1, batch_size // 2):
         yield f"batch size={size}", resize_batch(bench.inputs, batch_size, size)
 

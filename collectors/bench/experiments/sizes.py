@@ -101,7 +101,7 @@ FIRST_BATCH_SIZE = 1024
 
 
 def find_batch_size(bench: Workbench) -> ExperimentOutcome:
-    """Find the largest batch that runs eagerly, halved from 1024, whatever --batch-size says.
+    """Find the largest batch that runs eagerly, halved from 1024, regardless of --batch-size.
 
     On a CPU, allocations beyond a share of the free memory fail, so that the machine is never
     exhausted. Source: batch_size_finder and decay_batch_exp of upstream's
@@ -150,7 +150,7 @@ def _try(bench: Workbench, size: int) -> str | None:
         with tried.grad(), eagerly():
             tried.call(step)
         tried.synchronize()
-    except Exception as error:  # memory runs out under many names; what it was is said
+    except Exception as error:  # out of memory has many exception types; the message is recorded
         cause = error.__cause__ or error
         return f"{'OOM' if is_oom(cause) else type(cause).__name__}: {cause}"[:500]
     return None

@@ -1,4 +1,4 @@
-"""Models as the bench command knows them without loading them. No torch."""
+"""Models as the bench command knows them, without importing torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-UNSET = -1  # in a file of batch sizes, a model that has none
+UNSET = -1  # in a file of batch sizes, a model without one
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,9 @@ class ModelRef:
     builder: str
     argument: str | None = None
     family: str = ""
-    batch_size: int = 8  # what --batch-size replaces
+    batch_size: int = 8  # replaced by --batch-size
     training_batch_size: int | None = None
-    trains: bool = True  # whether --training has a meaning
+    trains: bool = True  # whether --training applies
 
     def batch_size_for(self, mode: str, batch_size: int | None) -> int:
         if batch_size is not None:
@@ -90,8 +90,8 @@ def select(
 
 
 def partition_bounds(count: int, total_partitions: int, partition_id: int) -> tuple[int, int]:
-    """Return start and end of a partition; the last one takes the remainder. Raises ValueError
-    if it does not exist.
+    """Return start and end of a partition; the last one takes the remainder. Raises ValueError if
+    it does not exist.
     """
     if not 0 <= partition_id < total_partitions:
         raise ValueError(

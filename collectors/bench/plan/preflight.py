@@ -1,5 +1,4 @@
-"""Check names against the installed torch before anything is measured. A child is asked: the
-command has no torch.
+"""Check names against the installed torch, in a child process, before anything is measured.
 
 A backend, mode or setting that this torch lacks would otherwise fail in every model, each after an
 import of torch.
@@ -18,7 +17,7 @@ from typing import Any
 from compileboard.collectors.bench.plan.settings import BenchSettings, load_settings
 from compileboard.start import shared_command
 
-# What torch 2.4 to 2.13 has: asking costs an import of torch.
+# Available in torch 2.4 to 2.13, so that torch need not be imported to check them.
 KNOWN = frozenset(
     ("inductor", "eager", "aot_eager", "aot_eager_decomp_partition", "cudagraphs", "eager_noexcept")
 )
@@ -49,7 +48,7 @@ def _ask(command: Sequence[str]) -> Any:
 
 
 def check_backend(name: str) -> None:
-    """Raises ValueError if torch lacks the backend. If torch cannot be asked, each model reports
+    """Raises ValueError if torch lacks the backend. If torch cannot be imported, each model reports
     the error.
     """
     if name in KNOWN:

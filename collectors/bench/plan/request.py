@@ -1,4 +1,4 @@
-"""The request of a `bench` command, apart from how to measure."""
+"""The options of a `bench` command, except those on how to measure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GROUPS = (
     "how it is measured",
     "the run",
 )
-INDUCTOR_SWITCHES = {  # what of --inductor-config a flag stands for
+INDUCTOR_SWITCHES = {  # the --inductor-config entries that a flag stands for
     "disable_split_reductions": "split_reductions=0",
     "disable_persistent_reductions": "triton.persistent_reductions=0",
     "disable_divisible_by_16": "triton.divisible_by_16=0",
@@ -34,10 +34,10 @@ MODELS, EXPERIMENT, RUN = declare(GROUPS[0]), declare(GROUPS[1]), declare(GROUPS
 
 @dataclass
 class BenchRequest:
-    db: str  # with a server, the one of this machine beside it
+    db: str  # with a server, the local one beside it
     server: Mapping[str, Any] = field(
         default_factory=dict
-    )  # the run's settings of a server, of SERVER_SETTINGS
+    )  # settings of a run on a server, from SERVER_SETTINGS
     given: Mapping[str, Any] = field(default_factory=dict)
     suite: tuple[str, ...] = MODELS(
         (),
@@ -77,7 +77,7 @@ class BenchRequest:
     batch_size_file: str | None = COMPILED(
         None, "Batch sizes of single models: a file of lines NAME,SIZE.", metavar="FILE"
     )
-    devices: tuple[str, ...] = ()  # measured one after the other; none: what there is
+    devices: tuple[str, ...] = ()  # measured one after the other; empty: the available one
     device_index: str | None = COMPILED(
         None, "GPU to measure on, by CUDA's index.", metavar="N", needs="a GPU"
     )

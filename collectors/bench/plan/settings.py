@@ -38,13 +38,13 @@ class Declaration:
     metavar: str | None = None
     read: Callable[[str], Any] | None = None
     choices: tuple[str, ...] = ()
-    bare: str | None = None  # the value of a flag that came without one
+    bare: str | None = None  # the value of a flag without an argument
     label: str | None = None
     unlabelled: str | None = None
     command: str = CHANGED
     in_digest: bool = True
-    needs: str = ""  # without this, of NEEDS in bench/experiments, it changes nothing
-    exclusive: str | None = None  # options with one word exclude each other
+    needs: str = ""  # has no effect without this need (NEEDS in bench/experiments)
+    exclusive: str | None = None  # options with the same word exclude each other
 
     def write_arguments(self, value: Any, default: Any) -> list[str]:
         if self.command == NEVER or (self.command == CHANGED and value == default):
@@ -120,7 +120,7 @@ DTYPES = {
 class BenchSettings:
     """How to measure; names are upstream's where they mean the same. `timeout_s` is in seconds.
 
-    Fields are in the order of a label's parts, so a new one goes to the end.
+    Fields are in the order of a label's parts, so add new ones at the end.
     """
 
     mode: str = COMPILED(
@@ -194,7 +194,7 @@ class BenchSettings:
         label="{}",
         needs="inductor",
     )
-    batch_size: int | None = COMPILED(  # labelled: a suite's line has no batch size of its own
+    batch_size: int | None = COMPILED(  # labelled, because a suite's series has no batch size
         None,
         "Batch size instead of each model's own.",
         label="batch={}",
@@ -289,7 +289,7 @@ class BenchSettings:
     output_directory: str | None = declare("the run")(
         None, "Folder for upstream's files, CSV and JSON.", metavar="DIR", **NO_NUMBER
     )
-    # NAME=VALUE of what torch reads of it; nothing on the command line.
+    # NAME=VALUE of variables that torch reads; not on the command line.
     environment: tuple[str, ...] = declare("")((), "", label="{}", command=NEVER)
     amp_dtype: str | None = COMPILED(
         None,
@@ -446,7 +446,7 @@ class BenchSettings:
         """Return the backend and all settings that affect what it measures; each label is a series
         of its own.
 
-        An old label stands for the default of a newer part.
+        An old label implies the defaults of newer parts.
         """
         parts = [self.backend]
         if self.is_cuda and self.backend.startswith("inductor") and self.compile_mode is None:
@@ -486,8 +486,7 @@ def list_torch_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the environment variables that change how torch compiles; a long value is replaced by
     its digest.
 
-    Source: the rows of upstream's dashboard, which TORCHINDUCTOR_MAX_AUTOTUNE and similar variables
-    make.
+    Source: the rows of upstream's dashboard for TORCHINDUCTOR_MAX_AUTOTUNE and similar variables.
     """
     return tuple(
         f"{name}={value if _PLAIN.fullmatch(value) else _digest(value)}"

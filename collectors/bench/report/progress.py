@@ -41,8 +41,8 @@ BESIDE = {
     "cache_lookup_latency": "cache lookup {:.0f} µs",
     "second_process_latency": "second process {:.2f} s",
 }
-NOISY = 0.10  # a spread of the repeats that is worth a word
-MOST_EAGER = 3  # modules in a result's line
+NOISY = 0.10  # a spread of the repeats worth mentioning
+MOST_EAGER = 3  # modules named in a result's line
 LOW, HIGH = "speedup_low", "speedup_high"
 
 
@@ -139,7 +139,7 @@ def speedup_text(values: Mapping[str, float]) -> str:
 
 
 def is_unclear(values: Mapping[str, float]) -> bool:
-    """Return whether a speedup's interval holds 1."""
+    """Return whether a speedup's interval contains 1."""
     return LOW in values and values[LOW] <= 1.0 <= values[HIGH]
 
 
@@ -151,7 +151,7 @@ def name_result(result: BenchMeasured) -> str:
 
 
 def _describe_eager(distributed: Mapping[str, Any]) -> str:
-    """Name the first modules that dynamo compiled no frame of."""
+    """Name the first modules of which dynamo compiled no frame."""
     count: int = distributed.get("eager_module_count", 0)
     names = ", ".join(distributed.get("eager_modules", ())[:MOST_EAGER])
     more = " …" if count > MOST_EAGER else ""

@@ -111,7 +111,7 @@ PACKAGED = {
     "package_bytes": "mean={:.0f}",
 }
 SECOND_PROCESS = {"second_process_latency": "mean={:.3f} seconds"}
-MEANS = {  # an experiment's numbers, as upstream's summary has them where it has them
+MEANS = {  # an experiment's numbers, as in upstream's summary if it has them
     "performance": {
         "speedup_vs_baseline": "mean={:.3f}x",
         "scaling_efficiency": "mean={:.3f}, 1 is linear",
@@ -221,7 +221,7 @@ def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
     lines += [_format_count(both, wrong)] if timed else []
     leading = [
         pair for pair in timed if pair[1].experiment == "performance"
-    ]  # of the others, speedup is another thing
+    ]  # in other experiments, speedup means something else
     if len(leading) > 1:
         lines.append(_overall(leading))
     lines += [line for pair in both if pair not in timed for line in _describe_states(*pair)]
@@ -311,7 +311,7 @@ def _state(result: BenchMeasured) -> str:
     return f"{result.status} ({reason})"
 
 
-SHORT_LIST, MOST = 10, 1000  # how many are listed unasked, and at most
+SHORT_LIST, MOST = 10, 1000  # listed by default, and at most
 LIST_BREAKS = """
 select distinct_breaks.gb_id,
   distinct_breaks.reason,

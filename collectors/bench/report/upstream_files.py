@@ -72,10 +72,8 @@ order by processes.task, processes.started_us, processes.id, events.sequence
 def write_upstream_files(
     arguments: BenchRequest, run_ids: Sequence[str], part: str, print_line: Callable[[str], None]
 ) -> None:
-    """Write upstream's files of some runs into the output directory or here; tables if they are
-    asked for.
-
-    `part` names a folder inside of it.
+    """Write upstream's files, and tables if requested, into the output directory or its folder
+    `part`.
 
     Raises: StoreError; OSError.
     """

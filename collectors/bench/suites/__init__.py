@@ -17,7 +17,7 @@ OFFLINE = {
     "TRANSFORMERS_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
 }
-LOCAL = "local"  # the suite of a person's own models
+LOCAL = "local"  # the suite of the user's models
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Suite:
     name: str
     help: str
     libraries: tuple[str, ...] = ("torch",)
-    upstream: str | None = None  # what upstream calls the suite that has these models
+    upstream: str | None = None  # upstream's name for the suite with these models
     accuracy_batch_size: int | None = None
 
     @property

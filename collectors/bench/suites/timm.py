@@ -57,7 +57,7 @@ MODELS = list_refs("timm", f"{__name__}:build", CATALOGUE)
 
 
 def build(batch_size: int, name: str) -> Loaded:
-    """Build a model, in a child process alone: the catalogue is read without torch and timm."""
+    """Build a model in a child process: the catalogue is read without torch and timm."""
     import timm
     from timm.data import resolve_model_data_config
 
@@ -68,6 +68,6 @@ def build(batch_size: int, name: str) -> Loaded:
     with warnings.catch_warnings():
         # timm renames models and keeps the old names, with a warning.
         warnings.simplefilter("ignore")
-        # Without dropout of its own, as upstream: eager and compiled must compute the same.
+        # Without dropout, as upstream: eager and compiled must compute the same.
         module = timm.create_model(name, pretrained=False, in_chans=3, drop_rate=0.0)
     return load_image_model(module, batch_size, resolve_model_data_config(module)["input_size"])

@@ -49,7 +49,7 @@ IMAGE, VIDEO = (3, 224, 224), (3, 8, 112, 112)
 
 
 def build(batch_size: int, name: str) -> Loaded:
-    """Build a model, in a child process alone: the catalogue is read without torch."""
+    """Build a model in a child process: the catalogue is read without torch."""
     import torchvision
 
     from compileboard.collectors.bench.loaded import load_image_model

@@ -36,7 +36,7 @@ _audio = partial(TransformersRecipe, "audio")
 _image = partial(TransformersRecipe, "vision transformer", "image")
 
 
-# What the small decoders of today have in common.
+# Common to today's small decoders.
 SMALL: dict[str, Any] = {
     "vocab_size": 32000,
     "hidden_size": 512,
@@ -73,8 +73,7 @@ RECIPES = {
     "MT5ForConditionalGeneration": _seq2seq(4, 128),
     "MobileBertForMaskedLM": _masked(16, 128),
     "OPTForCausalLM": _causal(1, 2048),
-    # Its positions start behind the padding's: 514 for 512 tokens, as in every published
-    # checkpoint.
+    # Its positions start after the padding's: 514 for 512 tokens, as in every published checkpoint.
     "RobertaForCausalLM": _causal(8, 512, {"is_decoder": True, "max_position_embeddings": 514}),
     "T5ForConditionalGeneration": _seq2seq(2, 1024, {"decoder_start_token_id": 0}),
     "TrOCRForCausalLM": _causal(4, 256),

@@ -14,7 +14,7 @@ from compileboard.collectors.bench.loaded import Inputs, Loaded
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.suites.transformers import RECIPES, TransformersRecipe
 
-# Small enough that nothing is dropped, and not 0: the dropout itself stays in the graph, as
+# Small enough that nothing is dropped, but not 0, so that the dropout stays in the graph, as
 # upstream does it.
 NO_DROPOUT = 1e-30
 HAVE_LENGTH = ("tokens", "question_answering", "sequence_classification")
@@ -74,7 +74,7 @@ def _find_class(name: str) -> Any:
         while cause.__cause__ is not None:
             cause = cause.__cause__
         if not isinstance(cause, ImportError):
-            raise  # an installation that is broken, which its traceback explains
+            raise  # a broken installation, explained by its traceback
         raise NotAvailable(f"transformers' {name} needs what is not installed: {cause}") from error
 
 

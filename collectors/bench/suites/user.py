@@ -25,7 +25,7 @@ from compileboard.collectors.record.program import signal_group
 from compileboard.start import shared_command
 
 LIST_TIMEOUT_S = 120.0
-TAIL_LINES = 12  # of what the child wrote when it died
+TAIL_LINES = 12  # of the child's output when it died
 
 
 class OnlyError(ValueError):
@@ -66,7 +66,7 @@ def _ask(path: str, class_name: str) -> tuple[int, str, str]:
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        start_new_session=True,  # what the file starts goes with it
+        start_new_session=True,  # also ends what the file starts
     )
     with process:
         try:
@@ -94,7 +94,7 @@ def _answer(path: str, class_name: str) -> dict[str, Any]:
         lines = traceback.format_exception(error)
         first = next(
             (number for number, line in enumerate(lines) if path in line), len(lines)
-        )  # before it is ours
+        )  # before it becomes ours
         return {
             "error": traceback.format_exception_only(error)[-1].strip(),
             "traceback": "".join(lines[first:]),
@@ -131,7 +131,7 @@ def import_file(path: str) -> ModuleType:
     module = module_from_spec(spec)
     if sys.path[:1] != [folder]:
         sys.path.insert(0, folder)
-    sys.modules[name] = module  # dataclasses and pickle look a class's module up there
+    sys.modules[name] = module  # dataclasses and pickle look a class's module up here
     spec.loader.exec_module(module)
     return module
 
@@ -139,7 +139,7 @@ def import_file(path: str) -> ModuleType:
 def marked_functions(module: ModuleType) -> list[tuple[Marked, Callable[..., Any]]]:
     functions: dict[str, tuple[Marked, Any]] = {}
     for value in vars(module).values():
-        # Statically: asking some objects for an attribute makes it.
+        # Statically: getting an attribute may create it.
         marked = inspect.getattr_static(value, MARK, None) if callable(value) else None
         if not isinstance(marked, Marked):
             continue
@@ -181,18 +181,18 @@ def read_only(text: str) -> OnlyTarget:
     if not path:
         raise OnlyError(f"--only {text}: the path is empty; expected {FORMS}")
     if kind == "class" and not name.isidentifier():
-        raise OnlyError(f"--only {text}: {name!r} is no name of a class; expected {FORMS}")
+        raise OnlyError(f"--only {text}: {name!r} is not the name of a class; expected {FORMS}")
     if kind == "model" and not name:
         raise OnlyError(f"--only {text}: the model has no name; expected {FORMS}")
     return OnlyTarget(
         os.path.join(os.getcwd(), path), kind, name
-    )  # a child may have another folder
+    )  # a child may have another working folder
 
 
 def parse_only(text: str, suite: str | None = None) -> list[ModelRef]:
     """Return the models of `--only path:…`; the file is imported once in a child to find them.
 
-    Raises OnlyError for what cannot be parsed, found or imported.
+    Raises OnlyError if a part cannot be parsed, found or imported.
     """
     target = read_only(text)
     _check_file(target, text)

@@ -25,14 +25,14 @@ def build(batch_size: int, only: str, part: str | None = None) -> Loaded:
     a batch size.
 
     A marked function with a parameter `part` receives `--part`. Raises OnlyError if the file has no
-    such thing or it is not a model, and any exception of the file.
+    such target or it is not a model, and any exception of the file.
     """
     target = read_only(only)
     module = import_file(target.path)
     if target.kind == "class":
         if part is not None:
             raise OnlyError(
-                f"--part {part}: {target.name} is a class; only a marked function takes a part"
+                f"--part {part}: {target.name} is a class; only a marked function accepts a part"
             )
         return _from_class(module, target.path, target.name)
     functions = {marked.name: function for marked, function in marked_functions(module)}
@@ -61,7 +61,7 @@ def _from_class(module: ModuleType, path: str, name: str) -> Loaded:
     inputs = _check_inputs(model.get_example_inputs(), f"{where}.get_example_inputs()")
     return Loaded(
         model, inputs, keeps_mode=True
-    )  # as upstream: it calls neither train() nor eval() on these
+    )  # as upstream: neither train() nor eval() is called on these
 
 
 def _from_result(result: Any, where: str) -> Loaded:

@@ -1,8 +1,8 @@
 """Run one experiment of one model in its own process; `bench` starts it and reads its result.
 
 A crash, hang, or exhausted memory ends only this process. On Linux it may be a fork of a process
-that has imported torch (`serve`). That one calls nothing in torch: a process with running threads
-cannot be forked safely.
+that has imported torch (`serve`). That process calls nothing in torch: with running threads it
+could not be forked safely.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def _measure(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
 def import_torch(task: Task, stages: Stages) -> None:
     from compileboard.collectors.bench.worker.torch_setup import arrange, prepare_environment
 
-    prepare_environment(task)  # before torch is imported: it reads some of it then
+    prepare_environment(task)  # before torch is imported, which reads some of it
     with without_collections():
-        stages.begin("import torch")  # of a fork, it has been
+        stages.begin("import torch")  # already done in a fork
         import torch._dynamo.testing  # noqa: F401
 
         stages.begin("import the harness")
@@ -92,8 +92,8 @@ def import_torch(task: Task, stages: Stages) -> None:
 def run_experiment(task: Task, bench: Workbench) -> ExperimentOutcome:
     bench.stage("load")
     bench.load()
-    # What follows is timed as in anybody's process. It writes to every object: a fork copies the
-    # pages now, not then.
+    # Copy a fork's shared pages now, by writing to every object, so that the timed part is as in
+    # any process.
     search_imports()
     run = load_experiment(task.experiment)
     has_room = not task.settings.no_stack_room
@@ -101,7 +101,7 @@ def run_experiment(task: Task, bench: Workbench) -> ExperimentOutcome:
         widen_backward()
     try:
         outcome: ExperimentOutcome = call_with_room(run, bench) if has_room else run(bench)
-    except Exception as error:  # whatever a model does is its status
+    except Exception as error:  # any failure of a model is its status
         return bench.describe(failure(error))
     return bench.describe(outcome)
 
@@ -190,7 +190,7 @@ def _run_forked(request: dict[str, Any], server: int, connection: Connection) ->
         sys.orig_argv = shared_command(f"{__name__}:start", str(server), request["folder"])
         sys.argv = ["-c", str(server), request["folder"]]
         if hooks := installed_hooks():
-            hooks.spool.parent_id = None  # the server is no process of the program's
+            hooks.spool.parent_id = None  # the server is not a process of the program
         start(str(server), request["folder"])
     except BaseException:
         traceback.print_exc()

@@ -36,7 +36,7 @@ def start_compiler(bench: Workbench) -> float:
     """Compile one operation, unrecorded by the hooks, and return the seconds taken.
 
     A cache hit still starts everything but the workers. 0 for backends other than inductor, where a
-    trace log would contain it, and for a warm start, which is that of a whole process.
+    trace log would contain it, and for a warm start, which covers a whole process.
     """
     if (
         not bench.settings.is_inductor
@@ -53,7 +53,7 @@ def start_compiler(bench: Workbench) -> float:
         with unobserved, torch.no_grad(), config.patch({"triton.cudagraphs": False}):
             torch.compile(lambda tensor: tensor + 1)(torch.ones(64, device=bench.settings.device))
             bench.synchronize()
-    except Exception:  # what is wrong with the compiler is said of the model
+    except Exception:  # compiler errors are reported with the model
         log.exception("the compiler did not start")
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
@@ -100,13 +100,11 @@ def compile_again(
                 reset_peak(bench.settings.device)
                 cold_s.append(_time_compile(bench, step) - steps_s)
                 peaks_gb.append(peak_gb(bench.settings.device))
-                if (
-                    not bench.settings.warm_start_latency
-                ):  # that is measured in processes of its own
+                if not bench.settings.warm_start_latency:  # measured in separate processes
                     warm_s.append(_time_compile(bench, step) - steps_s)
     except Exception as error:
         outcome.facts["compile_again_error"] = describe_error(error)
-    # Less than the calls themselves take is no measurement.
+    # Less than the calls themselves take is not a measurement.
     add_samples(outcome, COLD, [sample for sample in cold_s if sample > 0])
     add_samples(outcome, WARM, [sample for sample in warm_s if sample > 0])
     return [peak for peak in peaks_gb if peak is not None]
@@ -124,5 +122,5 @@ def _fresh_caches(bench: Workbench) -> contextlib.AbstractContextManager[None]:
     )  # its name before torch 2.8
     context: contextlib.AbstractContextManager[None] = fresh(
         dir=str(bench.stages.folder)
-    )  # which goes with the task
+    )  # removed with the task
     return context

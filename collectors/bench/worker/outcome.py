@@ -14,7 +14,7 @@ from typing import Any
 from compileboard.collectors.contract.redaction import redact_line, redact_source
 from compileboard.collectors.contract.values import clean
 
-RESULT = "result.json"  # in the folder of the process that measures
+RESULT = "result.json"  # in the folder of the measuring process
 
 
 @dataclass
@@ -53,8 +53,7 @@ def load_outcome(text: str) -> ExperimentOutcome:
     return ExperimentOutcome(**clean(json.loads(text)))
 
 
-# In a fresh process, the compiler's own start with it: what upstream's harness calls
-# compilation_latency.
+# In a fresh process, including the compiler's own start: upstream's compilation_latency.
 FIRST = "first_compilation_latency"
 
 
@@ -67,7 +66,7 @@ class CompileTime:
 COLD = CompileTime("compilation_latency", "cold_compile_s")
 EXPORT = CompileTime("export_latency", "export_s")
 LOAD = CompileTime("load_latency", "load_s")
-FIRST_CALL = "first_call_latency"  # of the process that measures it: compiled there, or found
+FIRST_CALL = "first_call_latency"  # of the measuring process, whether compiled or found in a cache
 SECOND = CompileTime("second_process_latency", "second_process_s")
 WARM = CompileTime("warm_compilation_latency", "warm_compile_s")
 

@@ -45,8 +45,10 @@ class Mismatch:
 def describe_difference(eager: Any, compiled: Any, reference: Any = None) -> str:
     left, right = flatten_result(eager), flatten_result(compiled)
     if left.keys() != right.keys():
+        eager_leaves, compiled_leaves = _describe_leaves(left), _describe_leaves(right)
         return (
-            f"eager gives {_count(left)} and the compiled model {_count(right)}, or in other places"
+            f"eager gives {eager_leaves} and the compiled model {compiled_leaves}, "
+            "or in other places"
         )
     exact = flatten_result(reference) if reference is not None else {}
     far = []
@@ -54,9 +56,10 @@ def describe_difference(eager: Any, compiled: Any, reference: Any = None) -> str
         second = right[where]
         if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
             continue
-        if _kind(first) != _kind(second):
-            return f"{where} is {_kind(first)} in eager and {_kind(second)} compiled"
-        far.append(_measure(where, first, second, exact.get(where)))
+        if _describe_tensor(first) != _describe_tensor(second):
+            kinds = _describe_tensor(first), _describe_tensor(second)
+            return f"{where} is {kinds[0]} in eager and {kinds[1]} compiled"
+        far.append(_measure_mismatch(where, first, second, exact.get(where)))
     differing = [mismatch for mismatch in far if mismatch.relative > 0 or mismatch.wrong_nan_count]
     if not differing:
         return ""
@@ -80,7 +83,7 @@ def output_error(eager: Any, other: Any) -> float | None:
     )
     if not pairs or not fits:
         return None
-    errors = [_measure(where, first, second, None) for first, second, where in pairs]
+    errors = [_measure_mismatch(where, first, second, None) for first, second, where in pairs]
     worst = max(mismatch.relative for mismatch in errors)
     return (
         worst
@@ -93,8 +96,7 @@ def flatten_result(result: Any) -> dict[str, Any]:
     leaves: dict[str, Any] = {}
     for path, leaf in _pytree.tree_flatten_with_path(result)[0]:
         where = f"result{_pytree.keystr(path)}"
-        # An output class of a library, where torch has not been told that it is one, is what it
-        # holds.
+        # A library's output class that is not registered with torch is replaced by its contents.
         held = (
             vars(leaf) if hasattr(leaf, "__dict__") and not isinstance(leaf, torch.Tensor) else None
         )
@@ -106,32 +108,34 @@ def flatten_result(result: Any) -> dict[str, Any]:
     return leaves
 
 
-def _count(leaves: dict[str, Any]) -> str:
+def _describe_leaves(leaves: dict[str, Any]) -> str:
     number = sum(isinstance(leaf, torch.Tensor) for leaf in leaves.values())
     return f"{number} tensor" + ("s" if number != 1 else "")
 
 
-def _kind(tensor: torch.Tensor) -> str:
+def _describe_tensor(tensor: torch.Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
-def _measure(where: str, eager: torch.Tensor, compiled: torch.Tensor, exact: Any) -> Mismatch:
-    first, second = _widen(eager), _widen(compiled)
+def _measure_mismatch(
+    where: str, eager: torch.Tensor, compiled: torch.Tensor, exact: Any
+) -> Mismatch:
+    first, second = _to_double(eager), _to_double(compiled)
     known = torch.isfinite(first) & torch.isfinite(second)
-    # An infinity or NaN that both have is no difference; one that a single side has is counted.
+    # An infinity or NaN on both sides is no difference; on one side it counts.
     unlike = int(((torch.isfinite(first) | torch.isfinite(second)) & ~known).sum())
     distance, size = (second - first)[known], _root_mean_square(first[known])
     own = None
     if isinstance(exact, torch.Tensor) and exact.shape == first.shape:
-        wide = _widen(exact)
+        wide = _to_double(exact)
         both = torch.isfinite(wide) & torch.isfinite(first)
-        own = _ratio(_root_mean_square((first - wide)[both]), _root_mean_square(wide[both]))
+        own = _safe_ratio(_root_mean_square((first - wide)[both]), _root_mean_square(wide[both]))
     largest = float(distance.abs().max()) if distance.numel() else 0.0
-    relative = _ratio(_root_mean_square(distance), size)
+    relative = _safe_ratio(_root_mean_square(distance), size)
     return Mismatch(where, tuple(eager.shape), relative, largest, unlike, own)
 
 
-def _widen(tensor: torch.Tensor) -> torch.Tensor:
+def _to_double(tensor: torch.Tensor) -> torch.Tensor:
     plain = tensor.detach().cpu()
     plain = plain.to_dense() if plain.layout != torch.strided else plain
     return torch.view_as_real(plain).double() if plain.is_complex() else plain.double()
@@ -141,7 +145,7 @@ def _root_mean_square(values: torch.Tensor) -> float:
     return float(values.square().mean().sqrt()) if values.numel() else 0.0
 
 
-def _ratio(part: float, whole: float) -> float:
+def _safe_ratio(part: float, whole: float) -> float:
     return 0.0 if part == 0 else part / whole if whole else math.inf
 
 
@@ -172,14 +176,14 @@ def judge(
     """Return the verdict on the result of `compute`, with its distance from eager's as
     `output_error`.
 
-    `compute` is called once, after the model and inputs are cast, and must copy the
-    module; its exceptions give fail_to_run. `iterations` is the number of eager steps before
-    comparison, by default as in the settings.
+    `compute` is called once, after the model and inputs are cast, and must copy the module; its
+    exceptions give fail_to_run. `iterations` is the number of eager steps before comparison, by
+    default as in the settings.
     """
     outcome = ExperimentOutcome()
     try:
         with bench.grad():
-            verdict, difference = _check(
+            verdict, difference = _check_result(
                 bench, compute, iterations or bench.settings.iterations, outcome
             )
     except StageFailed as failed:
@@ -196,14 +200,14 @@ def judge(
     return outcome
 
 
-def _check(
+def _check_result(
     bench: Workbench, compute: Callable[[], Any], iterations: int, outcome: ExperimentOutcome
 ) -> tuple[str, str]:
     skip = bench.facts.reason("accuracy_skip")
     reference = None
     if skip is None:
         bench.stage("reference")
-        reference = _reference(bench, iterations, outcome.facts)
+        reference = _run_reference(bench, iterations, outcome.facts)
     tolerance, cosine = tolerance_for(
         bench.facts,
         suite=bench.ref.suite,
@@ -221,19 +225,19 @@ def _check(
     bench.loaded.inputs = bench.prepare_inputs(bench.inputs)
     mark_batch(bench)
     if skip is not None:
-        _compute(bench, compute)
+        _run_compute(bench, compute)
         outcome.facts["skip"] = skip
         return "pass_due_to_skip", ""
     outcome.facts |= {"tolerance": tolerance, "cosine": cosine}
     bench.stage("eager")
-    first = _eager(bench, iterations, "1st")
-    second = _eager(bench, iterations, "2nd")
+    first = _run_eager(bench, iterations, "1st")
+    second = _run_eager(bench, iterations, "2nd")
     if not bench.facts.find("eager_differs") and not is_same(
         first, second, None, bench, tolerance=0.0, cosine=False
     ):
-        return "eager_two_runs_differ", _describe(first, second)
+        return "eager_two_runs_differ", _describe_error(first, second)
     del second
-    result = _compute(bench, compute)
+    result = _run_compute(bench, compute)
     if bench.facts.find("eager_differs"):
         return "pass_due_to_skip", ""
     bench.stage("compare")
@@ -243,10 +247,10 @@ def _check(
         return "pass", ""
     if bench.settings.skip_accuracy_check:
         return "pass_due_to_skip", ""
-    return "fail_accuracy", _describe(first, result, reference)
+    return "fail_accuracy", _describe_error(first, result, reference)
 
 
-def _describe(*results: Any) -> str:
+def _describe_error(*results: Any) -> str:
     try:
         return describe_difference(*results)
     except Exception:  # results may be of any type
@@ -254,16 +258,16 @@ def _describe(*results: Any) -> str:
         return ""
 
 
-def _reference(bench: Workbench, iterations: int, facts: dict[str, Any]) -> Any:
+def _run_reference(bench: Workbench, iterations: int, facts: dict[str, Any]) -> Any:
     if bench.settings.skip_fp64_check:
         return None
-    reset_rng_state()  # as for eager: of other random numbers, any answer is near enough
+    reset_rng_state()  # as for eager: with other random numbers the comparison would be meaningless
     try:
         module = bench.copy_module(torch.float64)
         inputs = cast_inputs(clone_inputs(bench.inputs), torch.float64)
         bench.steps.use(module)
-        # Else dropout draws another mask than in eager mode, and eager's distance from this
-        # reference allows the compiled result as much.
+        # Otherwise dropout draws another mask than in eager mode, and eager's distance from this
+        # reference would allow the compiled result the same.
         reset_rng_state()
         with eagerly():
             result = bench.run_iterations(bench.steps.step(), module, inputs, iterations)
@@ -279,7 +283,7 @@ def _reference(bench: Workbench, iterations: int, facts: dict[str, Any]) -> Any:
         bench.free()
 
 
-def _eager(bench: Workbench, iterations: int, which: str) -> Any:
+def _run_eager(bench: Workbench, iterations: int, which: str) -> Any:
     reset_rng_state()
     with failing_as(f"eager_{which}_run_fail", f"eager_{which}_run_OOM"), eagerly():
         module = bench.copy_module()
@@ -291,7 +295,7 @@ def _eager(bench: Workbench, iterations: int, which: str) -> Any:
     return result
 
 
-def _compute(bench: Workbench, compute: Callable[[], Any]) -> Any:
+def _run_compute(bench: Workbench, compute: Callable[[], Any]) -> Any:
     bench.stage("compile")
     reset_rng_state()
     torch._dynamo.reset()
@@ -316,6 +320,6 @@ def is_same(
                 is not None,
             )
         )
-    except Exception:  # torch's comparison raises for shapes and types that do not fit
+    except Exception:  # torch's comparison raises if shapes or types do not match
         log.exception("the results of %s cannot be compared", bench.ref.name)
         return False

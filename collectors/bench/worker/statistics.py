@@ -40,7 +40,7 @@ def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> dict[str, f
     if len(eager) < 5:
         return {"speedup": value}
     draw, count = random.Random(SEED), len(eager)  # noqa: S311  drawn again, it must be the same
-    ratios = sorted(_resampled(eager, compiled, draw, count) for _ in range(RESAMPLES))
+    ratios = sorted(_resample_ratio(eager, compiled, draw, count) for _ in range(RESAMPLES))
     tail = (1 - CONFIDENCE) / 2
     return {
         "speedup": value,
@@ -49,7 +49,7 @@ def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> dict[str, f
     }
 
 
-def _resampled(
+def _resample_ratio(
     eager: Sequence[float], compiled: Sequence[float], draw: random.Random, count: int
 ) -> float:
     picked = draw.choices(range(count), k=count)
@@ -96,7 +96,7 @@ def counted_since(start: Counter[str]) -> dict[str, float]:
 
 
 MANY = 100_000  # metrics to keep: torch keeps 64 and drops the rest
-NO_LIMIT = 1000  # recompiles of one function: what torch gives up at would hide what comes after
+NO_LIMIT = 1000  # recompiles per function: torch's limit would hide later ones
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from compileboard.collectors.bench.worker.workbench import (
 )
 from compileboard.collectors.record.memory import available_bytes, limit_memory
 
-SHARE = 0.6  # of what is free: others use the machine too
-_OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # Linux's
+SHARE = 0.6  # of the free memory: others use the machine too
+_OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # only on Linux
 
 
 @contextlib.contextmanager
@@ -101,17 +101,17 @@ def time_call(
     times = bench.settings.iterations_per_run
     reset_rng_state()
     bench.synchronize()
-    # On CUDA autograd runs the backward pass in a thread of its own, whose stack is not ours.
+    # On CUDA autograd runs the backward pass in another thread with its own stack.
     all_threads = bench.settings.is_training and bench.settings.is_cuda
     before = count_page_faults(all_threads=all_threads)
-    milliseconds = _clock(bench, step, module, inputs)
+    milliseconds = _time_ms(bench, step, module, inputs)
     after = count_page_faults(all_threads=all_threads)
     return milliseconds / times, None if before is None or after is None else (
         after - before
     ) / times
 
 
-def _clock(
+def _time_ms(
     bench: Workbench, step: Callable[..., Any], module: torch.nn.Module, inputs: Inputs
 ) -> float:
     times = bench.settings.iterations_per_run
@@ -166,7 +166,7 @@ def take_turns(
 
 
 def time_beside_eager(bench: Workbench, compiled: Callable[..., Any]) -> Turns:
-    """Time eager's step and a compiled one that dynamo has no part in, in turns."""
+    """Time eager's step and a compiled one without dynamo, in turns."""
     bench.stage("measure")
     eager = bench.steps.step()
     with first_eager_run():
@@ -214,7 +214,7 @@ def vary_batch(
         with eagerly():
             for inputs in ends:
                 eager(bench.module, inputs, collect_outputs=collect_outputs)
-    except Exception as error:  # a model whose batch is not in its inputs alone
+    except Exception as error:  # the batch is not only in the model's inputs
         return {"batch_variation_error": describe_error(error)[:500]}
     for inputs in ends:
         compiled(bench.module, inputs, collect_outputs=collect_outputs)
@@ -223,7 +223,7 @@ def vary_batch(
 
 
 def draw_batch_sizes(batch_size: int, count: int) -> list[int]:
-    """Return sizes within a fifth of a batch size and at least 2, equal in every run."""
+    """Return sizes within a fifth of a batch size and at least 2, the same in every run."""
     draw = random.Random(SEED)  # noqa: S311 - no secret
     return [max(2, int(batch_size * draw.uniform(0.8, 1.2))) for _ in range(count)]
 
@@ -302,7 +302,7 @@ def side_file(bench: Workbench, what: str) -> Iterator[None]:
     """Record an error in writing a side file without failing; the measurement remains valid."""
     try:
         yield
-    except Exception as error:  # torch raises what it likes here; it is told with the result
+    except Exception as error:  # torch raises various exceptions here; reported with the result
         bench.artifact_errors.append(f"{what}: {describe_error(error)}")
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compileboard.collectors.bench.plan.settings import BenchSettings
 
 
-VARIABLE = "COMPILEBOARD_BENCH_PROCESSOR"  # names the file of a run's answers
+VARIABLE = "COMPILEBOARD_BENCH_PROCESSOR"  # file with a run's cached answers
 
 
 def ask_once(task: Task) -> None:
@@ -59,7 +59,7 @@ JUDGED = (
     "accuracy",
     "export",
     "export_strict",
-)  # only the verdict counts, so nothing is left to chance
+)  # only the verdict counts, so use fixed seeds and algorithms
 
 
 def prepare_environment(task: Task | None = None) -> None:
@@ -67,7 +67,7 @@ def prepare_environment(task: Task | None = None) -> None:
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
         os.environ.setdefault(
             name, "1"
-        )  # models are made from their configuration: nothing is fetched
+        )  # models are built from their configuration without downloads
     if task is not None and (task.experiment in JUDGED or task.settings.deterministic):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
@@ -170,7 +170,7 @@ def _be_deterministic() -> None:
     seed: Any = torch.random.manual_seed
     torch.manual_seed = lambda *_args, **_words: seed(
         SEED
-    )  # a model that seeds for itself draws the same each time
+    )  # a model that sets its own seed draws the same each time
 
 
 def _arrange_inductor(task: Task) -> None:

@@ -33,8 +33,7 @@ from compileboard.collectors.bench.steps import (
 )
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages
 
-# A model's own sys.exit() is its failure. Nobody else interrupts a child: Ctrl-C goes to bench,
-# which ends it.
+# A model's own sys.exit() is its failure. Ctrl-C reaches bench, which ends the child.
 FAILURES = (Exception, SystemExit, KeyboardInterrupt)
 WARM_UPS = 5  # as upstream
 TORCH_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -53,9 +52,9 @@ class Workbench:
         self.stages = stages
         self.facts: ModelFacts = facts_for(ref.suite, ref.name)
         self.artifact_errors: list[str] = []  # of files beside the numbers
-        self.batch_sizes: list[int] = []  # of each timed repeat, where the batch varies
-        self.rank: int | None = None  # of several
-        self.home = settings.device  # where the model is that copies are made of
+        self.batch_sizes: list[int] = []  # of each timed repeat, if the batch varies
+        self.rank: int | None = None  # of several ranks
+        self.home = settings.device  # device of the model that copies are made from
         self.loaded: Loaded
         self.steps: Steps
 
@@ -177,7 +176,7 @@ class Workbench:
 
             mode = list_mode_options(self.settings.compile_mode)
             options |= {"mode": None, "options": {**mode, "triton.cudagraphs": False}}
-        with failing_as("fail_to_run"):  # a backend that is not there
+        with failing_as("fail_to_run"):  # a missing backend
             return torch.compile(step, **{**options, **changes})
 
     def synchronize(self) -> None:

@@ -1,4 +1,4 @@
-"""Find the operation that a compiled graph computes wrongly. Imports torch: in workers only.
+"""Find the operation that a compiled graph computes wrongly. Imports torch: only in workers.
 
 The graph is compiled with every intermediate as an output, in parts if memory requires it, and each
 node is judged on the compiled values of its inputs. A wrong node explains the failure if the
@@ -37,7 +37,7 @@ from compileboard.collectors.repro.locate.surgery import (
 from compileboard.collectors.repro.repro import PASSED, WRONG_ANSWERS, Failure, raised
 
 DEFAULT_MEMORY_BYTES = 4 << 30  # of intermediate values at a time
-MOST_EXPLAINED = 5  # nodes that are computed by eager in turn
+MOST_EXPLAINED = 5  # nodes computed by eager, one by one
 WITHOUT_DECOMPOSITIONS, WITH_DECOMPOSITIONS = "aot_eager", "aot_eager_decomp_partition"
 
 
@@ -115,16 +115,15 @@ class Analyzer:
         self, exposed: Any, keys: Sequence[Key], how: Judge
     ) -> tuple[dict[Key, Any], dict[Key, Any]]:
         self.compile_count += 1
-        # random numbers of eager's stream; a CUDA graph's second run would overwrite what the first
-        # returned
+        # eager's random numbers; a CUDA graph's second run would overwrite the first one's outputs
         settings = {"fallback_random": True, "triton.cudagraphs": False}
         with torch._inductor.config.patch(settings), torch.no_grad():
-            values = clone_together([_detach(value) for value in self.inputs])
+            values = clone_together([_detach_value(value) for value in self.inputs])
             compiled = compile_graph(exposed, values, how)
             runs = []
             for _ in range(2):
                 torch.manual_seed(0)
-                outputs = compiled(clone_together([_detach(value) for value in self.inputs]))
+                outputs = compiled(clone_together([_detach_value(value) for value in self.inputs]))
                 runs.append(dict(zip(keys, list(outputs)[len(outputs) - len(keys) :])))
         return runs[0], runs[1]
 
@@ -145,7 +144,7 @@ class Analyzer:
             others = self._read_inputs(call, second)
         except KeyError as error:
             return replace(
-                row, verdict=findings.NOT_JUDGED, reason=f"its input {error} is no value"
+                row, verdict=findings.NOT_JUDGED, reason=f"its input {error} is not a value"
             )
         judged = judge_node(row, operation, args, kwargs, compiled)
         if _are_equal((args, kwargs), others):
@@ -165,7 +164,7 @@ class Analyzer:
             if key in values:
                 return values[key]
             if argument.op == "placeholder":
-                return _detach(self.originals[argument.name])
+                return _detach_value(self.originals[argument.name])
             if argument.op == "get_attr":
                 return _read_attribute(self.module, argument.target)
             facts = self.survey.nodes[argument.name]
@@ -208,9 +207,7 @@ def analyze_graph(
     module: Any, inputs: Sequence[Any], how: Judge, memory_bytes: int = DEFAULT_MEMORY_BYTES
 ) -> Analysis:
     failure = judge_here(module, inputs, how)
-    if (
-        failure.fails and failure.status not in WRONG_ANSWERS
-    ):  # it has no answer that could be judged
+    if failure.fails and failure.status not in WRONG_ANSWERS:  # no result to judge
         return Analysis(
             findings.NOT_REPRODUCED, level=how.level, failure=failure.describe(), compile_count=1
         )
@@ -223,8 +220,8 @@ def analyze_graph(
     wrong = _list_wrong(rows)
     if not wrong:
         status = findings.UNEXPLAINED if failure.fails else findings.NOT_REPRODUCED
-        return _answer(analyzer, status, rows, failure)
-    explained = [_explain(analyzer, row, failure) for row in wrong[:MOST_EXPLAINED]]
+        return _make_answer(analyzer, status, rows, failure)
+    explained = [_add_explanation(analyzer, row, failure) for row in wrong[:MOST_EXPLAINED]]
     notes: tuple[str, ...] = ()
     if failure.fails and len(wrong) > 1 and not any(row.explains for row in explained):
         together = analyzer.explains(wrong[:MOST_EXPLAINED])
@@ -235,10 +232,10 @@ def analyze_graph(
     rows = findings.sort_rows(
         [*explained, *wrong[MOST_EXPLAINED:], *(row for row in rows if row not in wrong)]
     )
-    return _answer(analyzer, findings.NAMED, rows, failure, rows[0], findings.COMPILER, notes)
+    return _make_answer(analyzer, findings.NAMED, rows, failure, rows[0], findings.COMPILER, notes)
 
 
-def _explain(analyzer: Analyzer, row: JudgedNode, failure: Failure) -> JudgedNode:
+def _add_explanation(analyzer: Analyzer, row: JudgedNode, failure: Failure) -> JudgedNode:
     return replace(row, explains=analyzer.explains([row]) if failure.fails else None)
 
 
@@ -248,15 +245,15 @@ def _name_decomposition(
     names = {row.node for row in _list_wrong(analyzer.judge_nodes(WITHOUT_DECOMPOSITIONS))}
     decomposed = [row for row in wrong if row.node not in names]
     chosen = decomposed or wrong
-    explained = [_explain(analyzer, row, failure) for row in chosen[:MOST_EXPLAINED]]
+    explained = [_add_explanation(analyzer, row, failure) for row in chosen[:MOST_EXPLAINED]]
     others = [row for row in rows if row.node not in {entry.node for entry in explained}]
     rows = findings.sort_rows([*explained, *others])
     first = next(row for row in rows if row.node in {entry.node for entry in explained})
     cause = findings.DECOMPOSITION if decomposed else findings.BACKEND
-    return _answer(analyzer, findings.NAMED, rows, failure, first, cause)
+    return _make_answer(analyzer, findings.NAMED, rows, failure, first, cause)
 
 
-def _answer(
+def _make_answer(
     analyzer: Analyzer,
     status: str,
     rows: Sequence[JudgedNode],
@@ -304,7 +301,7 @@ def _find_part(operation: NodeOperation, node: Any, call: Any) -> NodeOperation:
     raise KeyError(node.name)
 
 
-def _detach(value: Any) -> Any:
+def _detach_value(value: Any) -> Any:
     return value.detach() if isinstance(value, torch.Tensor) else value
 
 
@@ -312,7 +309,7 @@ def _read_attribute(module: Any, target: str) -> Any:
     value = module
     for part in target.split("."):
         value = getattr(value, part)
-    return _detach(value)
+    return _detach_value(value)
 
 
 def _are_equal(value: Any, other: Any) -> bool:

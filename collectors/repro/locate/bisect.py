@@ -30,7 +30,7 @@ from compileboard.collectors.repro.repro import Repro
 
 BISECTOR = "torch._inductor.compiler_bisector"
 INDUCTOR = "inductor"
-# Settings of `torch._inductor.config`, each tried for itself.
+# Settings of `torch._inductor.config`, each tried separately.
 SETTINGS: Mapping[str, Any] = {
     "max_fusion_size": 1,
     "epilogue_fusion": False,
@@ -61,7 +61,7 @@ SETTINGS: Mapping[str, Any] = {
     "cpp.enable_unsafe_math_opt_flag": False,
     "cpp.enable_floating_point_contract_flag": "off",
 }
-# What is set together with one of them.
+# Settings required together with one of them.
 BESIDE: Mapping[str, Mapping[str, Any]] = {
     "max_autotune": {"max_autotune_gemm": False, "max_autotune_pointwise": False},
 }
@@ -110,7 +110,7 @@ def _ask_torch(tries: RepeatedTry, bisection: Bisection) -> Bisection:
     def is_good() -> bool:
         backend = bisector.get_backend()
         if tries.how.level == "aot" and backend != INDUCTOR:
-            return True  # AOTAutograd's work is done: what comes before inductor has nothing to do
+            return True  # AOTAutograd is done: earlier stages are not the cause
         subsystem = bisector.get_subsystem()
         tries.task.progress(
             {"text": f"{tries.count} tries, {backend}{f' {subsystem}' if subsystem else ''}"}
@@ -120,7 +120,7 @@ def _ask_torch(tries: RepeatedTry, bisection: Bisection) -> Bisection:
 
     try:
         answer = bisector.do_bisect(is_good)
-    except RuntimeError as error:  # the same question was answered in two ways
+    except RuntimeError as error:  # the same question had two answers
         return replace(bisection, notes=(f"torch's bisector stopped: {error}",))
     if answer is None:
         return replace(
@@ -196,9 +196,6 @@ def _find_changes(settings: Mapping[str, Any]) -> dict[str, Any]:
         if current is not _find_changes and current != value:
             changed[name] = value
     return changed
-
-
-# --- in a trial
 
 
 def try_bisected(

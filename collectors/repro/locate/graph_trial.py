@@ -73,8 +73,8 @@ class RepeatedTry:
     how: Judge
     first: Failure | None = None
     count: int = 0
-    limited_count: int = 0  # tries that a limit ended
-    other_count: int = 0  # that failed in another way
+    limited_count: int = 0  # ended by a limit
+    other_count: int = 0  # failed in another way
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
         self.count += 1

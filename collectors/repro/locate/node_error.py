@@ -1,4 +1,4 @@
-"""Judge one operation's compiled value on the compiled values of its inputs. In workers only.
+"""Judge one operation's compiled value on the compiled values of its inputs. Only in workers.
 
 The operation is repeated on those inputs in float64 and as it is. A value is wrong if its error
 exceeds three times eager's, a few units in the last place, and the effect of rounding the inputs
@@ -33,10 +33,10 @@ from compileboard.collectors.repro.judging import clone_together
 EAGER_FACTOR = 3.0
 ROUNDINGS = 8.0  # units in the last place of the dtype
 _SYSTEMATIC_DRAWS, _DRAWS = 4, 6
-ENVELOPE = 2.0  # times what a rounding of the inputs changes
+ENVELOPE = 2.0  # times the effect of rounding the inputs
 LOW_PRECISION = (torch.float16, torch.bfloat16)
 _EXACT_DTYPES = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
-# Their values are whatever was in memory.
+# Their values are uninitialized memory.
 UNINITIALISED = (
     "empty",
     "empty_like",
@@ -59,7 +59,7 @@ _POSITIONS = (
     "nanmedian",
     "kthvalue",
 )
-# Whether they draw is tried out before an operation is taken for random.
+# Tried before an operation is considered random.
 _RANDOM = re.compile(
     "rand|dropout|bernoulli|multinomial|normal|uniform|exponential_|cauchy_|geometric_|poisson|gumbel|rng"
 )
@@ -111,8 +111,8 @@ def judge_node(
     if compiled.numel() == 0:
         return row
     try:
-        eager = _call(operation, args, kwargs)
-        if operation.is_random and not _repeats(operation, args, kwargs, eager):
+        eager = _call_operation(operation, args, kwargs)
+        if operation.is_random and not _is_repeatable(operation, args, kwargs, eager):
             return replace(row, verdict=RANDOM, reason="draws random numbers")
     except Exception as error:
         return replace(row, verdict=NOT_JUDGED, reason=f"eager raised {type(error).__name__}")
@@ -142,16 +142,20 @@ def _judge_value(
     envelope = cache(partial(_find_envelope, operation, args, kwargs, reference))
     if not is_float:
         return _judge_integers(row, operation, args, kwargs, compiled, eager, reference, envelope)
-    compiled, eager, reference = (_widen(value) for value in (compiled, eager, reference))
+    compiled, eager, reference = (_widen_dtype(value) for value in (compiled, eager, reference))
     missing = _count_not_finite(compiled, eager, reference, envelope, row, args)
-    error, eager_error, size = _rms(compiled, reference), _rms(eager, reference), _rms(reference)
+    error, eager_error, size = (
+        _relative_rms(compiled, reference),
+        _relative_rms(eager, reference),
+        _relative_rms(reference),
+    )
     scale = size if size > 0 else 1.0
     terms = _count_terms(operation, args, kwargs, compiled)
-    # sums are carried in float32 at least
-    rounding = _epsilon(row.dtype) * ROUNDINGS + min(
-        _epsilon(row.dtype), _epsilon("float32")
+    # sums are accumulated at least in float32
+    rounding = _dtype_epsilon(row.dtype) * ROUNDINGS + min(
+        _dtype_epsilon(row.dtype), _dtype_epsilon("float32")
     ) * math.sqrt(terms)
-    limit = max(EAGER_FACTOR * eager_error, rounding * size, _tiny(row.dtype))
+    limit = max(EAGER_FACTOR * eager_error, rounding * size, _smallest_normal(row.dtype))
     excess = error
     if error > limit:
         excess = _rms_beyond(compiled, reference, envelope()[0])
@@ -211,14 +215,17 @@ def _are_equal_values(args: Any, kwargs: Any, compiled: Any, eager: Any) -> Any:
             flat = source.reshape(-1)
             if dim is None and compiled.dim() == 0:
                 return torch.isclose(
-                    flat[compiled], flat[eager], rtol=_epsilon(name_dtype(source.dtype)), atol=0.0
+                    flat[compiled],
+                    flat[eager],
+                    rtol=_dtype_epsilon(name_dtype(source.dtype)),
+                    atol=0.0,
                 )
             dim = -1 if dim is None else dim
             first, second = compiled, eager
             if compiled.dim() == source.dim() - 1:
                 first, second = compiled.unsqueeze(dim), eager.unsqueeze(dim)
             values, others = source.gather(dim, first), source.gather(dim, second)
-            epsilon = ENVELOPE * _epsilon(name_dtype(source.dtype))
+            epsilon = ENVELOPE * _dtype_epsilon(name_dtype(source.dtype))
             close = (values == others) | (values - others).abs().le(epsilon * values.abs())
             same = same | close.reshape(compiled.shape)
         except (RuntimeError, IndexError):
@@ -226,21 +233,22 @@ def _are_equal_values(args: Any, kwargs: Any, compiled: Any, eager: Any) -> Any:
     return same
 
 
-# What rounding the inputs changes at most, and where the result stays finite; computed when called.
+# Bound on the effect of rounding the inputs, and where the result stays finite; computed when
+# called.
 Envelope = Callable[[], tuple[Any, Any]]
 
 
 def _find_envelope(
     operation: NodeOperation, args: Any, kwargs: Any, unrounded: Any
 ) -> tuple[Any, Any]:
-    reference = _widen(unrounded)
+    reference = _widen_dtype(unrounded)
     change = torch.zeros_like(reference.abs() if reference.is_complex() else reference)
     finite = torch.ones_like(change, dtype=torch.bool)
     for draw in range(_DRAWS):
         moved = _call_exactly(operation, args, kwargs, unrounded, _make_rounding(draw))
         if moved is None or moved.shape != unrounded.shape:
             continue
-        moved = _widen(moved)
+        moved = _widen_dtype(moved)
         finite &= moved.isfinite()
         change = torch.maximum(change, (moved - reference).abs().nan_to_num(nan=0.0, posinf=0.0))
     return change * ENVELOPE, finite
@@ -258,23 +266,25 @@ def _make_rounding(draw: int) -> Callable[[Any], Any]:
             signs = (
                 torch.randint(0, 2, tensor.shape, generator=generator).to(tensor.device) * 2.0 - 1.0
             )
-        return _widen(tensor) * (1.0 + _epsilon(name_dtype(tensor.dtype)) * signs)
+        return _widen_dtype(tensor) * (1.0 + _dtype_epsilon(name_dtype(tensor.dtype)) * signs)
 
     return move
 
 
-def _call(operation: NodeOperation, args: Any, kwargs: Any) -> Any:
+def _call_operation(operation: NodeOperation, args: Any, kwargs: Any) -> Any:
     arguments, keywords = tree_map(lambda value: clone_together([value])[0], (args, kwargs))
     with torch.no_grad():
         value = operation.function(*arguments, **keywords)
     return value if operation.key is None else operator.getitem(value, operation.key)
 
 
-def _repeats(operation: NodeOperation, args: Any, kwargs: Any, eager: Any) -> bool:
+def _is_repeatable(operation: NodeOperation, args: Any, kwargs: Any, eager: Any) -> bool:
     """Return whether another seed gives the same result, as for attention without dropout."""
     with torch.random.fork_rng(devices=[eager.device] if eager.is_cuda else []):
         torch.manual_seed(int(torch.randint(1 << 30, ())) + 1)
-        return bool(torch.equal(eager.nan_to_num(), _call(operation, args, kwargs).nan_to_num()))
+        return bool(
+            torch.equal(eager.nan_to_num(), _call_operation(operation, args, kwargs).nan_to_num())
+        )
 
 
 def _call_exactly(
@@ -288,7 +298,7 @@ def _call_exactly(
         if isinstance(value, torch.Tensor):
             if not (value.is_floating_point() or value.is_complex()):
                 return value.clone()
-            return _widen(value) if move is None else move(value)
+            return _widen_dtype(value) if move is None else move(value)
         if isinstance(value, torch.dtype):
             return _EXACT_DTYPES.get(value, torch.float64 if value.is_floating_point else value)
         return value
@@ -296,8 +306,8 @@ def _call_exactly(
     if any(isinstance(value, torch.nn.Module) for value in tree_leaves((args, kwargs))):
         return None
     try:
-        value = _call(operation, *tree_map(convert, (args, kwargs)))
-    except Exception:  # no such operation in float64, or one that asks for its own dtype
+        value = _call_operation(operation, *tree_map(convert, (args, kwargs)))
+    except Exception:  # no float64 version, or a dtype set by the operation
         return None
     if not isinstance(value, torch.Tensor) or value.shape != compiled.shape:
         return None
@@ -305,7 +315,7 @@ def _call_exactly(
     return value if is_wide == (compiled.is_floating_point() or compiled.is_complex()) else None
 
 
-def _widen(tensor: Any) -> Any:
+def _widen_dtype(tensor: Any) -> Any:
     return tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64)
 
 
@@ -315,7 +325,9 @@ def _count_not_finite(
     appeared = ~compiled.isfinite() & eager.isfinite() & reference.isfinite()
     if bool(appeared.any()):
         largest = torch.finfo(getattr(torch, str(row.dtype))).max
-        appeared &= (reference.abs() < largest * (1 - 16 * _epsilon(row.dtype))) & envelope()[1]
+        appeared &= (reference.abs() < largest * (1 - 16 * _dtype_epsilon(row.dtype))) & envelope()[
+            1
+        ]
     other = (
         ~compiled.isfinite()
         & ~eager.isfinite()
@@ -334,7 +346,7 @@ def _is_finite(tensor: Any) -> Any:
     return tensor.isfinite().all() if tensor.is_floating_point() or tensor.is_complex() else True
 
 
-def _rms(value: Any, right: Any = None) -> float:
+def _relative_rms(value: Any, right: Any = None) -> float:
     finite = value.isfinite() if right is None else value.isfinite() & right.isfinite()
     difference = (value if right is None else value - right)[finite]
     return float(difference.abs().square().mean().sqrt()) if difference.numel() else 0.0
@@ -367,12 +379,12 @@ def _count_terms(
     return max(float(most) / float(compiled.numel()), float(longest) if is_sum else 1.0)
 
 
-def _epsilon(dtype: str | None) -> float:
+def _dtype_epsilon(dtype: str | None) -> float:
     kind = getattr(torch, dtype or "float64")
     return float(torch.finfo(kind).eps) if kind.is_floating_point or kind.is_complex else 0.0
 
 
-def _tiny(dtype: str | None) -> float:
+def _smallest_normal(dtype: str | None) -> float:
     return float(torch.finfo(getattr(torch, dtype or "float64")).tiny)
 
 

@@ -1,4 +1,4 @@
-"""Edit a graph: return intermediates, truncate it, replace nodes by values. In workers only."""
+"""Edit a graph: return intermediates, truncate it, replace nodes by values. Only in workers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,16 @@ class NodeFacts:
     position: int
     storage: int | None = None  # address of a tensor's memory
     byte_count: int = 0
-    value: Any = None  # of a node that is no tensor: a size, None
+    value: Any = None  # of a node that is not a tensor: a size, None
     is_tensor: bool = False
-    writes: bool = False  # to one of its inputs
+    writes: bool = False  # whether it writes to one of its inputs
 
 
 @dataclass
 class Survey:
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     writes: dict[int, list[int]] = field(default_factory=dict)  # positions, by address
-    values: dict[str, Any] = field(
-        default_factory=dict
-    )  # eager's, of the nodes that were asked for
+    values: dict[str, Any] = field(default_factory=dict)  # eager's, of the requested nodes
 
     def is_written_after(self, name: str) -> bool:
         facts = self.nodes[name]
@@ -147,7 +145,7 @@ def find_source(node: Any) -> str | None:
     return f"{places[-1][0]}:{places[-1][1]}" if places else None
 
 
-Key = tuple[str, str | None]  # a node and, for its value just before another node, that one
+Key = tuple[str, str | None]  # a node and, for its value just before another node, that node
 
 
 def copy_module(module: Any) -> Any:
@@ -156,7 +154,7 @@ def copy_module(module: Any) -> Any:
 
 def expose(module: Any, names: Collection[str], survey: Survey) -> tuple[Any, tuple[Key, ...]]:
     """Return a copy of the graph that also outputs the named nodes' values, and the key of each
-    added output. A value is cloned where its memory is written to later.
+    added output. A value is cloned if its memory is written to later.
     """
     changed = copy_module(module)
     by_name = {node.name: node for node in changed.graph.nodes}
@@ -229,7 +227,7 @@ def _return_values(module: Any, values: Sequence[Any]) -> None:
     old = output.args[0]
     own = list(old) if isinstance(old, (tuple, list)) else [old]
     output.args = ((*own, *values),)
-    # what is noted of the outputs is of another number of them
+    # metadata of the outputs describes another number of them
     output.meta = {}
     module.graph.lint()
     module.recompile()
@@ -238,7 +236,7 @@ def _return_values(module: Any, values: Sequence[Any]) -> None:
 def cut_after(module: Any, count: int, inputs: Sequence[Any]) -> Any:
     """Return the graph of the first calls, which returns all values that no other call uses.
 
-    It runs once in eager to find tensors, and writes to its inputs.
+    Runs once in eager to find tensors, and writes to its inputs.
     """
     changed = copy_module(module)
     calls = list_calls(changed)

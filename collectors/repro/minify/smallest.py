@@ -29,8 +29,7 @@ from compileboard.collectors.repro.judging import (
 )
 from compileboard.collectors.repro.repro import Repro
 
-# What torch's minifier puts where a node returns several values: it then looks at those that take
-# one of them.
+# torch's minifier skips nodes that return several values; it looks at those that take one of them.
 _MANY: Any = is_tuple
 
 
@@ -86,7 +85,7 @@ def isolate_node(module: Any, inputs: Sequence[Any], node: Any) -> tuple[Any, li
 
 
 def annotate(module: Any, inputs: Sequence[Any], level: str, limit: int | None = None) -> None:
-    """Store at each node its eager value, on copies of the inputs; runs at most `limit` nodes.
+    """Store each node's eager value, on copies of the inputs; runs at most `limit` nodes.
 
     Nodes with unknown values get none and are not replaced by inputs.
     """
@@ -213,7 +212,7 @@ def _write_program(repro: Repro, level: str, module: Any) -> str:
     original = repro.text(level)
     start = _MODULE.search(original)
     header = original[: start.start()].rstrip() if start is not None else _HEADER.rstrip()
-    # Before 2.13 modules that torch cannot construct again were always written by their repr.
+    # Before 2.13, modules that torch cannot construct were always written by their repr.
     from torch._dynamo.debug_utils import NNModuleToString
 
     named = signature(NNModuleToString.convert).parameters

@@ -64,14 +64,14 @@ def run(task: ReproTask) -> dict[str, Any]:
         raise NotRunnable(
             f"the whole graph {smallest.failure.describe()} of a trial; {allowed} allows more"
         )
-    return _describe(task, level, smallest)
+    return _describe_minification(task, level, smallest)
 
 
 def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
     manifest, options, trials = task.repro.manifest, task.options, task.trials
     if trials.device.startswith("cuda"):
         task.load_compiler(level)
-        apply_settings(task.repro)  # trials have those that are set before
+        apply_settings(task.repro)  # trials inherit settings made before
         trials.needs_fork_server()
     with task.deadline("loading the repro"):
         module, inputs = load_graph(task.repro, level, device=task.device)
@@ -80,25 +80,25 @@ def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
     how = Judge(
         manifest.kind, level, manifest.backend or "inductor", is_strict=bool(options.get("strict"))
     )
-    # another torch may answer otherwise
+    # another torch may answer differently
     log = folder / f"queries-{torch.__version__}.jsonl" if folder is not None else None
     return GraphSearch(
         module,
         inputs,
         how,
         trials,
-        expected=_expected(task.repro),
+        expected=_expected_failure(task.repro),
         operation=manifest.operation,
         log=QueryLog(log),
-        report=lambda question: task.progress(_progress(question, time.monotonic() - start)),
+        report=lambda question: task.progress(_make_progress(question, time.monotonic() - start)),
         max_seconds=options.get("max_seconds") or math.inf,
-        suspect=lambda module, inputs: _suspect(trials, module, inputs, how),
-        keep=lambda module, inputs: _keep(task.repro, level, folder, module, inputs),
+        suspect=lambda module, inputs: _list_suspects(trials, module, inputs, how),
+        keep=lambda module, inputs: _save_smallest(task.repro, level, folder, module, inputs),
         load_compiler=lambda: task.load_compiler(level),
     ).run()
 
 
-def _suspect(trials: Trials, module: Any, inputs: Sequence[Any], how: Judge) -> list[str]:
+def _list_suspects(trials: Trials, module: Any, inputs: Sequence[Any], how: Judge) -> list[str]:
     if how.kind != "accuracy":
         return []
     outcome = trials.run(list_wrong_nodes, module, inputs, how)
@@ -115,12 +115,12 @@ def list_wrong_nodes(module: Any, inputs: Sequence[Any], how: Judge) -> list[str
     return [row.node for row in sort_rows(rows) if row.verdict in WRONG_VERDICTS]
 
 
-def _progress(question: Question, seconds: float) -> dict[str, Any]:
+def _make_progress(question: Question, seconds: float) -> dict[str, Any]:
     tried = f"question {question.query}, {seconds:.0f} s"
     return {"question": asdict(question), "text": f"{question.fewest} operations left, {tried}"}
 
 
-def _keep(
+def _save_smallest(
     repro: Repro, level: str, folder: Path | None, module: Any, inputs: Sequence[Any]
 ) -> None:
     if folder is None:
@@ -130,14 +130,14 @@ def _keep(
     replace_file(folder / "smallest.py", text)
 
 
-def _expected(repro: Repro) -> Failure | None:
+def _expected_failure(repro: Repro) -> Failure | None:
     manifest = repro.manifest
     if manifest.kind != "accuracy" and not (manifest.error_type or manifest.signal):
         return None
     return captured_failure(manifest)
 
 
-def _describe(task: ReproTask, level: str, smallest: SmallestGraph) -> dict[str, Any]:
+def _describe_minification(task: ReproTask, level: str, smallest: SmallestGraph) -> dict[str, Any]:
     answer = smallest.answer
     body: dict[str, Any] = {"program": None, "operation": None}
     if answer.answers:
@@ -148,7 +148,7 @@ def _describe(task: ReproTask, level: str, smallest: SmallestGraph) -> dict[str,
         )
         repro = to_repro(task.repro, level, smallest.module, smallest.inputs, operation)
         if answer.status == MINIFIED:
-            answer, repro = _confirm(task, smallest, answer, repro)
+            answer, repro = _confirm_smallest(task, smallest, answer, repro)
         text, is_whole = write_script(repro.manifest, repro.program, None, repro.values)
         body = {
             **body,
@@ -160,7 +160,7 @@ def _describe(task: ReproTask, level: str, smallest: SmallestGraph) -> dict[str,
     return {**body, "answer": answer.dump()}
 
 
-def _confirm(
+def _confirm_smallest(
     task: ReproTask, smallest: SmallestGraph, answer: Minification, repro: Repro
 ) -> tuple[Minification, Repro]:
     drawn, manifest = without_values(repro), repro.manifest

@@ -50,7 +50,7 @@ from compileboard.collectors.repro.trials import OK, TrialLimits, Trials
 @dataclass(frozen=True)
 class Question:
     query: int
-    node_count: int  # call nodes of the graph that was tried
+    node_count: int  # call nodes of the tried graph
     fewest: int  # of the smallest graph known to fail
     fails: bool
     outcome: str
@@ -70,13 +70,13 @@ class QueryLog:
         try:
             body = json.loads(line)
             answer = Failure(**body["failure"])
-            if answer.status not in (TIMED_OUT, OUT_OF_MEMORY):  # another limit may be set now
+            if answer.status not in (TIMED_OUT, OUT_OF_MEMORY):  # the limit may differ now
                 self._answers[body["key"]] = answer
         except (
             ValueError,
             TypeError,
             KeyError,
-        ):  # the line that was being written when the power went
+        ):  # a line cut off by a power failure
             return
 
     def find(self, key: str) -> Failure | None:
@@ -91,12 +91,12 @@ class QueryLog:
         self._answers[key] = answer
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
-                # First a newline: a lost process may have left a line open.
+                # Start with a newline, because a lost process may have left a line open.
                 file.write("\n" + json.dumps({"key": key, "failure": answer.to_json()}))
 
 
 MOST_GUESSES = 3
-# What stands in a graph without computing anything.
+# Nodes of a graph that compute nothing.
 PLUMBING = ("getitem", "alias", "detach", "_to_copy")
 
 
@@ -131,14 +131,18 @@ class GraphSearch:
     inputs: list[Any]
     how: Judge
     trials: Trials
-    expected: Failure | None = None  # that was captured
-    operation: str | None = None  # that it names
+    expected: Failure | None = None  # captured with the repro
+    operation: str | None = None  # named by the expected failure
     log: QueryLog = field(default_factory=lambda: QueryLog(None))
     report: Callable[[Question], None] = lambda question: None
     max_seconds: float = math.inf
-    suspect: Callable[[Any, Sequence[Any]], Sequence[str]] = lambda module, inputs: ()  # try first
-    keep: Callable[[Any, Sequence[Any]], None] = lambda module, inputs: None  # each smaller graph
-    load_compiler: Callable[[], None] = lambda: None  # before a trial that compiles
+    suspect: Callable[[Any, Sequence[Any]], Sequence[str]] = (
+        lambda module, inputs: ()
+    )  # to try first
+    keep: Callable[[Any, Sequence[Any]], None] = lambda module, inputs: (
+        None
+    )  # called with each smaller graph
+    load_compiler: Callable[[], None] = lambda: None  # called before a trial that compiles
 
     def __post_init__(self) -> None:
         self._start = time.monotonic()
@@ -197,8 +201,8 @@ class GraphSearch:
     def _search(self, module: Any, inputs: list[Any], operation: str | None) -> None:
         annotate(module, inputs, self.how.level, self._count_harmless(module, inputs))
         start_module, start_inputs = self._guess(module, inputs, operation) or (module, inputs)
-        # RuntimeError: "final graph is not failing": the best so far is what counts
-        with _quiet(), _annotated_already(), contextlib.suppress(RuntimeError):
+        # RuntimeError: "final graph is not failing": keep the best so far
+        with _silenced(), _annotated_already(), contextlib.suppress(RuntimeError):
             fx_minifier.minifier(
                 start_module,
                 start_inputs,
@@ -216,7 +220,7 @@ class GraphSearch:
             )
             if (
                 outcome.status in (OK, failure.RAISED) and not is_dead
-            ):  # an error ends `annotate` by itself
+            ):  # an error ends `annotate` anyway
                 return None
             return int.from_bytes(Path(file.name).read_bytes()[:8], "little")
 
@@ -243,7 +247,7 @@ class GraphSearch:
 
     def _fails(self, module: Any, inputs: Sequence[Any]) -> bool:
         if not list_calls(module):
-            return False  # nothing is left to fail: no compile for it
+            return False  # nothing is left to fail
         values = list(inputs)
         self._rename_inputs(module)
         if not self._target.is_same(self._ask(module, values, self.how)):
@@ -365,6 +369,6 @@ def _annotated_already() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _silenced() -> Iterator[None]:
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
         yield

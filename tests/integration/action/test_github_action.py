@@ -210,7 +210,9 @@ def test_a_file_of_rules_that_cannot_be_read_says_so_in_the_summary(
 ) -> None:
     (job.workspace / "odd.toml").write_text("tolerance = -1\n")
     job.use(only="check", rules="odd.toml")
-    assert job.steps["check"].outcome == "failure" and "is no finite number above 0" in job.summary
+    assert (
+        job.steps["check"].outcome == "failure" and "is not a finite number above 0" in job.summary
+    )
     job.use(only="check", rules="none.toml")
     assert "none.toml: No such file" in job.summary and "none.toml" in api.comments[0]["body"]
 

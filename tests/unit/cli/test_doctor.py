@@ -151,7 +151,7 @@ def test_a_server_is_asked_what_a_box_asks_it() -> None:
         )
         server.token, server.fault = None, lambda _method, path: 404
         (other,) = check_server_of(config, {})
-        assert (other.mark, "is no CompileBoard server" in other.finding) == ("fails", True)
+        assert (other.mark, "is not a CompileBoard server" in other.finding) == ("fails", True)
     (away,) = check_server_of(config, {})
     assert (away.mark, "does not answer" in away.finding) == ("fails", True)
     assert describe_skew("Mon, 23 Nov 2026 04:00:00 GMT", 1795406520.0) == pytest.approx(-120.0)

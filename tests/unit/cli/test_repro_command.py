@@ -226,8 +226,8 @@ def _hostile_archive() -> bytes:
     ("name", "body", "sentence"),
     [
         ("note.txt", b"hello", "has no `class Repro`"),
-        ("note.py", b"class Repro(", "no Python that can be read"),
-        ("binary.py", bytes(range(256)), "is no text"),
+        ("note.py", b"class Repro(", "not valid Python"),
+        ("binary.py", bytes(range(256)), "is not text"),
         (
             "bad.tar.gz",
             _hostile_archive(),
@@ -262,7 +262,7 @@ def test_file_that_is_no_repro_is_refused_in_one_sentence(
         ("zzzz", "is no id of a repro"),
         ("0123", "no repro of this database begins with"),
         ("empty", "'empty' has no repro: expected minifier_launcher.py"),
-        ("pipe", "is no plain file"),
+        ("pipe", "is not a regular file"),
     ],
 )
 def test_name_of_nothing_is_refused_in_one_sentence(
@@ -383,7 +383,10 @@ def test_each_repro_of_a_folder_is_run(folder: Path, capsys: pytest.CaptureFixtu
             ["minify", "f_KeyError_3.rec"],
             "is dynamo's record of a frame and has no graph: only `repro run` takes it",
         ),
-        (["run", "notes.rec"], "is no record of dynamo's: expected a file FUNCTION_ERROR_LINE.rec"),
+        (
+            ["run", "notes.rec"],
+            "is not a record of dynamo: expected a file FUNCTION_ERROR_LINE.rec",
+        ),
     ],
 )
 def test_what_is_torchs_alone_is_one_sentence(

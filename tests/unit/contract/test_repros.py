@@ -50,8 +50,8 @@ def test_a_manifest_is_read_back_from_its_json(manifest: ReproManifest) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({}, "this is no repro"),
-        ([], "this is no repro"),
+        ({}, "not a repro"),
+        ([], "not a repro"),
         ({"kind": "compile", "level": "aot", "format": 2}, "format 2"),
         ({"kind": "compile", "level": "aot", "format": 1, "inputs": [{}]}, "has no name"),
     ],

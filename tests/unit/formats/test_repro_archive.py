@@ -66,7 +66,7 @@ def test_archive_with_another_name_is_refused(name: str) -> None:
     "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
 )
 def test_archive_with_a_link_or_a_device_is_refused(kind: bytes) -> None:
-    with pytest.raises(BadArchive, match="no plain file"):
+    with pytest.raises(BadArchive, match="not a regular file"):
         read_archive(_pack(lambda archive: _add(archive, "program.py", kind=kind)))
 
 

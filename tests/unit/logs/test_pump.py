@@ -37,7 +37,7 @@ class ListSink:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write a spool of two processes, each with five events and a line that is no record."""
+    """Write a spool of two processes, each with five events and a line that is not a record."""
     monkeypatch.setattr("compileboard.collectors.record.spool_source.BATCH_EVENTS", 2)
     for _ in range(2):
         spool = Spool(str(tmp_path), "RUN", "t.db", lambda: {"run_id": "RUN", "pid": 1})

@@ -20,7 +20,7 @@ def test_what_a_locked_database_refused_is_recorded_by_the_next_step(tmp_path: P
     folder, database = tmp_path / "spool", tmp_path / "t.db"
     folder.mkdir()
     manifest = Manifest(run_id="RUN", database=str(database), name="a run", started_us=1)
-    recorder = Recorder(folder, manifest, patience_ms=1)
+    recorder = Recorder(folder, manifest, busy_timeout_ms=1)
     recorder.start()
     spool = Spool(str(folder), "RUN", str(database), lambda: {"run_id": "RUN", "pid": 1})
     spool.write("cudagraph_skip", {"reason": "cpu device"}, context=[None, 0, 0, 0, None])

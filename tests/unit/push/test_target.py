@@ -106,12 +106,12 @@ def test_a_file_without_a_token_is_named_and_its_content_is_not(
 
 def test_two_places_for_one_run_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--server", "http://127.0.0.1:9", "--db", "t.db", "--", "true"]) == 2
-    assert "--server and --db are two places for one run" in capsys.readouterr().err
+    assert "--server and --db cannot be combined" in capsys.readouterr().err
 
 
 def test_a_token_without_a_server_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--token-file", "token", "--", "true"]) == 2
-    assert "--token-file goes with --server" in capsys.readouterr().err
+    assert "--token-file needs --server" in capsys.readouterr().err
 
 
 def test_a_certificate_is_verified_and_its_authority_can_be_named(

@@ -30,7 +30,7 @@ MODELS: tuple[ModelRef, ...] = (
     _model("pictures", "detector", "detection", 4),
     _model("sequences", "transformer_encoder", "language", 4),
     _model("sequences", "transformer_decoder", "language", 4),
-    # It writes into the cache that the next call reads: there is nothing to differentiate.
+    # It writes into the cache that the next call reads, so there is nothing to differentiate.
     _model("sequences", "cached_decoder", "language", 8, trains=False),
     _model("sequences", "encoder_decoder", "language", 4),
     _model("sequences", "mixture_of_experts", "language", 4),

@@ -1,4 +1,4 @@
-"""Layers, losses and example inputs of the built-in models, and how one is built of them."""
+"""Layers, losses and example inputs of the built-in models, and the recipe to build one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Recipe:
     """How a built-in model is made; called with a batch size, it builds the model."""
 
     module: Callable[[], nn.Module]
-    inputs: Callable[[int, int], Inputs]  # of a batch size and one of `sizes`
+    inputs: Callable[[int, int], Inputs]  # takes a batch size and one of `sizes`
     sizes: tuple[int, ...]
     size: int | None = None  # None: the batch size
     size_name: str = "batch size"

@@ -94,7 +94,7 @@ class Detector(nn.Module):
         )
         nn.init.normal_(
             self.score.weight, std=0.1
-        )  # scores far apart: none lies at the threshold by chance
+        )  # widely spread scores: none lies at the threshold by chance
 
     def places(self, features: torch.Tensor) -> torch.Tensor:
         height, width = features.shape[-2:]

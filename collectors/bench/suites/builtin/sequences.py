@@ -68,7 +68,7 @@ transformer_encoder = Recipe(
 # A GPT-like language model: causal attention, rotary positions, RMS norm, gated feed-forward. The
 # cached one serves with a key-value cache kept in the module, and does not train.
 DECODER_VOCABULARY, DECODER_WIDTH, DECODER_HEADS, DECODER_DEPTH = 2048, 192, 4, 3
-CACHE_LENGTH = 256  # what the cache holds
+CACHE_LENGTH = 256  # capacity of the cache
 
 
 def rotate(x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
@@ -199,7 +199,7 @@ TRANSLATOR_VOCABULARY, TRANSLATOR_LONGEST, TRANSLATOR_WIDTH, TRANSLATOR_HEADS, T
     4,
     2,
 )
-WRITTEN_LENGTH = 32  # tokens that the decoder has written
+WRITTEN_LENGTH = 32  # tokens written by the decoder
 
 
 class EncoderDecoder(nn.Module):

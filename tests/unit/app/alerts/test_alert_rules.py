@@ -124,7 +124,7 @@ def test_the_example_is_right_and_documented(tmp_path: Path) -> None:
             RULE.replace('"slack"', '"pager"'),
             "channel 'team': kind is 'pager'; expected webhook, slack or email",
         ),
-        ("rules = [", "is no TOML: "),
+        ("rules = [", "invalid TOML: "),
     ],
 )
 def test_a_mistake_says_what_came_and_what_is_expected(

@@ -254,7 +254,7 @@ def test_the_command_says_what_is_wrong(
     )
     rules.write_text("rules = [")
     assert run("send", *both) == 2
-    assert "is no TOML" in capsys.readouterr().err
+    assert "invalid TOML" in capsys.readouterr().err
     assert run("check", "--db", str(database)) == 2
     assert "no rules: give --rules FILE or COMPILEBOARD_ALERTS" in capsys.readouterr().err
 

@@ -124,7 +124,7 @@ def test_what_got_worse_fails_with_its_words_first(
         (["--run", "Z"], "there is no run 'Z' in this database; expected latest,"),
         (
             ["--baseline", "nothing"],
-            "'nothing' is no run, commit or stored baseline of this database",
+            "'nothing' is not a run, commit or stored baseline of this database",
         ),
         (["--baseline", "baseline:x"], "there is no stored baseline 'x'; known: none yet"),
         (["--baseline", "previous"], "there is no earlier run named 'bench' of the same suite"),
@@ -272,7 +272,7 @@ def test_numbers_are_finite_and_above_0(
     flag: str, number: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", flag, number]) == 2
-    assert f"{number!r} is no finite number above 0" in capsys.readouterr().err
+    assert f"{number!r} is not a finite number above 0" in capsys.readouterr().err
 
 
 def test_a_commit_names_its_newest_run(database: Path, store: sqlite3.Connection) -> None:

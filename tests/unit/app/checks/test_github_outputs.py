@@ -205,7 +205,7 @@ def test_any_text_is_a_diff_of_something(text: str) -> None:
         ('baseline = "main"', "there is no rule option 'baseline'; known: rule, suite"),
         ('allow-improvement = "yes"', "allow-improvement is 'yes'; expected true or false"),
         ("tolerance = [1, 2]", "tolerance is '[1, 2]'; expected a text or a number"),
-        ("tolerance = -1", "'-1' is no finite number above 0"),
+        ("tolerance = -1", "'-1' is not a finite number above 0"),
         ("rule = [true]", "rule is '[True]'; expected a text, a number or a list of them"),
     ],
 )

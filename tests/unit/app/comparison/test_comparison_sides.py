@@ -93,7 +93,7 @@ def test_words_of_the_command_line_name_runs(
         ("commit:", "base: 'commit:' names no side"),
         ("tag:x", "base: 'tag:x' names no side"),
         ("baseline:x", "base: there is no baseline 'x'; known: none yet"),
-        ("x" * 300, "base: at most 200 characters, this has 300"),
+        ("x" * 300, "base: must have at most 200 characters, got 300"),
     ],
 )
 def test_a_side_that_is_not_there_is_said(

@@ -99,7 +99,7 @@ def test_an_action_answers_with_the_incident(
     [
         ("ignore", {"author": "ci"}, "text: a reason is required"),
         ("acknowledge", {}, "author: name is required"),
-        ("acknowledge", {"author": 3}, "author: expected a text, this is int"),
+        ("acknowledge", {"author": 3}, "author: expected a string, got int"),
         ("comment", {"author": "ci", "text": None}, "text: a comment needs text"),
         (
             "comment",

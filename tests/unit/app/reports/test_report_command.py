@@ -70,7 +70,7 @@ def test_chosen_suites_days_and_formats_are_written_and_said(
     [
         (["--suite", "odd"], 1, "there is no suite 'odd' in this database; known: "),
         (["--last", "36h"], 2, "reports are of whole days"),
-        (["--last", "soon"], 2, "--last: 'soon' is no length of time"),
+        (["--last", "soon"], 2, "--last: 'soon' is not a duration"),
     ],
 )
 def test_what_is_wrong_is_said_with_a_code(

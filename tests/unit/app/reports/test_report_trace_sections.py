@@ -142,8 +142,8 @@ def test_rejects_are_in_every_form(explored: Path, tmp_path: Path, shared_app: F
     page, text = (client.get(f"/runs/{run}/report.{format}").text for format in ("html", "md"))
     assert (
         "rejects" in _ids(page)
-        and "a line that is no record" in page
-        and "a line that is no record" in text
+        and "a line that is not a record" in page
+        and "a line that is not a record" in text
     )
     rows = list(
         csv.DictReader(io.StringIO(client.get(f"/runs/{run}/report.csv?table=rejects").text))

@@ -264,11 +264,11 @@ def test_periods_are_read_as_people_write_them(given: Any, period: tuple[int, in
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (("yesterday", None, None), "since: 'yesterday' is no time; expected a day as 2026-10-01"),
+        (("yesterday", None, None), "since: 'yesterday' is not a time; expected a day as"),
         (("2026-10-01", None, "3d"), "both set the start of the period"),
         (("2026-10-02", "2026-10-01", None), "not before its end"),
-        ((None, None, "0d"), "last: '0d' is no length of time"),
-        ((None, "2026-02-30", None), "until: '2026-02-30' is no time"),
+        ((None, None, "0d"), "last: '0d' is not a duration"),
+        ((None, "2026-02-30", None), "until: '2026-02-30' is not a time"),
     ],
 )
 def test_a_period_that_is_none_is_refused_in_words(given: Any, sentence: str) -> None:

@@ -94,7 +94,7 @@ def test_environment_tab_shows_what_differs_from_defaults(client: FlaskClient) -
         (f"/runs/{RUN}?tab=x", 400, "is not one of compiles"),
         (f"/runs/{RUN}?tab=compiles&sort=x", 400, "sort: "),
         (f"/runs/{RUN}?tab=compiles&recompiled=x", 400, "recompiled: expected yes or no"),
-        (f"/runs/{RUN}?tab=breaks&distinct=x", 400, "is no id: expected 16 digits"),
+        (f"/runs/{RUN}?tab=breaks&distinct=x", 400, "is not an id: expected 16 digits"),
         (f"/runs/{RUN}?tab=breaks&cursor=x", 400, "cursor: "),
         (f"/runs/{RUN}/configs/none", 404, "has no configuration text none"),
     ],

@@ -109,7 +109,7 @@ def test_another_version_is_not_ready(
 def test_a_missing_database_a_lock_and_a_full_disk_are_not_ready(
     client: FlaskClient, store: sqlite3.Connection, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "WRITE_PATIENCE_MS", 10)
+    monkeypatch.setattr(health, "WRITE_TIMEOUT_MS", 10)
     monkeypatch.setattr(health, "LEAST_FREE_BYTES", 2**62)
     store.execute("begin immediate")
     checks = client.get("/readyz").get_json()["checks"]

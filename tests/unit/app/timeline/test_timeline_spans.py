@@ -288,7 +288,7 @@ def test_bad_windows_are_refused_in_words(
     tell(store, ("dynamo", "B", 0), ("dynamo", "E", 10))
     answer = client.get(f"/runs/{RUN}/timeline?{query}")
     assert answer.status_code == 400
-    assert "whole number" in answer.text or "is not behind" in answer.text
+    assert "whole number" in answer.text or "is not after" in answer.text
 
 
 def test_all_but_the_largest_names_are_folded(

@@ -74,7 +74,7 @@ def test_a_path_comes_back_with_whatever_it_holds(path: str, kind: str) -> None:
         ("path:/no/such.py,class:Net", "/no/such.py does not exist; expected a Python file"),
         ("path:/tmp,class:Net", "/tmp is a folder; expected a Python file"),
         ("path:/no/such.py,klass:Net", "cannot be read; expected path:FILE.py,class:Name"),
-        ("path:/no/such.py,class:my net", "'my net' is no name of a class"),
+        ("path:/no/such.py,class:my net", "'my net' is not the name of a class"),
         ("path:/no/such.py,model:", "the model has no name"),
         ("path:/no/\0.py,class:Net", "expected a Python file"),
     ],
