@@ -133,8 +133,10 @@ class StepWindow:
 
         def _maybe_set_eval_frame(callback: Any) -> Any:
             try:
-                if self._profiler is not None:
+                if self._has_own_profiler and self._profiler is not None:
+                    before = original(None)  # as below
                     self._end_given_up()
+                    original(before)
                 entry = self._entry
                 if entry is None:
                     if callback:
