@@ -12,7 +12,8 @@ from compileboard.collectors.fixes.fix import RecordedGuard, RecordedRecompile
 
 Guards = dict[str, RecordedGuard]  # by source
 _KEY = re.compile(r"(?P<name>.+) (?P<is>absent|present)", re.DOTALL)
-_TYPE = re.compile(r"<(?P<kind>class|enum|flag) '(?:[\w<>]+\.)*(?P<name>\w+)'>")
+_TYPE = re.compile(r"<(?:class|enum|flag) '(?:[\w<>]+\.)*(?P<name>\w+)'>")
+_MEMBER = re.compile(r"type=<(?:(?:enum|flag) '|[\w.|]+: )")  # torch 2.11 writes the member itself
 ARGUMENTS = {"args", "kwargs"}  # as wrappers are written: def wrapper(*args, **kwargs)
 
 
@@ -101,11 +102,11 @@ def is_of_enum(reason: str, code: str, *values: str | None) -> bool:
     """Return whether a guard is on the identity of an object that its type, its values or code
     say to be a member of an Enum.
     """
+    if _MEMBER.search(reason):
+        return True
     named = _TYPE.search(reason.partition("type=")[2])
     text = " ".join((code, *filter(None, values)))
-    return named is not None and (
-        named["kind"] != "class" or re.search(rf"\b{named['name']}\.[A-Za-z]\w*", text) is not None
-    )
+    return bool(named and re.search(rf"\b{named['name']}\.[A-Za-z]\w*", text))
 
 
 def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -759,8 +759,8 @@ def _draft_breaks(
     compiled = {(row.file, _bare_name(row.function)) for row in run.compiles}
     compiled |= {("torch", _bare_name(row.torch_function)) for row in run.compiles}
     guards = {recompile.compile_key: recompile.guards for recompile in run.recompiles}
-    drafts = []
-    for members in _group_breaks(run.breaks, code):
+
+    def draft(members: Sequence[RecordedBreak]) -> Draft:
         events = [event for member in members for event in occurrences[member.id]]
         broken: dict[int, RecordedCompile] = {}
         eager: dict[tuple[str | None, ...], EagerFunction] = {}
@@ -814,8 +814,32 @@ def _draft_breaks(
         claims, consequences = _claim_joined(events, broken, rows, freed, guards, costs)
         # What runs eagerly is compiled with the fix, which takes more than it saves.
         claims = {} if eager or _left_by(cause) == "each" else claims
-        drafts.append(Draft(replace(cause, freed_keys=tuple(freed)), claims, consequences))
-    return drafts
+        return Draft(replace(cause, freed_keys=tuple(freed)), claims, consequences)
+
+    return _join_drafts(_group_breaks(run.breaks, code), draft)
+
+
+def _join_drafts(
+    groups: Sequence[Sequence[RecordedBreak]], draft: Callable[[Sequence[RecordedBreak]], Draft]
+) -> list[Draft]:
+    """Draft each group, and groups that one change undoes as one."""
+    by_cure: dict[Hashable, list[tuple[Sequence[RecordedBreak], Draft]]] = defaultdict(list)
+    for place, members in enumerate(groups):
+        own = draft(members)
+        by_cure[_name_cure(own.cause) or place].append((members, own))
+    return [
+        draft([member for members, _own in same for member in members]) if more else own
+        for same in by_cure.values()
+        for (_members, own), *more in [same]
+    ]
+
+
+def _name_cure(cause: Cause) -> Hashable:
+    """Return what is equal of two causes that one change undoes; None of a change of its own."""
+    first = next(iter(cause.fixes), None)
+    if first is None or not cause.is_fixable or first.edits:
+        return None
+    return cause.file, cause.function, first.fix.id, first.title
 
 
 def _list_freed(
@@ -1255,7 +1279,7 @@ def _draft_recompiles(
         roots = {groups.root(("guard", guard.fingerprint)) for guard in one.guards}
         by_root[frozenset(roots)].append(one)
     found: list[tuple[Cause, list[RecordedCompile]]] = []
-    for members in by_root.values():
+    for members in _join_cures(by_root.values(), run, code):
         own = {m.compile.key: m.compile for m in members if not _is_consequence(m, consequences)}
         if own:
             cause = _apply_trials(_make_recompile_cause(members, run, code), run)
@@ -1271,6 +1295,23 @@ def _draft_recompiles(
     return [
         Draft(cause, _claim_recompiles(cause, rows, firsts, places, costs)) for cause, rows in found
     ]
+
+
+def _join_cures(
+    groups: Iterable[Sequence[_Saved]], run: RecordedRun, code: CodeIndex
+) -> list[list[_Saved]]:
+    """Join recompiles of a function by single sources that vary one at a time, where the fix of all
+    is the same: to mark them, or make them tensors, at one place.
+    """
+    joined: dict[Hashable, list[_Saved]] = {}
+    for place, members in enumerate(groups):
+        cause = _make_recompile_cause(members, run, code)
+        is_one = len(cause.sources) == 1 and cause.place_count == 1 and cause.is_fixable
+        of_all = (
+            (cause.file, cause.function, cause.category, cause.fixes[0].fix.id) if is_one else place
+        )
+        joined.setdefault(of_all, []).extend(members)
+    return list(joined.values())
 
 
 def _is_consequence(saved: _Saved, consequences: Collection[int]) -> bool:
@@ -1353,7 +1394,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
     return Cause(
         number=0,
         kind="recompile",
-        title=title_recompiles(changes),
+        title=title_recompiles(changes, is_together=len(first.sources) > 1),
         fingerprint=first.fingerprint,
         saved_us=None,
         is_eager=is_eager,

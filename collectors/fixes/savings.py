@@ -19,6 +19,9 @@ from compileboard.collectors.fixes.fix import RecordedCompile
 GRAPH_IN_OPS = (6, 6, 10, 10, 100)
 # and for any size, as much as that many for a single size.
 DYNAMIC_COSTS = (2.1, 3.2, 1.2, 1.1, 1.0)
+# From code generation on, kernels cost. So few operators are one kernel, of one graph or of two.
+ONE_KERNEL_OPS = 10
+_KERNELS = 3  # the first phase of kernels
 
 Claims = dict[int, float]
 
@@ -127,7 +130,10 @@ def save_all_but_dynamic(
 def save_joined(
     left: Sequence[RecordedCompile], gone: Sequence[RecordedCompile], costs: Mapping[int, Cost]
 ) -> Claims:
-    """The graphs of `gone` become a part of those of `left`, and are compiled as often as these."""
+    """The graphs of `gone` become a part of those of `left`, and are compiled as often as these.
+
+    Their kernels stay as many, unless they are so small that one holds them all.
+    """
     rows = [*left, *gone]
     if not left:
         return {}
@@ -137,10 +143,12 @@ def save_joined(
     joined = sum(costs[row.key].op_count for row in left)
     joined += round(len(left) * sum(inner.values()) / len(frames))
     phases = zip(*(costs[row.key].phases for row in rows))
+    has_kernels = joined > len(left) * ONE_KERNEL_OPS
     left_us = 0.0
-    for graph, of_one in zip(GRAPH_IN_OPS, phases):
+    for place, (graph, of_one) in enumerate(zip(GRAPH_IN_OPS, phases)):
         share = (len(left) * graph + joined) / (len(rows) * graph + op_count)
-        left_us += max(*of_one, sum(of_one) * min(1.0, share))
+        share = 1.0 if has_kernels and place >= _KERNELS else min(1.0, share)
+        left_us += max(*of_one, sum(of_one) * share)
     return _spread(rows, left_us, costs)
 
 

@@ -71,8 +71,8 @@ def join_names(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def title_recompiles(changes: Sequence[RecompileFacts]) -> str:
-    """Return the title of what changed; of several sources, that they change together."""
+def title_recompiles(changes: Sequence[RecompileFacts], is_together: bool = True) -> str:
+    """Return the title of what changed; of several sources, whether they change together."""
     if len(changes) == 1:
         (only,) = changes
         if len({dim for _source, dim in only.sizes}) > 1 and not only.after_break:
@@ -83,7 +83,8 @@ def title_recompiles(changes: Sequence[RecompileFacts]) -> str:
     names = [_name_change(facts) for facts in changes]
     more = f", {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     *before, last = names[:MOST_NAMES]
-    title = f"{', '.join(before)} and {last}{more} change together"
+    how = "together" if is_together else "one at a time"
+    title = f"{', '.join(before)} and {last}{more} change {how}"
     return title.replace("the size", "The size", 1) if title.startswith("the size") else title
 
 

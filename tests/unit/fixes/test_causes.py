@@ -424,6 +424,19 @@ def test_breaks_of_one_branch_are_one() -> None:
     )
 
 
+def test_breaks_that_one_change_undoes_are_one() -> None:
+    lines = ("def f(x):", "    a = time.time()", "    y = x.sin()", "    b = time.time()")
+    clock = replace(_break(1, 4), gb_id="GB0007", context="module: time, qualname: time")
+    clocks = [replace(clock, source_line=lines[1]), replace(clock, id=2, line=6, fingerprint="b2")]
+    occurrences = [BreakOccurrence(number, None, "resumed", None) for number in (1, 2)]
+    code = [SourceLines("model.py", 3, lines)]
+    (cause,) = build_causes(RecordedRun(breaks=clocks, occurrences=occurrences, code=code))
+    assert (cause.content_ids, cause.event_count) == ((1, 2), 2)
+    other = replace(clocks[1], function="g")
+    run = RecordedRun(breaks=[clocks[0], other], occurrences=occurrences, code=code)
+    assert len(build_causes(run)) == 2
+
+
 def test_what_runs_eagerly_comes_first() -> None:
     compiles = [_compile(1, 900, is_recompile=True), _compile(2, 5, outcome="skipped")]
     recompiles, occurrences = (
@@ -492,6 +505,17 @@ def _recompiled_by(*entries: tuple[RecordedGuard, ...]) -> list[Cause]:
     return build_causes(RecordedRun([_compile(1), *more], recompiles))
 
 
+def test_inputs_that_vary_one_at_a_time_are_one_cause() -> None:
+    names = ("audio", "video", "text")
+    (cause,) = _recompiled_by(*((_size(name),) for name in names))
+    assert (cause.sources, cause.event_count) == (names, 3)
+    assert cause.title == "Dimension 0 of audio, video, text changes: 16 → 7"
+    scale = replace(_size(), category="float_value")
+    (cause,) = _recompiled_by(*((replace(scale, source=n, fingerprint=n),) for n in names))
+    assert cause.title == "audio, video and text change one at a time"
+    assert len(_recompiled_by((_size("x"),), (replace(scale, source="y", fingerprint="y"),))) == 2
+
+
 @pytest.mark.parametrize("category", ["object_identity", "string_value"])
 def test_what_can_be_cured_is_chosen_before_a_member_of_an_enum_or_a_string(category: str) -> None:
     reason = "___check_obj_id(pool, 1), type=<class '__main__.Pool'>"
@@ -508,11 +532,12 @@ def test_what_can_be_cured_is_chosen_before_a_member_of_an_enum_or_a_string(cate
 
 
 @pytest.mark.parametrize(
-    ("written", "seen"), [("class '__main__.Pool", "Pool.MAX"), ("enum 'Pool", "Pool")]
+    ("written", "seen"),
+    [("class '__main__.Pool'", "Pool.MAX"), ("enum 'Pool'", "Pool"), ("Pool.MEAN: 1", "Pool")],
 )
 def test_members_of_an_enum_save_nothing_whatever_the_code_reads(written: str, seen: str) -> None:
     pool = replace(_size("pool"), category="object_identity", expected="Pool.MEAN", actual=seen)
-    pool = replace(pool, reason=f"___check_obj_id(pool, 1), type=<{written}'>", source_line="")
+    pool = replace(pool, reason=f"___check_obj_id(pool, 1), type=<{written}>", source_line="")
     (cause,) = _recompiled_by((pool,))
     assert cause.title == f"pool changes: Pool.MEAN → {seen}"
     assert cause.is_expected and not cause.saved_us

@@ -57,6 +57,15 @@ def test_operators_move_to_the_graph_that_is_left() -> None:
     assert 600 < small < 900 and large < 100
 
 
+def test_kernels_stay_as_many_when_large_graphs_are_joined() -> None:
+    of_kernels = [(10, 10, 10, 5_000), (10, 10, 10, 2_000)]
+    small, large = (
+        _save_joined(*(_compile(n, *us, ops=ops) for n, us in enumerate(of_kernels, start=1)))
+        for ops in (2, 30)
+    )
+    assert small >= 1_000 and large <= 30
+
+
 def test_the_compile_for_any_size_is_left() -> None:
     first, again = _compile(1, 1_000), _compile(2, 1_300)
     costs = measure_costs([first, again])
