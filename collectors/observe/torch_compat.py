@@ -90,7 +90,7 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
     "repro_graph_script": (
         "torch._inductor.output_code",
         "CompiledFxGraph.runnable_graph_str",
-        "2.9-2.13",
+        "2.8-2.13",
         "no repro of what inductor's code raises while it runs",
     ),
     "repro_graph_calls": (

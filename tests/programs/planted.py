@@ -93,9 +93,14 @@ def _lowering(op: Any, make: Callable[[Callable[..., Any]], Callable[..., Any]])
             planted = make(lowerings[key])
             planted.planted = True  # type: ignore[attr-defined]
             lowerings[key] = planted
-    # the FX graph cache does not know about a changed lowering
+    _leave_caches()
+
+
+def _leave_caches() -> None:
+    """Use no cache: its key does not know about a changed lowering or decomposition."""
     torch._inductor.config.fx_graph_cache = False
-    torch._functorch.config.enable_autograd_cache = False
+    if hasattr(torch._functorch.config, "enable_autograd_cache"):  # since torch 2.5
+        torch._functorch.config.enable_autograd_cache = False
 
 
 def _lower(name: str) -> Callable[..., Any]:
@@ -227,8 +232,7 @@ def wrong_decomposition() -> Case:
 
     decompositions[torch.ops.aten.softplus.default] = softplus
     torch._inductor.decomposition.fast_random_decomps.cache_clear()
-    torch._inductor.config.fx_graph_cache = False
-    torch._functorch.config.enable_autograd_cache = False
+    _leave_caches()
     return Case(
         _body(F.softplus),
         _standard(),

@@ -223,6 +223,17 @@ def test_a_forward_that_raises_names_level_phase_and_backend(
     )
 
 
+def test_a_graph_that_an_interpreter_runs_is_captured(tmp_path: Path) -> None:
+    """As the backend aot_eager runs its graphs up to torch 2.12."""
+    call = (
+        "torch.compile(pick, backend=lambda graph, _: torch.fx.Interpreter(graph).run)"
+        "(x, torch.tensor([1, 20]), torch.randn(4))\n"
+    )
+    (repro,) = observe(tmp_path, write(tmp_path, RUNTIME + call)).repros
+    assert (repro.manifest.level, repro.manifest.kind) == ("dynamo", "runtime")
+    assert repro.manifest.inputs[0].shape == (8, 4)
+
+
 def test_the_script_that_registered_an_operation_is_named_for_the_graph_of_dynamo(
     tmp_path: Path,
 ) -> None:
