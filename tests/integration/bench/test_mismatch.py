@@ -96,5 +96,5 @@ def test_the_reference_draws_the_random_numbers_that_eager_draws() -> None:
         free=lambda: None,
     )
     torch.rand(3)  # what loading a model draws
-    exact = difference._reference(bench, 1, {})
-    assert torch.equal(exact, difference._eager(bench, 1, "1st").double())
+    exact = difference._run_reference(bench, 1, {})
+    assert torch.equal(exact, difference._run_eager(bench, 1, "1st").double())

@@ -85,7 +85,7 @@ def test_program_has_sizes_as_numbers_and_names_symbols_without_a_value() -> Non
     [
         ("", "expected a class"),
         ("def f(x): pass", "expected a class"),
-        ("class G:\n  def forward(", "no graph that Python reads"),
+        ("class G:\n  def forward(", "not a graph that Python can parse"),
         (
             "class G(torch.nn.Module):\n    def forward(self, x):\n        return x\n",
             "input x: .*no type",

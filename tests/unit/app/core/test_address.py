@@ -44,7 +44,7 @@ def test_an_address_names_a_server_and_a_folder() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("clickhouse://ann:secret@h/db?folder=/a", "no password belongs into an address"),
+        ("clickhouse://ann:secret@h/db?folder=/a", "must not contain a password"),
         ("clickhouse://h:port/db?folder=/a", "Port could not be cast"),
         ("clickhouse://h/db", "names an absolute folder"),
         ("clickhouse:///", "names an absolute folder"),

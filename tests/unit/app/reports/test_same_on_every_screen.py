@@ -99,8 +99,8 @@ def test_a_silent_recorders_run_has_one_state(
 
 
 def add_recompiles(store: sqlite3.Connection, count: int) -> None:
-    function_id = add_function(store)
     for number in range(count):
+        function_id = add_function(store, f"f{number}")  # in one, a single change would undo them
         cause = {"category": "int_value", "source": f"k{number}", "reason": f"k{number} == 1"}
         cause_id = insert(
             store, "recompile_causes", fingerprint=f"r{number}", function_id=function_id, **cause

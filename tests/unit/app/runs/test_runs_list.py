@@ -203,10 +203,10 @@ def test_pinned_runs_are_first_and_filters_hold_for_them(client: FlaskClient) ->
         ("limit=0", "limit: '0' is not a whole number from 1 to 1000"),
         ("limit=1001", "limit: '1001'"),
         (f"limit=000000001{'9' * 19}", "limit: '000000001"),
-        ("cursor=abc", "cursor: this link"),
-        ("cursor=WzEsMl0", "cursor: this link"),
+        ("cursor=abc", "cursor: not a cursor"),
+        ("cursor=WzEsMl0", "cursor: not a cursor"),
         ("colour=red", "colour: there is no such filter"),
-        (f"q={'x' * 201}", "q: at most 200 characters"),
+        (f"q={'x' * 201}", "q: must have at most 200 characters"),
     ],
 )
 def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence: str) -> None:

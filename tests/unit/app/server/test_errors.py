@@ -165,7 +165,7 @@ def test_a_read_only_database_is_read_and_not_changed(
         ("/graph_breaks/7", 404, "There is no graph break 7"),
         ("/graph_breaks/x", 404, "There is no graph break x"),
         ("/recompiles/99999999999999999999", 404, "There is no cause of recompiles 9999"),
-        ("/runs?cursor=x", 400, "cursor: this link is not one that this list made"),
+        ("/runs?cursor=x", 400, "cursor: not a cursor of this list"),
         ("/api/v1/none", 404, "There is no page at /api/v1/none."),
     ],
 )

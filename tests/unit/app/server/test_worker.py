@@ -17,7 +17,7 @@ from benchmarks.serve.stalled_clients import ask, stall
 from benchmarks.serve.stalled_clients import serving as serving_small
 from compileboard.app.server import worker
 from compileboard.app.server.gunicorn_server import make_room_for_connections
-from compileboard.app.server.worker import ClientSocket, Patience, TooSlow
+from compileboard.app.server.worker import ClientSocket, ClientTimeout, TooSlow
 from tests.tools.serving import Server, serving
 
 # Who waits for a client that stalls waits for its time limit; a busy machine takes far less.
@@ -152,11 +152,11 @@ def test_a_client_slower_than_the_least_rate_is_left(
 
 
 def test_patience_counts_waits_and_pays_for_bytes() -> None:
-    patience = Patience()
+    patience = ClientTimeout()
     patience.waited_s = worker.GRACE_S
     assert patience.get_left_s() == 0
     patience.byte_count = 10_000  # 10 KB/s is well above 500
     assert patience.get_left_s() == worker.SILENCE_S
-    header = Patience(worker.HEADER_S)
+    header = ClientTimeout(worker.HEADER_S)
     header.waited_s, header.byte_count = worker.HEADER_S, 10_000
     assert header.get_left_s() == 0
