@@ -562,7 +562,7 @@ def describe_order(causes: Sequence[Cause]) -> str:
     if len(listed) < 2:
         return ""
     rest = [cause for cause in listed if not cause.verified]
-    by_time = [-((cause.saved_us if cause.run_us is None else cause.run_us) or 0) for cause in rest]
+    by_time = [-cause.ranked_us for cause in rest]
     by_eager = [(not cause.is_eager, us) for cause, us in zip(rest, by_time, strict=True)]
     keys = ["verified fixes"] if len(rest) < len(listed) else []
     if by_time != sorted(by_time):

@@ -122,9 +122,7 @@ def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
         saved_us=sum(cause.saved_us or 0 for cause in fixable),
         run_us=None
         if all(cause.run_us is None for cause in fixable)
-        else sum(
-            cause.saved_us or 0 if cause.run_us is None else cause.run_us for cause in fixable
-        ),
+        else sum(cause.ranked_us for cause in fixable),
         compile_us=run.compile_us,
         fix_count=len(fixable),
         first_cause=fixable[0].title,
@@ -346,11 +344,7 @@ TOP_COUNT = 8  # in the API; a page shows fewer
 INCIDENT_COUNT = 5  # open ones, and as many that recovered within a day
 VERDICT_INCIDENT_COUNT = 200
 RECOVERED_COUNT = 50
-BROKEN_OFF = (
-    "killed",
-    "interrupted",
-    "interrupted?",
-)  # states that the number of failures does not show
+BROKEN_OFF = ("killed", "interrupted", "interrupted?")  # not told by the number of failures
 _DAY_US = 86_400_000_000
 
 

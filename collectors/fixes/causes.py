@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from compileboard.collectors.contract.categories import SETTINGS, label_category
 from compileboard.collectors.contract.compile_labels import label_line
@@ -128,6 +128,8 @@ def _judge(hint: str, facts: BreakFacts) -> str | None:
 _DIM = re.compile(r"at index (\d{1,4})\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 # Settings of the whole process: one change is one cause, in however many functions it shows.
+_Member = TypeVar("_Member")
+_Made = TypeVar("_Made")
 _GLOBAL = SETTINGS | {"global_value"}
 # What code after a break reads of the same object as before it would vary without the break, too.
 _OWN_STATE = re.compile(r"(?:self|G)\b")
@@ -407,6 +409,11 @@ class Cause:
         return step if step is not None and not step.is_noise else None
 
     @property
+    def ranked_us(self) -> int:
+        """Return what it costs the run; the compile time alone if its steps are not known."""
+        return (self.saved_us if self.run_us is None else self.run_us) or 0
+
+    @property
     def is_fixable(self) -> bool:
         return not self.is_in_harness and bool(self.fixes) and self.fixes[0].helps
 
@@ -592,7 +599,7 @@ def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
     return (
         cause.is_expected,
         not cause.is_eager or cause.run_us is not None,
-        -((cause.saved_us if cause.run_us is None else cause.run_us) or 0),
+        -cause.ranked_us,
         -cause.event_count,
         cause.fingerprint,
     )
@@ -651,7 +658,7 @@ def _apply_trials(cause: Cause, run: RecordedRun) -> Cause:
 
 
 def _rank_step(trial: TriedFix) -> tuple[bool, bool]:
-    """That of most executions first, of a fix that helped; the newest of several."""
+    """Prefer the trial with several executions, then one whose fix helped."""
     return trial.step is None or trial.step.lowest_us is None, not trial.is_verified
 
 
@@ -816,26 +823,33 @@ def _draft_breaks(
         claims = {} if eager or _left_by(cause) == "each" else claims
         return Draft(replace(cause, freed_keys=tuple(freed)), claims, consequences)
 
-    return _join_drafts(_group_breaks(run.breaks, code), draft)
+    joined = _make_by_cure(
+        _group_breaks(run.breaks, code), draft, lambda own: _name_break_cure(own.cause)
+    )
+    return [own for _members, own in joined]
 
 
-def _join_drafts(
-    groups: Sequence[Sequence[RecordedBreak]], draft: Callable[[Sequence[RecordedBreak]], Draft]
-) -> list[Draft]:
-    """Draft each group, and groups that one change undoes as one."""
-    by_cure: dict[Hashable, list[tuple[Sequence[RecordedBreak], Draft]]] = defaultdict(list)
+def _make_by_cure(
+    groups: Iterable[Sequence[_Member]],
+    make: Callable[[Sequence[_Member]], _Made],
+    name_cure: Callable[[_Made], Hashable],
+) -> list[tuple[Sequence[_Member], _Made]]:
+    """Make something of each group, and one thing of groups whose cures have the same name."""
+    by_cure: dict[Hashable, list[tuple[Sequence[_Member], _Made]]] = defaultdict(list)
     for place, members in enumerate(groups):
-        own = draft(members)
-        by_cure[_name_cure(own.cause) or place].append((members, own))
-    return [
-        draft([member for members, _own in same for member in members]) if more else own
-        for same in by_cure.values()
-        for (_members, own), *more in [same]
-    ]
+        made = make(members)
+        by_cure[name_cure(made) or place].append((members, made))
+    joined = []
+    for (members, made), *others in by_cure.values():
+        if others:
+            members = [*members, *(member for more, _made in others for member in more)]
+            made = make(members)
+        joined.append((members, made))
+    return joined
 
 
-def _name_cure(cause: Cause) -> Hashable:
-    """Return what is equal of two causes that one change undoes; None of a change of its own."""
+def _name_break_cure(cause: Cause) -> Hashable:
+    """Return a key that graph breaks share if one change removes them; None if none shares it."""
     first = next(iter(cause.fixes), None)
     if first is None or not cause.is_fixable or first.edits:
         return None
@@ -1279,11 +1293,11 @@ def _draft_recompiles(
         roots = {groups.root(("guard", guard.fingerprint)) for guard in one.guards}
         by_root[frozenset(roots)].append(one)
     found: list[tuple[Cause, list[RecordedCompile]]] = []
-    for members in _join_cures(by_root.values(), run, code):
+    make = partial(_make_recompile_cause, run=run, code=code)
+    for members, cause in _make_by_cure(by_root.values(), make, _name_recompile_cure):
         own = {m.compile.key: m.compile for m in members if not _is_consequence(m, consequences)}
         if own:
-            cause = _apply_trials(_make_recompile_cause(members, run, code), run)
-            found.append((cause, list(own.values())))
+            found.append((_apply_trials(cause, run), list(own.values())))
     # The first recompile of a function that a fix makes one for any size takes the first compile's
     # place; the later ones are saved whole.
     places: dict[Hashable, int] = {}
@@ -1297,21 +1311,12 @@ def _draft_recompiles(
     ]
 
 
-def _join_cures(
-    groups: Iterable[Sequence[_Saved]], run: RecordedRun, code: CodeIndex
-) -> list[list[_Saved]]:
-    """Join recompiles of a function by single sources that vary one at a time, where the fix of all
-    is the same: to mark them, or make them tensors, at one place.
+def _name_recompile_cure(cause: Cause) -> Hashable:
+    """Return a key that causes share if single sources of a function vary one at a time and have
+    the same fix at one place; None if none shares it.
     """
-    joined: dict[Hashable, list[_Saved]] = {}
-    for place, members in enumerate(groups):
-        cause = _make_recompile_cause(members, run, code)
-        is_one = len(cause.sources) == 1 and cause.place_count == 1 and cause.is_fixable
-        of_all = (
-            (cause.file, cause.function, cause.category, cause.fixes[0].fix.id) if is_one else place
-        )
-        joined.setdefault(of_all, []).extend(members)
-    return list(joined.values())
+    is_one = len(cause.sources) == 1 and cause.place_count == 1 and cause.is_fixable
+    return (cause.file, cause.function, cause.category, cause.fixes[0].fix.id) if is_one else None
 
 
 def _is_consequence(saved: _Saved, consequences: Collection[int]) -> bool:

@@ -112,7 +112,7 @@ def title_recompile(
         return kind.title
     names = ", ".join(" ".join(name_source(name).split()) for name in (source, *siblings) if name)
     label = kind.label
-    # Two objects of one type are told apart by nothing that is recorded, but members of an Enum.
+    # Nothing recorded tells two objects of one type apart, except members of an Enum.
     is_told = category != "object_identity" or len(values) > 1
     changes = _describe_values(values if is_told else ())
     if after_break or _LEFT_BY_BREAK.search(source or ""):
