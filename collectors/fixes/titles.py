@@ -24,6 +24,7 @@ MOST_VALUES = 4
 MOST_NAMES = 4
 _LONGEST_VALUE = 60
 _GLOBAL = re.compile(r"^G\[(['\"])(?P<name>\w+)\1\]")
+_LEFT = "the value left by the break"
 _SOURCE_VALUE = re.compile(r"\b___stack\d*|\btorch_dynamo_resume_in_\w*")
 _SIZE = re.compile(r"\.(?:size|shape|stride|storage_offset)\b")
 _LEFT_BY_BREAK = re.compile(r"\b___stack(\d+)")
@@ -44,7 +45,7 @@ def name_source(source: str | None, default: str = "the value") -> str:
     source = re.sub(r"\b__import_\w+\.(?=\w)", "", source)
     source = re.sub(r"^(.+)\._parameters$", r"the parameters of \1", source)
     source = re.sub(r"\._(?:modules|parameters|buffers)\[(['\"])(\w+)\1\]", r".\2", source)
-    return _SOURCE_VALUE.sub("the value left by the break", source)
+    return _SOURCE_VALUE.sub(_LEFT, source)
 
 
 def name_sources(sources: Sequence[str | None]) -> str:
@@ -81,11 +82,12 @@ def title_recompiles(changes: Sequence[RecompileFacts], is_together: bool = True
             only.category, only.source, only.siblings, only.dim, only.values, only.after_break
         )
     names = [_name_change(facts) for facts in changes]
+    if names.count(_LEFT) > 1:
+        names = ["the values left by the break", *(name for name in names if name != _LEFT)]
     more = f", {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    *before, last = names[:MOST_NAMES]
     how = "together" if is_together else "one at a time"
-    title = f"{', '.join(before)} and {last}{more} change {how}"
-    return title.replace("the size", "The size", 1) if title.startswith("the size") else title
+    title = f"{join_names(names[:MOST_NAMES])}{more} change {how}"
+    return f"The {title[4:]}" if title.startswith("the ") else title
 
 
 def _name_change(facts: RecompileFacts) -> str:

@@ -463,6 +463,13 @@ def test_what_must_stay_the_same_together_is_one_cause() -> None:
     assert cause.sources == ("x", "y") and cause.event_count == 1
 
 
+def test_several_values_that_a_break_left_are_named_once() -> None:
+    value = replace(_size(), category="int_value")
+    stack = (f"___stack{number}" for number in range(2))
+    (cause,) = _both(*(replace(value, source=name, fingerprint=name) for name in stack))
+    assert cause.title == "The values left by the break change together"
+
+
 def test_each_global_of_several_is_named() -> None:
     value = replace(_size(), category="global_value")
     rates = (replace(value, source=f"G['{name}']", fingerprint=name) for name in ("LOW", "HIGH"))
