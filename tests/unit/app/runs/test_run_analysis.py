@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -23,6 +21,8 @@ from compileboard.app.core.labels import (
 from compileboard.app.reasons.run_queries import LimitHit
 from compileboard.app.runs.advice import RunFacts, describe_order, list_problems
 from compileboard.app.runs.failures import CacheResult, FailureGroup
+from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.observe import torch_compat
 
 
@@ -227,14 +227,11 @@ def test_an_operator_that_refuses_its_inputs_is_not_left_to_an_except() -> None:
 def test_causes_name_the_order_that_they_are_in() -> None:
     def cause(
         saved_us: int, is_eager: bool = False, verified: bool = False, run_us: int | None = None
-    ) -> Any:
-        return SimpleNamespace(
-            saved_us=saved_us,
-            is_eager=is_eager,
-            is_expected=False,
-            verified=verified,
-            run_us=run_us,
-        )
+    ) -> Cause:
+        improved = TriedFix("improved", "", "", "", None, None, None, None, 0)
+        place = ("forward", "model.py", 1, None, "", "")
+        made = Cause(1, "graph_break", "Break", "f", saved_us, is_eager, 1, *place, run_us=run_us)
+        return replace(made, trials=(improved,) if verified else ())
 
     assert describe_order([cause(3), cause(2, True), cause(0)]) == "Most compile time first"
     eager = "What runs eagerly first, then most compile time"
