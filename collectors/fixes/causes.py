@@ -50,7 +50,11 @@ from compileboard.collectors.fixes.fix import (
     TriedStep,
 )
 from compileboard.collectors.fixes.preconditions import find_function
-from compileboard.collectors.fixes.recompile_fixes import parse_dynamic_source, suggest_together
+from compileboard.collectors.fixes.recompile_fixes import (
+    parse_dynamic_source,
+    suggest_recompile_fixes,
+    suggest_together,
+)
 from compileboard.collectors.fixes.savings import (
     Claims,
     Cost,
@@ -763,8 +767,8 @@ def _draft_breaks(
     for row in run.compiles:
         if row.resumed_at is not None:
             resumed[row.process_id, row.file, row.function, row.resumed_at].append(row)
-    compiled = {(row.file, _bare_name(row.function)) for row in run.compiles}
-    compiled |= {("torch", _bare_name(row.torch_function)) for row in run.compiles}
+    compiled = {(row.file, bare_name(row.function)) for row in run.compiles}
+    compiled |= {("torch", bare_name(row.torch_function)) for row in run.compiles}
     guards = {recompile.compile_key: recompile.guards for recompile in run.recompiles}
 
     def draft(members: Sequence[RecordedBreak]) -> Draft:
@@ -888,7 +892,7 @@ def _claim_joined(
         if row is None:
             continue
         others = functions - {(row.file, row.function)}
-        names = {(file, _bare_name(function)) for file, function in others}
+        names = {(file, bare_name(function)) for file, function in others}
         if any((frame.file, frame.name) in names for frame in event.above):
             inner.add((row.file, row.function))
     resumed = {row.key for row in after}
@@ -921,7 +925,7 @@ def _claim_joined(
     return claims, frozenset(consequences)
 
 
-def _bare_name(function: str | None) -> str:
+def bare_name(function: str | None) -> str:
     return (function or "").rsplit(".", 1)[-1]
 
 
@@ -948,7 +952,7 @@ def _list_eager_modules(
     """
     keys = [event.compile_key for event in events if event.is_inlined and event.compile_key]
     rows = [compiles[key] for key in keys if key in compiles]
-    inlined = {(row.file, _bare_name(row.function)) for row in rows}
+    inlined = {(row.file, bare_name(row.function)) for row in rows}
     for event in events:
         passed: list[StackFrame] = []
         for frame in reversed(event.above):
@@ -1396,6 +1400,10 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
     alone = {varying.source: varying.saved_alone for varying in first.variation.sources}
     # What saves recompiles alone has a cause of its own, which stands above.
     ranked = sorted(changes, key=lambda facts: alone.get(facts.source or "", 0))
+    fixes = suggest_together(ranked)
+    if fixes and not fixes[0].fix.is_needless:
+        needless = [_find_needless(member, common) for member in own]
+        fixes = [one for one in needless[:1] if one and all(needless)] or fixes
     return Cause(
         number=0,
         kind="recompile",
@@ -1427,8 +1435,30 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
             (member.variation for member in own), key=lambda variation: variation.recompile_count
         ),
         code=_cut(part, line),
-        fixes=tuple(suggest_together(ranked)),
+        fixes=tuple(fixes),
     )
+
+
+def _find_needless(member: _Saved, common: RecompileFacts) -> SuggestedFix | None:
+    """Return that nothing is to be fixed, where another guard of the same sources needs a compile
+    of its own: a tensor of another kind that has one row, too.
+    """
+    for guard in member.recompile.failed:
+        is_of_set = guard.source in member.sources and guard not in member.guards
+        if not is_of_set or guard.cache_entry != member.guard.cache_entry:
+            continue
+        facts = replace(
+            common,
+            category=guard.category,
+            source=guard.source,
+            dim=_find_dim(guard),
+            values=tuple(value for value in (guard.expected, guard.actual) if value),
+            reason=guard.reason,
+        )
+        first = next(iter(suggest_recompile_fixes(facts)), None)
+        if first is not None and first.fix.is_needless:
+            return first
+    return None
 
 
 def _place_at_guard(row: RecordedCompile, guard: RecordedGuard, code: CodeIndex) -> RecordedCompile:
@@ -1443,7 +1473,7 @@ def _place_at_guard(row: RecordedCompile, guard: RecordedGuard, code: CodeIndex)
     function = find_function(part.lines, part.first_line, line) if part else None
     if function is None:
         return row
-    is_same = function.name == _bare_name(row.function)
+    is_same = function.name == bare_name(row.function)
     name = row.function if is_same else function.name
     return replace(row, function=name, file=file, line=line, source_line=guard.source_line)
 

@@ -374,7 +374,10 @@ def _is_compiled_in(facts: RecompileFacts) -> bool:
 
 
 def _is_in_loop_or_branch(facts: RecompileFacts) -> bool:
-    return _is_written_in(facts, _list_decided, _LOOP_OR_BRANCH)
+    if not _is_written_in(facts, _list_decided, _LOOP_OR_BRANCH):
+        return False
+    uses = {*_list_uses(facts, facts.source)}  # compared with a tensor, it gives a tensor
+    return not uses or not uses <= _OF_TENSORS
 
 
 def _is_negative(facts: RecompileFacts) -> bool:
@@ -534,9 +537,13 @@ def _other(facts: RecompileFacts) -> Chosen:
 
 
 def _none(facts: RecompileFacts) -> Chosen:
-    """Only an argument is the caller's to replace; a cache that is empty at first is not."""
+    """Only an argument is the caller's to replace, and by a tensor where it is one at other calls;
+    a cache that is empty at first is not.
+    """
     is_argument = _KEYWORD.sub(r"\g<name>", facts.source or "").isidentifier()
-    return ["none" if is_argument else "value-variants"]
+    others = " ".join({*facts.values} - {"None"})
+    is_tensor = not others or re.search(r"Tensor|Parameter", others)
+    return ["none" if is_argument and is_tensor else "value-variants"]
 
 
 def _string(facts: RecompileFacts) -> Chosen:

@@ -15,7 +15,7 @@ from compileboard.collectors.contract.fingerprints import content_id
 from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.contract.verdicts import FEWEST_SAMPLES, LABELS
 from compileboard.collectors.fixes.cache_entries import to_recorded
-from compileboard.collectors.fixes.causes import Cause, build_causes
+from compileboard.collectors.fixes.causes import Cause, bare_name, build_causes
 from compileboard.collectors.fixes.fix import (
     BreakOccurrence,
     RecordedBreak,
@@ -183,7 +183,7 @@ select
   b.distinct_id, b.compile_key, b.outcome, b.line, d.fingerprint, d.gb_id, d.gb_type, d.reason,
   d.explanation, d.hints,
   f.name as function, f.file, d.source_line, c.function_id is not b.function_id as is_inlined,
-  cf.name as frame_function, cf.file as frame_file, c.stack_id,
+  cf.name as frame_function, cf.file as frame_file, c.line as compiled_line, c.stack_id,
   case when c.function_id is not b.function_id or b.id in (select id from firsts)
     then e.body end as body
 from graph_breaks as b
@@ -212,6 +212,15 @@ from stack
 where file not like '<%'
 order by depth
 limit :deepest
+"""
+FIRST_LINES_SQL = """
+select distinct f.file, f.name, c.line
+from compiles as c
+join functions as f on f.id = c.function_id
+where c.run_id = :run_id
+  and c.resumed_at is null
+  and c.line is not null
+limit :most
 """
 # The frame that is skipped runs at once: the first thing that is compiled then is what it calls.
 NEXT_STACK_SQL = """
@@ -259,6 +268,7 @@ limit 1
 
 
 Place = tuple[str, str, int | None]  # a function of a stack: file, bare name, first line
+FirstLines = defaultdict[tuple[str, str], set[int]]  # of functions of one file and bare name
 
 
 def load_causes(connection: sqlite3.Connection, run_id: str) -> list[Cause]:
@@ -556,6 +566,9 @@ def _read_breaks(
 ) -> tuple[list[RecordedBreak], list[BreakOccurrence]]:
     distinct: dict[int, RecordedBreak] = {}
     occurrences = []
+    firsts: FirstLines = defaultdict(set)
+    for row in connection.execute(FIRST_LINES_SQL, values):
+        firsts[row["file"], bare_name(row["name"])].add(row["line"])
     for row in connection.execute(BREAKS_SQL, values):
         body = read_body(row["body"])
         if row["distinct_id"] not in distinct:
@@ -571,12 +584,12 @@ def _read_breaks(
                     for name in ("fingerprint", "gb_id", "gb_type", "function", "file", "line")
                 },
             )
-        found = _find_frame(connection, row, _list_frames(body)) if body else ((), (), None)
+        found = _find_frame(connection, row, _list_frames(body), firsts) if body else ((), (), None)
         above, inside, frame_line = found
         if frame_line is None and not row["is_inlined"]:
             frame_line = row["line"]
         elif frame_line is None and row["outcome"] == "skipped":
-            frame_line = _find_called_line(connection, row)
+            frame_line = _find_called_line(connection, row, firsts)
         key = (row["distinct_id"], row["compile_key"], row["outcome"])
         occurrences.append(
             BreakOccurrence(*key, frame_line, above, inside, bool(row["is_inlined"]))
@@ -593,7 +606,7 @@ def _list_frames(body: Mapping[str, Any]) -> list[StackFrame]:
 
 
 def _find_frame(
-    connection: sqlite3.Connection, row: sqlite3.Row, stack: list[StackFrame]
+    connection: sqlite3.Connection, row: sqlite3.Row, stack: list[StackFrame], firsts: FirstLines
 ) -> tuple[tuple[StackFrame, ...], tuple[StackFrame, ...], int | None]:
     """Return the compiled function's callers, what stands on the stack from it on, and its line:
     torch leaves it out where it called a module.
@@ -605,26 +618,34 @@ def _find_frame(
     ]
     position = len(callers)
     if not position or [(frame.file, frame.name) for frame in stack[:position]] != callers:
-        named = [place for place, one in enumerate(stack) if _is_frame(row, one.file, one.name)]
+        named = [place for place, one in enumerate(stack) if _is_frame(row, one, firsts)]
         position = max(named, default=len(stack))
     own = stack[position] if position < len(stack) else None
     is_last = position == len(stack) - 1  # which is what broke, not the function that called it
-    is_itself = own is not None and _is_frame(row, own.file, own.name)
+    is_itself = own is not None and _is_frame(row, own, firsts)
     is_itself = is_itself and not (is_last and row["is_inlined"])
     line = own.line if own and is_itself else None
     return tuple(stack[:position]), tuple(stack[position:]), line
 
 
-def _is_frame(row: sqlite3.Row, file: str, name: str) -> bool:
-    bare = (row["frame_function"] or "").rsplit(".", 1)[-1]
-    return file == row["frame_file"] and name.rsplit(".", 1)[-1] == bare
+def _is_frame(row: sqlite3.Row, frame: StackFrame | Caller, firsts: FirstLines) -> bool:
+    """Return whether a frame is of the compiled function, and not of another of its name."""
+    bare = bare_name(row["frame_function"])
+    if frame.file != row["frame_file"] or bare_name(frame.name) != bare:
+        return False
+    own, other = (
+        _find_place(frame.file, bare, line, firsts) for line in (row["compiled_line"], frame.line)
+    )
+    return own == other or None in (row["compiled_line"], frame.line)
 
 
-def _find_called_line(connection: sqlite3.Connection, row: sqlite3.Row) -> int | None:
+def _find_called_line(
+    connection: sqlite3.Connection, row: sqlite3.Row, firsts: FirstLines
+) -> int | None:
     """Return the line of a skipped function that called what was compiled next."""
     following = read_value(connection, NEXT_STACK_SQL, {"key": row["compile_key"]})
     for caller in _list_callers(connection, following)[1:] if following else ():
-        if _is_frame(row, caller.file, caller.name):
+        if _is_frame(row, caller, firsts):
             return caller.line
     return None
 
@@ -647,11 +668,13 @@ def _read_called(
         return {}
     nodes = connection.execute(NODES_SQL, values).fetchall()
     own = {row["stack_id"]: row["line"] for row in compiles.values() if row["resumed_at"] is None}
-    firsts: dict[tuple[str, str], set[int]] = defaultdict(set)  # lines of functions of one name
+    firsts: FirstLines = defaultdict(set)
     for node in nodes:
         if own.get(node["id"]) is not None:
             firsts[node["file"], node["name"]].add(own[node["id"]])
-    places = {node["id"]: _find_place(node, firsts) for node in nodes}
+    places = {
+        node["id"]: _find_place(node["file"], node["name"], node["line"], firsts) for node in nodes
+    }
     wanted = {places[row["stack_id"]] for row in skipped}
     callers: dict[int, frozenset[Place]] = {}  # a node's parent has a lower id
     for node in nodes:
@@ -672,10 +695,9 @@ def _read_called(
     return {row["key"]: called[(*frames[row["key"]], row["function_id"])] for row in skipped}
 
 
-def _find_place(node: sqlite3.Row, firsts: Mapping[tuple[str, str], Collection[int]]) -> Place:
-    name = (node["file"], node["name"])
-    line = node["line"] or 0
-    return (*name, max((first for first in firsts.get(name, ()) if first <= line), default=None))
+def _find_place(file: str, name: str, line: int | None, firsts: FirstLines) -> Place:
+    lines = firsts.get((file, name), set())
+    return file, name, max((first for first in lines if first <= (line or 0)), default=None)
 
 
 def find_call_in_stack(body: Mapping[str, Any]) -> StackFrame | None:

@@ -463,6 +463,13 @@ def test_what_must_stay_the_same_together_is_one_cause() -> None:
     assert cause.sources == ("x", "y") and cause.event_count == 1
 
 
+def test_a_tensor_of_one_row_and_another_kind_has_a_compile_of_its_own() -> None:
+    kind = replace(_size("ids"), category="dispatch_keys", reason="dispatch key set mismatch")
+    (cause,) = _both(kind, _size("ids", "12", "1", dim=1))
+    assert cause.is_expected and cause.fixes[0].title.startswith("Nothing to fix: a size of 0 or 1")
+    assert not _both(kind, _size("ids", "12", "7", dim=1))[0].is_expected
+
+
 def test_several_values_that_a_break_left_are_named_once() -> None:
     value = replace(_size(), category="int_value")
     stack = (f"___stack{number}" for number in range(2))

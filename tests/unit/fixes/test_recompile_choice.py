@@ -179,6 +179,17 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
         ({"category": "dict_keys", "source": "kwargs"}, "other-arguments"),
         ({"category": "dict_keys", "source": "batch"}, "dict-keys"),
         ({"category": "type_change", "source": "mask", "reason": "NoneType"}, "none"),
+        ({"category": "other_value", "source": "m", "values": ("None", "Tensor")}, "none"),
+        ({"category": "other_value", "source": "m", "values": ("None", "tuple")}, "value-variants"),
+        (
+            {
+                "category": "int_value",
+                "source": "n",
+                "source_line": "mask = torch.arange(x.shape[1]) >= n",
+                "lines": ("def f(x, n):", "    mask = torch.arange(x.shape[1]) >= n"),
+            },
+            "dynamic-number",
+        ),
         (
             {"category": "type_change", "source": "c.keys[0]", "reason": "NoneType"},
             "value-variants",
