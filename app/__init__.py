@@ -41,6 +41,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from compileboard.app.runs import pages as runs
     from compileboard.app.search import pages as search
     from compileboard.app.server import (
+        api_pages,
         assets,
         errors,
         health,
@@ -119,6 +120,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         reports.blueprint,
         imports.blueprint,
         api.blueprint,
+        api_pages.blueprint,
     ):
         app.register_blueprint(blueprint)
     return app

@@ -41,40 +41,40 @@ from compileboard.app.stacks import pages as stacks
 from compileboard.app.steps import pages as steps
 from compileboard.app.timeline import pages as timeline
 
-_ROOMS = (
-    overview,
-    reasons,
-    repros,
-    runs,
-    compiles,
-    artifacts,
-    guards,
-    caches,
-    aot,
-    cuda_graphs,
-    steps,
-    ranks,
-    stacks,
-    shapes,
-    timeline,
-    search,
-    imports,
-    push,
-    activity,
-    benchmarks,
-    comparison,
-    trends,
-    incidents,
-)
+# The operations of each subject, in the order of the document.
+_SUBJECTS = {
+    "Overview": (overview,),
+    "Across runs": (reasons, repros),
+    "Runs": (runs, compiles),
+    "What a run recorded": (
+        artifacts,
+        guards,
+        caches,
+        aot,
+        cuda_graphs,
+        steps,
+        ranks,
+        stacks,
+        shapes,
+        timeline,
+    ),
+    "Search": (search,),
+    "Imports and pushes": (imports, push),
+    "Administration": (activity,),
+    "Benchmarks": (benchmarks, comparison, trends),
+    "Incidents": (incidents,),
+}
+_SUBJECT_OF = {room.__name__: name for name, rooms in _SUBJECTS.items() for room in rooms}
 OPERATIONS = tuple(
     operation
-    for room in _ROOMS
+    for room in _SUBJECT_OF
     for operation in api.OPERATIONS
-    if operation.view.__module__ == room.__name__
+    if operation.view.__module__ == room
 )
 
 
 PREFIX = "/api/v1"
+_OWN = "About the API"
 _ABOUT = """What torch.compile did on your machines: everything that a page of the dashboard shows.
 
 Times are microseconds since 1970 (`…_us`), sizes bytes, counts whole numbers. \
@@ -226,6 +226,7 @@ def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
+        "tags": [_SUBJECT_OF[operation.view.__module__]],
         "security": [{"token": list(list_scopes(operation.view, operation.method))}],
         "parameters": _list_parameters(operation),
     }
@@ -236,10 +237,10 @@ def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any
             "required": True,
             "content": {"application/json": {"schema": describe_type(operation.body, schemas)}},
         }
-    elif operation.method == "POST":
+    elif operation.view is imports.start_import:
         described["requestBody"] = UPLOAD
         failures |= _refer(_REFUSALS)
-    elif operation.method in ("PATCH", "PUT"):
+    elif operation.method in ("PATCH", "POST", "PUT"):
         described["requestBody"] = _LINES
         failures |= _refer(_PUSH_REFUSALS)
     else:
@@ -290,6 +291,7 @@ def _describe_own(name: str, summary: str, schema: Schema) -> dict[str, Any]:
         "get": {
             "operationId": name,
             "summary": summary,
+            "tags": [_OWN],
             "parameters": [],
             "responses": {"200": answer},
         }
@@ -314,6 +316,7 @@ def get_document() -> dict[str, Any]:
             "license": {"name": "MIT"},
         },
         "servers": [{"url": "/", "description": "This server."}],
+        "tags": [{"name": name} for name in (*_SUBJECTS, _OWN)],
         "paths": paths,
         "components": {
             "schemas": schemas,

@@ -44,7 +44,7 @@ def _runs(reader: sqlite3.Connection) -> list[str]:
         "commit=abc",
         "since=2020-01-01",
     ]
-    activity = ["/boxes", "/activity", "/activity?subject=R1"]
+    activity = ["/boxes", "/activity", "/activity?subject=R1", "/reference"]
     return [
         *sorts,
         *(f"/runs?{query}" for query in more),

@@ -250,7 +250,7 @@ def test_a_run_says_what_to_do_first(client: FlaskClient) -> None:
     assert get(client, f"/runs/{RUN}/causes?limit=1") == causes[:1]
 
 
-def test_the_first_address_lists_the_others_and_every_page_leads_to_it(client: FlaskClient) -> None:
+def test_the_first_address_lists_the_others(client: FlaskClient) -> None:
     listed = client.get("/api/v1/").json["data"]
     assert {"method": "GET", "path": "/api/v1/openapi.json"}.items() <= listed[-1].items()
     assert ("GET", "/api/v1/runs/{run_id}") in {
@@ -258,4 +258,3 @@ def test_the_first_address_lists_the_others_and_every_page_leads_to_it(client: F
     }
     assert all(operation["summary"] for operation in listed)
     assert client.get("/api/v1").status_code == 200
-    assert '<a href="/api/v1/">API</a>' in client.get("/runs").text
