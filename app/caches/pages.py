@@ -33,21 +33,18 @@ SHOWN = 100  # components of one kind on a page
 CHANGES = 200
 
 
-@blueprint.get("/runs/<run_id>/caches/<int:lookup_id>")
-def show_one(run_id: str, lookup_id: int) -> str:
+@blueprint.get("/runs/<run_id>/caches/<lookup_id>")
+def show_one(run_id: str, lookup_id: str) -> str:
     detail, runs = find_run(run_id), request.args.get("runs", "")
     if runs not in ("", "before"):
         raise FilterError(f"runs: {runs[:40]!r} is not before")
     across = runs == "before"
-    screen = (
-        build_lookup(get_run_reader(run_id), run_id, lookup_id, get_store() if across else None)
-        if lookup_id < 2**62
-        else None
-    )
+    store = get_store() if across else None
+    screen = build_lookup(get_run_reader(run_id), run_id, read_id(lookup_id), store)
     if screen is None:
         abort(
             404,
-            f"Run {detail.run.shown_name[:80]} has no cache lookup with the number {lookup_id}.",
+            f"Run {detail.run.shown_name[:80]} has no cache lookup with the number {lookup_id[:40]}.",
         )
     return render_run(
         detail,

@@ -73,14 +73,14 @@ def find_set(run_id: str, artifact_id: int, *, of_any: bool = False) -> GuardSet
     if screen is None and of_any:
         screen = build_guard_set(get_reader(), None, artifact_id)
     if screen is None or screen.artifact is None:
-        abort(404, f"There are no guards with the number {artifact_id} here.")
+        abort(404, "There are no guards with this number here.")
     return screen
 
 
-@blueprint.get("/runs/<run_id>/guards/<int:artifact_id>")
-def show_one(run_id: str, artifact_id: int) -> str:
+@blueprint.get("/runs/<run_id>/guards/<artifact_id>")
+def show_one(run_id: str, artifact_id: str) -> str:
     detail = find_run(run_id)
-    screen = find_set(run_id, artifact_id)
+    screen = find_set(run_id, read_id(artifact_id))
     query, at = request.args.get("q", "").strip()[:200], request.args.get("at", "")
     if at and not (at.isascii() and at.isdigit() and len(at) < 10):
         raise FilterError(f"at: {at[:40]!r} is not the number of a line of this tree")

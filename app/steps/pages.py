@@ -7,7 +7,7 @@ from flask import Blueprint, Response, abort
 from compileboard.app.artifacts.model import read_artifact
 from compileboard.app.core.api import PageQuery, operation
 from compileboard.app.core.db import get_run_reader, get_store
-from compileboard.app.core.page import Page
+from compileboard.app.core.page import Page, read_id
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.shell import find_run, render_run
 from compileboard.app.steps.model import StepWindowRow, list_window_rows, load_steps
@@ -26,15 +26,15 @@ def show(run_id: str) -> str:
     return render_run(detail, "steps/index.html", tab="steps", screen=screen)
 
 
-@blueprint.get("/runs/<run_id>/steps/<int:trace_id>/trace.json")
-def trace(run_id: str, trace_id: int) -> Response:
+@blueprint.get("/runs/<run_id>/steps/<trace_id>/trace.json")
+def trace(run_id: str, trace_id: str) -> Response:
     find_run(run_id)
-    artifact = read_artifact(get_store(), run_id, trace_id)
+    artifact = read_artifact(get_store(), run_id, read_id(trace_id))
     is_trace = artifact is not None and (artifact.run_id, artifact.name) == (run_id, STEPS_TRACE)
     if artifact is None or not is_trace or artifact.text is None:
-        abort(404, f"Run {run_id} has no trace of steps {trace_id}.")
+        abort(404, f"Run {run_id} has no trace of steps {trace_id[:40]}.")
     response = Response(artifact.text.encode("utf-8", "replace"), content_type="application/json")
-    name = f"steps-{run_id}-{trace_id}.json"
+    name = f"steps-{run_id}-{artifact.id}.json"
     response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

@@ -175,6 +175,14 @@ def test_what_is_not_there_is_one_sentence(
     _assert_clear(client, address, status, sentence)
 
 
+@pytest.mark.parametrize("address", ["caches/{}", "guards/{}", "steps/{}/trace.json"])
+def test_a_number_that_no_database_holds_is_not_found(
+    client: FlaskClient, store: sqlite3.Connection, address: str
+) -> None:
+    add_run(store, "R1")
+    assert client.get(f"/runs/R1/{address.format(10**22)}").status_code == 404
+
+
 def test_other_peoples_text_in_an_error_is_text(client: FlaskClient) -> None:
     answer = client.get("/runs/<script>alert(1)</script>")
     assert answer.status_code == 404
