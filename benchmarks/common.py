@@ -204,6 +204,14 @@ def observing(folder: Path, *, must_record: bool = True) -> Iterator[None]:
         raise SystemExit("the hooks recorded nothing; there is nothing to compare")
 
 
+def require_gpu() -> None:
+    """Raises: SystemExit where torch finds no GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        raise SystemExit(f"This needs an NVIDIA GPU, and torch {torch.__version__} finds none.")
+
+
 def run_python(arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """Run this Python with the arguments and return what it printed.
 

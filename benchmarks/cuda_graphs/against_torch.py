@@ -17,7 +17,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from benchmarks.common import Row, print_table
+from benchmarks.common import Row, print_table, require_gpu
 from benchmarks.cuda_graphs.programs import PROGRAMS
 from compileboard.collectors.store.connection import open_reader
 
@@ -88,9 +88,12 @@ def compare(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keep", type=Path, help="where databases and logs stay")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="where databases and logs stay")
     arguments = parser.parse_args()
+    require_gpu()
     with tempfile.TemporaryDirectory() as folder:
         kept = arguments.keep or Path(folder)
         kept.mkdir(parents=True, exist_ok=True)

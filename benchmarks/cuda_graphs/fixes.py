@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import Row, print_table, scratch_folder
+from benchmarks.common import Row, print_table, require_gpu, scratch_folder
 from compileboard.collectors.fixes.fix import Fix, list_fixes
 from compileboard.collectors.store.connection import open_reader
 
@@ -74,9 +74,12 @@ def describe(counts: dict[str, int]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("ids", nargs="*")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("ids", nargs="*", metavar="ID", help="of a fix; default: all")
     ids = parser.parse_args().ids
+    require_gpu()
     fixes = [fix for fix in list_fixes("cudagraph") if not ids or fix.id in ids]
     with scratch_folder() as folder, ThreadPoolExecutor(AT_ONCE) as pool:
         rows = list(pool.map(partial(judge, folder=folder), fixes))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable
 
 import torch
 from torch import nn
+
+from benchmarks.common import require_gpu
 
 WIDTH = 64
 
@@ -202,6 +204,10 @@ PROGRAMS: dict[str, Callable[[], None]] = {
 }
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=PROGRAMS)
+    program = PROGRAMS[parser.parse_args().name]
+    require_gpu()
     torch.manual_seed(0)
-    PROGRAMS[sys.argv[1]]()
+    program()
     torch.cuda.synchronize()

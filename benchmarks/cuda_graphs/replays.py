@@ -5,6 +5,7 @@ python -m benchmarks.cuda_graphs.replays
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from benchmarks.common import (
     observing,
     print_table,
     ratios,
+    require_gpu,
     scratch_folder,
 )
 
@@ -55,6 +57,10 @@ def measure_observed(call: Callable[[], Any], folder: Path) -> float:
 
 
 def main() -> None:
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
+    require_gpu()
     with scratch_folder() as folder:
         with observing(folder):
             call = compile_layers()

@@ -5,9 +5,9 @@ python -m benchmarks.steps.overhead
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import sys
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -19,6 +19,7 @@ from benchmarks.common import (
     observing,
     print_table,
     ratios,
+    require_gpu,
     run_python,
     scratch_folder,
 )
@@ -64,8 +65,14 @@ def measure(folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        print(json.dumps(measure(Path(sys.argv[1]))))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path, help=argparse.SUPPRESS)  # of one process
+    folder = parser.parse_args().folder
+    require_gpu()
+    if folder:
+        print(json.dumps(measure(folder)))
         return
     with scratch_folder() as folder:
         found = [

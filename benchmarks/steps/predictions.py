@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.common import Row, observing, print_table, scratch_folder
+from benchmarks.common import Row, observing, print_table, require_gpu, scratch_folder
 from benchmarks.steps import programs
 from compileboard.collectors.fixes.step_costs import cost_window, find_usual_step
 
@@ -106,11 +106,15 @@ def predict(found: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--keep", help="file for all that was measured, as JSON")
-    parser.add_argument("--read", help="such a file, to predict from again")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of a program; default: all")
+    parser.add_argument("--keep", metavar="FILE", help="file for all that was measured, as JSON")
+    parser.add_argument("--read", metavar="FILE", help="such a file, to predict from again")
     options = parser.parse_args()
+    if not options.read:
+        require_gpu()
     logging.disable(logging.WARNING)
     torch.set_float32_matmul_precision("high")
     groups = {

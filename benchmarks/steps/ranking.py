@@ -80,7 +80,9 @@ def measure(folder: Path, *sizes: int) -> Row:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, count in (("windows", 16), ("graphs", 100), ("steps", 40)):
         parser.add_argument(f"--{name}", type=int, default=count)
     sizes = parser.parse_args()
