@@ -42,8 +42,10 @@ def show_one(run_id: str, lookup_id: str) -> str:
     store = get_store() if across else None
     screen = build_lookup(get_run_reader(run_id), run_id, read_id(lookup_id), store)
     if screen is None:
-        name = detail.run.shown_name[:80]
-        abort(404, f"Run {name} has no cache lookup with the number {lookup_id[:40]}.")
+        abort(
+            404,
+            f"{detail.run.shown_name[:80]} has no cache lookup with the number {lookup_id[:40]}.",
+        )
     return render_run(
         detail,
         "caches/lookup.html",

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from compileboard.collectors.contract.record_names import PATH_NOT_ENDED
+
 
 class Word(NamedTuple):
     word: str
@@ -155,7 +157,7 @@ def describe_failure_phase(phase: str) -> Word:
     return FAILURE_PHASES.get(phase, Word(phase, "bad", "A phase that this version does not know."))
 
 
-# Source: CheckInvariantStatus of torch/_inductor/cudagraph_utils.py, 2.6 to 2.13.
+# Source: CheckInvariantStatus of torch/_inductor/cudagraph_utils.py, 2.6 to 2.13; the last is ours.
 CUDA_GRAPH_STATUSES = {
     "StaticInputIdxMismatch": Word(
         "Parameter, buffer or static input moved",
@@ -174,6 +176,12 @@ CUDA_GRAPH_STATUSES = {
         "warn",
         "When the graph was recorded, an output of an earlier graph was free. In a later call the "
         "program still held it, so its memory could not be used again.",
+    ),
+    PATH_NOT_ENDED: Word(
+        "Called while an earlier output is in use",
+        "warn",
+        "At other calls the function begins a path of graphs. At this one the program still held "
+        "an output of the graph before it, so torch recorded it after that graph too.",
     ),
 }
 

@@ -23,7 +23,6 @@ from compileboard.app.runs.failures import CudagraphSkip, list_cudagraph_skips
 from compileboard.app.runs.model import MOST_SKIPS
 from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.fixes.cudagraph_fixes import (
-    CALLED_AFTER_ANOTHER,
     MANY_SIZES,
     suggest_recorded_again,
 )
@@ -229,13 +228,6 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
     another graph, most often first.
     """
     groups: dict[tuple[object, ...], list[CudaGraph]] = {}
-    begins: set[FunctionKey] = set()  # functions that also begin a path
-    made_by: dict[tuple[object, ...], int] = {}
-    for function in functions:
-        for graph in function.recordings:
-            made_by[graph.process_id, graph.tree, graph.graph] = graph.graph_function
-            if graph.parent_graph is None:
-                begins.add(_function_key(graph))
     for function in functions:
         for number, graph in enumerate(function.recordings):
             if graph.status is None and number == 0:
@@ -247,10 +239,6 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
     for group in groups.values():
         example = group[0]
         newest = example.reasons[-1] if example.reasons else None
-        parent = made_by.get((example.process_id, example.tree, example.parent_graph))
-        # A layer that is called several times in a step is recorded as often, as it should be.
-        is_sometimes = parent != example.graph_function and _function_key(example) in begins
-        why = example.status or (CALLED_AFTER_ANOTHER if is_sometimes else "")
         reasons.append(
             WhyAgain(
                 replace(example, process=""),
@@ -260,7 +248,7 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
                 newest.input_count if newest else 0,
                 len(group),
                 _sum_us(group),
-                suggest_recorded_again(why),
+                suggest_recorded_again(example.status) if example.status else (),
             )
         )
     return sorted(

@@ -37,7 +37,7 @@ class MovedInput:
 class GraphMismatch:
     """Why a CUDA graph did not fit, so that another was recorded."""
 
-    graph: Annotated[int, "Number of the graph that did not fit."]
+    graph: Annotated[int, "Number of the graph that did not fit, or began a path."]
     status: Annotated[str, "Why, in torch's word."]
     inputs: Annotated[tuple[MovedInput, ...], "The inputs that moved: the first 20."]
     input_count: Annotated[fields.Count, "How many moved."]

@@ -30,8 +30,11 @@ def show(run_id: str) -> str:
 def trace(run_id: str, trace_id: str) -> Response:
     find_run(run_id)
     artifact = read_artifact(get_store(), run_id, read_id(trace_id))
-    is_trace = artifact is not None and (artifact.run_id, artifact.name) == (run_id, STEPS_TRACE)
-    if artifact is None or not is_trace or artifact.text is None:
+    if (
+        artifact is None
+        or artifact.text is None
+        or (artifact.run_id, artifact.name) != (run_id, STEPS_TRACE)
+    ):
         abort(404, f"Run {run_id} has no trace of steps {trace_id[:40]}.")
     response = Response(artifact.text.encode("utf-8", "replace"), content_type="application/json")
     name = f"steps-{run_id}-{artifact.id}.json"

@@ -8,8 +8,6 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from benchmarks.common import require_gpu
-
 WIDTH = 64
 
 
@@ -204,6 +202,8 @@ PROGRAMS: dict[str, Callable[[], None]] = {
 }
 
 if __name__ == "__main__":
+    from benchmarks.common import require_gpu
+
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=PROGRAMS)
     program = PROGRAMS[parser.parse_args().name]

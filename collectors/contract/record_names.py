@@ -15,6 +15,7 @@ CONFIG = "config"
 RUNTIME_FAILED = "runtime_failed"
 CUDAGRAPH_SKIP = "cudagraph_skip"
 CUDAGRAPH = "cuda_graph"
+PATH_NOT_ENDED = "PathNotEnded"  # why one is recorded again, where torch gives no reason
 STEPS_PREFIX = "compileboard "  # of a window's ranges in a trace
 STEPS_TRACE = "steps_trace"  # the artifact that keeps it
 STEPS = "step_window"  # payload: the trace of a few steps, in torch's profiler format

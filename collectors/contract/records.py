@@ -398,8 +398,8 @@ duration_us|us?||Time it took.
 reserved_before_bytes|bytes?||What torch's allocator held on the GPU before it.
 reserved_after_bytes|bytes?||What it held after it.
 call_count|count?||Calls of compiled functions until then.
-status|text?||Why the newest graph of the function did not fit, in torch's word; null where it was
-  recorded for the first time at that place.
+status|text?||Why the newest graph of the function did not fit, in torch's word, or `PathNotEnded`;
+  null where it was recorded for the first time at that place.
 reasons|json||What did not fit of each graph of the function at that place.
 reason_id|int?|references rerecording_reasons (id)|`id` of why it was recorded again.
 time_us|time_us||

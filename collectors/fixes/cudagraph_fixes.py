@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
+from compileboard.collectors.contract.record_names import PATH_NOT_ENDED
 from compileboard.collectors.fixes.fix import Fix, list_fixes_for
 
-# torch's words for a graph that did not fit (CheckInvariantStatus), and why a fix is for it.
+# Why a graph is recorded again: torch's words (CheckInvariantStatus) and ours.
 REASONS = {
+    PATH_NOT_ENDED: "output_alive",
     "StaticInputIdxMismatch": "static_input_moved",
     "CudagraphManagedIdxMismatch": "graph_output_moved",
     "ExpectedDeadIndicesBeforeGraphMismatch": "output_alive",
 }
-CALLED_AFTER_ANOTHER = "called_after_another"
 MANY_SIZES = "many_sizes"
 _SKIPS = (
     (re.compile(r"due to mutated inputs"), "mutated_input"),
@@ -24,7 +25,7 @@ _WRITES_TO_PART = re.compile(r"\]\s*[-+*/]?=[^=]|\.(?:index_|scatter_|masked_|co
 
 
 def suggest_recorded_again(reason: str) -> tuple[Fix, ...]:
-    """Return the fixes for torch's word, or for `called_after_another`."""
+    """Return the fixes for the reason of a recording, or for `many_sizes`."""
     return list_fixes_for("cudagraph", REASONS.get(reason, reason))
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+from ..contract.record_names import PATH_NOT_ENDED
 from . import torch_compat
 from .hook_guard import HookGuard
 
@@ -38,7 +39,7 @@ class CudaGraphs:
         def record_function(manager: Any, new_inputs: Any, function_id: Any) -> Any:
             reasons: list[list[Any]] = []
             with self._guard:
-                reasons = _list_reasons(sys._getframe(1), new_inputs, function_id)
+                reasons = _list_reasons(sys._getframe(1), manager, new_inputs, function_id)
             return self._measure(original, (manager, new_inputs, function_id), "recording", reasons)
 
         return record_function
@@ -117,7 +118,9 @@ def _list_parents(node: Any) -> Iterator[Any]:
         yield node
 
 
-def _list_reasons(frame: FrameType, new_inputs: list[Any], function_id: Any) -> list[list[Any]]:
+def _list_reasons(
+    frame: FrameType, manager: Any, new_inputs: list[Any], function_id: Any
+) -> list[list[Any]]:
     """Return [graph, status, text, inputs, input count] of each graph that did not fit.
 
     torch has checked them in `_run`, which may have ended the path of graphs since. What it found
@@ -126,7 +129,7 @@ def _list_reasons(frame: FrameType, new_inputs: list[Any], function_id: Any) -> 
     names = frame.f_locals
     last = names.get("status"), names.get("status_logger")
     if None in last:  # none was checked
-        return []
+        return _explain_place(manager, function_id)
     siblings = list(names["child_nodes"][function_id])[-MOST_SIBLINGS:]
     answers = [sibling.check_invariants(list(new_inputs)) for sibling in siblings[:-1]]
     reasons = []
@@ -137,6 +140,21 @@ def _list_reasons(frame: FrameType, new_inputs: list[Any], function_id: Any) -> 
         count = len(_INPUT.findall(whole))
         reasons.append([sibling.id.id, status.name, text, inputs, count])
     return reasons
+
+
+def _explain_place(manager: Any, function_id: Any) -> list[list[Any]]:
+    """Return why a function that began a path of graphs before is recorded after another one now.
+
+    torch ends a path at a new step, or once the program holds none of its outputs. It has tried
+    both here, and gives no reason itself.
+    """
+    began, node = manager.roots.get(function_id), manager.current_node
+    if node is None or not began:
+        return []
+    path = (node, *_list_parents(node))
+    if any(each.wrapped_function.id == function_id for each in path):
+        return []  # the next of several calls in a step
+    return [[began[-1].id.id, PATH_NOT_ENDED, "", {}, 0]]
 
 
 def _describe_inputs(placeholders: Any, new_inputs: list[Any], text: str) -> dict[str, list[Any]]:

@@ -62,6 +62,7 @@ def test_an_edit_is_tried_and_what_takes_a_person_is_listed(workplace: Workplace
     ("fix_id", "metric"),
     [
         ("passed_clone", "cudagraph_rerecording_count"),
+        ("kept_clone", "cudagraph_rerecording_count"),
         ("mutation_static", "cudagraph_skip_count"),
         ("mutation_returned", "cudagraph_skip_count"),
         ("step_marked", "failure_count"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from compileboard.collectors.fixes.cudagraph_fixes import (
-    CALLED_AFTER_ANOTHER,
     MANY_SIZES,
     REASONS,
     suggest_overwritten,
@@ -20,7 +19,7 @@ MUTATED = "skipping cudagraphs due to mutated inputs (1 instances)."
 def test_every_key_has_a_fix_and_every_fix_a_key() -> None:
     assert {key for fix in list_fixes("cudagraph") for key in fix.keys} == {
         *REASONS.values(),
-        *(CALLED_AFTER_ANOTHER, MANY_SIZES, "mutated_input", "cpu_tensor", "output_overwritten"),
+        *(MANY_SIZES, "mutated_input", "cpu_tensor", "output_overwritten"),
     }
 
 
@@ -30,7 +29,7 @@ def test_every_key_has_a_fix_and_every_fix_a_key() -> None:
         ("StaticInputIdxMismatch", "parameter_copied"),
         ("CudagraphManagedIdxMismatch", "passed_clone"),
         ("ExpectedDeadIndicesBeforeGraphMismatch", "kept_clone"),
-        ("called_after_another", "kept_clone"),
+        ("PathNotEnded", "kept_clone"),
     ],
 )
 def test_torchs_word_has_its_fix(status: str, first: str) -> None:

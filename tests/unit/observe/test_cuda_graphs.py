@@ -32,7 +32,7 @@ class Node:
     def __init__(self, number: int, parent: Node | None = None, status: Any = None) -> None:
         self.id, self.parent, self.status = Id(number), parent, status
         placeholders = [SimpleNamespace(name="arg0_1"), SimpleNamespace(name="arg1_1")]
-        self.wrapped_function = SimpleNamespace(placeholders=placeholders)
+        self.wrapped_function = SimpleNamespace(placeholders=placeholders, id=Id(number))
 
     def check_invariants(self, inputs: list[Any]) -> Any:
         inputs[:1] = [None]  # as torch does where all is well
@@ -48,6 +48,7 @@ class Manager:
         self.id_to_compile_id = {FUNCTION: COMPILE}
         self.warmed_up_functions: set[Any] = set()
         self.children = {FUNCTION: list(siblings)}
+        self.roots: dict[Any, list[Node]] = {}
         self.current_node = Node(1, Node(0))
 
     def _run(self, new_inputs: list[Any], function_id: Any) -> Any:
@@ -108,6 +109,20 @@ def test_all_inputs_that_moved_are_counted_beyond_the_text_that_is_kept(events: 
     ((fields, _context),) = events
     (reason,) = fields["reasons"]
     assert (len(reason[2]), reason[4]) == (LONGEST, 300)
+
+
+def test_a_function_that_began_a_path_says_why_it_is_recorded_after_another(
+    events: Events,
+) -> None:
+    manager = Manager()  # torch asks no graph at a new place
+    manager._run([], FUNCTION)
+    manager.roots = {FUNCTION: [Node(4)]}
+    manager._run([], FUNCTION)
+    manager.current_node.wrapped_function.id = FUNCTION
+    manager._run([], FUNCTION)  # the next call of a step
+    first, second, third = (fields["reasons"] for fields, _ in events)
+    assert (first, third) == ([], [])
+    assert second == [[4, "PathNotEnded", "", {}, 0]]
 
 
 def test_a_function_is_warmed_up_once(events: Events) -> None:

@@ -89,8 +89,10 @@ def test_a_reason_has_its_fix_and_a_step_of_several_calls_none(store: sqlite3.Co
 def test_a_function_that_sometimes_begins_a_path_has_a_fix(store: sqlite3.Connection) -> None:
     first, second = read(store, "branches")[2:4]
     alone = replace(second, id=9, graph=7, parent_graph=None, depth=0)
+    second = replace(second, status="PathNotEnded")
     (reason,) = list_reasons(list_functions([first, alone, second]))
     assert [fix.id for fix in reason.fixes] == ["kept_clone"]
+    assert reason.why.word == "Called while an earlier output is in use"
 
 
 def test_a_path_that_branches_is_marked_where_one_function_has_several_graphs(
