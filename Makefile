@@ -5,6 +5,7 @@
 # make versions TORCH="2.4.1 2.13.0"   the collector with other versions of torch (default: one of each release), written
 #                                                            to docs/compatibility.md; WHOLE=1: every test that needs torch
 # make mutants MODULE=app/incidents/change_points.py [TESTS=…]       change a module in every small way; which changes do tests see?
+# make site    the public demo, what H200 machines recorded, as a static site in out/site; make pictures takes README's pictures of it
 # make demo PORT=9000 DB=team.db                 make lint | types | contracts | unit   one part of the checks
 PYTHON ?= python3
 SPREAD := -n 3 --dist loadfile --no-loadscope-reorder --durations=20 --durations-min=10
@@ -25,7 +26,7 @@ endif
 
 TORCH := 2.4.1 2.5.1 2.6.0 2.7.1 2.8.0 2.9.1 2.10.0 2.11.0 2.12.1 2.13.0
 
-.PHONY: setup demo test tests nightly versions lint types contracts unit mutants fuzz
+.PHONY: setup demo site pictures test tests nightly versions lint types contracts unit mutants fuzz
 
 setup: $(READY)
 
@@ -48,6 +49,12 @@ ifeq ($(HISTORY),no)
 else
 	@$(PY) -m examples.demo_history --db $(DB) --port $(PORT) $(HISTORY_OPTIONS) -- $(SERVE)
 endif
+
+site: setup
+	$(PY) -m tests.tools.public_demo out/site
+
+pictures: setup
+	$(PY) -m tests.browser.pictures
 
 lint: setup
 	$(VENV)/bin/ruff check .

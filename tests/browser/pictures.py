@@ -1,4 +1,4 @@
-"""Take README's pictures, the overview over the demo's history.
+"""Take README's pictures, pages of the public demo.
 
 python -m tests.browser.pictures
 """
@@ -6,35 +6,59 @@ python -m tests.browser.pictures
 from __future__ import annotations
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from playwright.sync_api import sync_playwright
 
-from tests.tools.history import record_history
 from tests.tools.observed import ROOT
+from tests.tools.public_demo import fill
 from tests.tools.serving import serving
 
-SIZE = {"width": 1280, "height": 920}
+if TYPE_CHECKING:
+    from playwright.sync_api import ViewportSize
+
+SIZE: ViewportSize = {"width": 1280, "height": 920}
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+# A picture -> its page, with a run by its name, and what it waits for.
+PAGES = {
+    "overview": ("/?suite=demo_history", ".spark polyline"),
+    "causes": ("/runs/{GPT-2, BERT, Llama, T5, ResNet}", "#fixes"),
+    "timeline": ("/runs/{DDP on two GPUs}/timeline", "#flame canvas"),
+    "steps": ("/runs/{in_training}/steps", "#step-parts"),
+}
+
+
+def list_addresses(database: Path) -> dict[str, str]:
+    with closing(sqlite3.connect(database)) as reader:
+        runs = dict(reader.execute("select '{' || name || '}', id from runs").fetchall())
+    addresses = {}
+    for picture, (address, _element) in PAGES.items():
+        for name, run_id in runs.items():
+            address = address.replace(name, run_id)
+        addresses[picture] = address
+    return addresses
 
 
 def draw_pictures(folder: Path) -> None:
-    """Write the overview in both themes."""
     with TemporaryDirectory() as temporary, sync_playwright() as playwright:
         database = Path(temporary) / "compileboard.db"
-        record_history(database)
+        fill(database)
         chromium = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
         with serving(database, COMPILEBOARD_FOLLOW="no") as server:
-            for scheme in SCHEMES:
-                page = chromium.new_page(viewport=SIZE, color_scheme=scheme)
-                page.goto(server.address)
-                page.locator(".spark polyline").first.wait_for()
-                page.wait_for_load_state("networkidle")
-                page.screenshot(path=folder / f"overview-{scheme}.png")
+            for picture, address in list_addresses(database).items():
+                for scheme in SCHEMES:
+                    page = chromium.new_page(viewport=SIZE, color_scheme=scheme)
+                    page.goto(server.address + address)
+                    page.locator(PAGES[picture][1]).first.wait_for()
+                    page.wait_for_load_state("networkidle")
+                    page.screenshot(path=folder / f"{picture}-{scheme}.png")
+                    page.close()
         chromium.close()
 
 
