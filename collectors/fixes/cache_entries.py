@@ -109,6 +109,11 @@ def is_of_enum(reason: str, code: str, *values: str | None) -> bool:
     return bool(named and re.search(rf"\b{named['name']}\.[A-Za-z]\w*", text))
 
 
+def _is_of_keys(guard: RecordedGuard) -> bool:
+    is_keys = guard.category == "dict_keys" or guard.reason.startswith("len(")
+    return is_keys and " == " not in guard.reason and guard.source not in ARGUMENTS
+
+
 def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:
     """Return what failed of each cache entry, the newest first, and a guard of each source.
 
@@ -127,6 +132,9 @@ def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:
     for guards in by_entry.values():
         if "autocast" in guards:  # it is among the dispatch keys of every tensor
             guards = {source: g for source, g in guards.items() if g.category != "dispatch_keys"}
-        failed = fold(guards)
+        # Other keys do not explain the sizes of a dictionary's tensors.
+        held = fold([source for source, guard in guards.items() if not _is_of_keys(guard)])
+        sizes = {source for source in held if guards[source].category == "tensor_size"}
+        failed = fold(guards) | sizes
         entries.append((failed, {source: guards[source] for source in guards if source in failed}))
     return [entry for entry in entries if not ARGUMENTS & entry[0]] or entries

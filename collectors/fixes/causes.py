@@ -566,6 +566,13 @@ def _is_compiled_for(eager: Cause, cause: Cause) -> bool:
     return is_called and bool(eager.eager) and eager.is_fixable
 
 
+def _is_of_rest(graph_break: Cause, cause: Cause) -> bool:
+    """Return whether only the code after a break is recompiled, which the break's fix removes."""
+    rest = {key for part in graph_break.resumed for key in part.compile_keys}
+    is_rest = cause.kind == "recompile" and rest.issuperset(cause.compile_keys)
+    return is_rest and graph_break.is_fixable
+
+
 def _is_part(part: Cause, cause: Cause) -> bool:
     is_same = (part.file, part.function) == (cause.file, cause.function)
     return is_same and bool(part.sources) and {*part.sources} < {*cause.sources}
@@ -611,13 +618,14 @@ def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
 
 def _place_parts_first(causes: Sequence[Cause]) -> list[Cause]:
     """Move a cause of several sources below those of the same function that have a part of them,
-    unless that saves nothing, and what recompiles the function that breaks below its break.
+    unless that saves nothing, and what recompiles the function that breaks, or the code after a
+    break, below its break.
     """
     placed: dict[int, Cause] = {}
     for cause in causes:
         for part in causes if cause.sources else ():
             is_smaller = _is_part(part, cause) and (part.saved_us or not cause.saved_us)
-            if is_smaller or _is_compiled_for(part, cause):
+            if is_smaller or _is_compiled_for(part, cause) or _is_of_rest(part, cause):
                 placed.setdefault(id(part), part)
         placed.setdefault(id(cause), cause)
     return list(placed.values())
@@ -1149,7 +1157,7 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
     options = [[failed for failed, _guards in list_entries(recompile)] for recompile in recompiles]
     chosen, whole = choose_guards(recompiles), tuple(recompiles)
     variation = _describe_variation(frame, options, chosen)
-    compiled_in = frozenset(_list_compiled_in(frame))
+    compiled_in = _find_compiled_in(frame)
     return [
         _Saved(
             row,
@@ -1165,18 +1173,36 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
     ]
 
 
-def _list_compiled_in(frame: Sequence[Recompiled]) -> Iterator[tuple[str, int]]:
+def _find_compiled_in(frame: Sequence[Recompiled]) -> frozenset[tuple[str, int]]:
+    """Find the sizes that differed from a cache entry which has them dynamic. One that another such
+    entry took is dynamic: it was compiled in for what another input had there.
+    """
     dynamic = {
         row.compile_id: set(map(parse_dynamic_source, recompile.dynamic_sources))
         for recompile, row in frame
     }
-    for recompile, _row in frame:
+    compiled_in: set[tuple[str, int]] = set()
+    taken: set[tuple[str, int]] = set()
+    seen: dict[tuple[str, int], dict[str, str | None]] = defaultdict(dict)
+    for recompile, row in frame:
+        differed: dict[str, set[tuple[str, int]]] = defaultdict(set)
         for guard in recompile.failed or recompile.guards:
-            if guard.category != "tensor_size" or guard.expected in ("0", "1"):
-                continue
             size = (guard.source or "", _find_dim(guard) or 0)
-            if size in dynamic.get(guard.cache_entry or "", ()):
-                yield size
+            differed[guard.cache_entry or ""].add(size)
+            if guard.category == "tensor_size":
+                seen[size][row.compile_id] = guard.actual
+                is_dynamic = size in dynamic.get(guard.cache_entry or "", ())
+                if is_dynamic and guard.expected not in ("0", "1"):
+                    compiled_in.add(size)
+        for entry in differed.keys() - {*recompile.unread}:
+            taken |= {
+                size
+                for size, values in seen.items()
+                if size in dynamic.get(entry, set()) - differed[entry]
+                and values.get(entry) != values.get(row.compile_id)
+                and {entry, row.compile_id} <= values.keys()
+            }
+    return frozenset(compiled_in - taken)
 
 
 def _describe_variation(
@@ -1383,7 +1409,11 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         after_break=all(member.is_after_break for member in members),
         lines=part.lines if part else (),
         dynamic_sources=tuple(
-            dict.fromkeys(entry for member in own for entry in _list_dynamic(member))
+            dict.fromkeys(
+                entry
+                for member in own
+                for entry in (*_list_dynamic(member), *_list_of_same_size(member))
+            )
         ),
         torch_version=run.torch_version,
         is_eager=is_eager,
@@ -1497,6 +1527,27 @@ def _list_dynamic(member: _Saved) -> Iterator[str]:
         source = parse_dynamic_source(entry)
         if source is None or source not in ones or source[0] in member.sources:
             yield entry
+
+
+def _list_of_same_size(member: _Saved) -> Iterator[str]:
+    """List inputs that had the same sizes as the member's at any recompile, as a weight that not
+    every call has. One that is left out fixes the size of all, and `mark_dynamic` raises.
+    """
+    for recompile in member.frame:
+        named = {parse_dynamic_source(entry): entry for entry in recompile.dynamic_sources}
+        sizes = [
+            ((guard.source or "", _find_dim(guard) or 0), guard)
+            for guard in recompile.failed
+            if guard.category == "tensor_size" and guard.actual not in ("0", "1")
+        ]
+        own = {
+            (guard.cache_entry, guard.expected, guard.actual)
+            for (source, _dim), guard in sizes
+            if source in member.sources
+        }
+        for size, guard in sizes:
+            if size in named and (guard.cache_entry, guard.expected, guard.actual) in own:
+                yield named[size]
 
 
 def _list_changes(

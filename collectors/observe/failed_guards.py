@@ -143,7 +143,12 @@ class _Reading:
                     text = " and ".join(leaf.verbose_code_parts())[:LONGEST]
                     found.append([kind, source, text, _describe(value, text)])
             if hasattr(manager, "get_key_value_managers"):
-                waiting += _list_items(manager.get_key_value_managers(), value)
+                pairs = manager.get_key_value_managers()
+                if _has_other_length(pairs, value):
+                    has_failed = True
+                    text = f"len({source}) != {len(pairs)}"
+                    found.append(["DICT_LENGTH", source, text, _describe(value)])
+                waiting += _list_items(pairs, value)
             for child in manager.get_child_managers():
                 child_source = child.get_source()
                 child_value = self._values.get(child_source, self)
@@ -166,6 +171,22 @@ class _Reading:
                 for part in guard.verbose_code_parts():
                     if not _holds(part[:LONGEST], names):
                         yield ["SHAPE", "", part[:LONGEST], None]
+
+
+def _has_other_length(pairs: dict[int, Any], value: Any) -> bool:
+    """Return whether a dictionary has another length than that of a guard on all its keys, which
+    torch compares itself: that is none of its leaf guards. A guard on some keys says not which.
+    """
+    keys = [key for key, _value in pairs.values() if key is not None]
+    is_whole = len(keys) == len(pairs) == max(pairs, default=-1) + 1
+    is_other = isinstance(value, dict) and is_whole and dict.__len__(value) != len(pairs)
+    return is_other and any("#" in part for key in keys[:1] for part in _list_parts(key))
+
+
+def _list_parts(manager: Any) -> Iterator[str]:
+    """Guards on all keys name the line that asked for them, a guard on one of them does not."""
+    for leaf in manager.get_leaf_guards():
+        yield from leaf.verbose_code_parts()
 
 
 def _list_items(pairs: dict[int, Any], value: Any) -> Iterator[tuple[Any, str, Any]]:

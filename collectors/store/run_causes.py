@@ -88,7 +88,9 @@ _VERSION = re.compile(r"^(\d+)\.(\d+)")
 COMPILES_SQL = """
 select
   c.id as key, c.process_id, c.compile_id, c.generation, c.frame_id, f.name as function, f.file,
-  c.line, c.resumed_at,
+  c.line,
+  max(c.resumed_at) over (
+    partition by c.process_id, c.generation, c.frame_id) as resumed_at,  -- not known at the limit
   c.outcome, c.started_us, c.total_us, c.stack_id, c.recompiled_from is not null as is_recompile,
   coalesce(sum(k.restart_us), 0) as restart_us,
   coalesce(sum(k.aot_us), 0) as aot_us,
@@ -219,6 +221,7 @@ from compiles as c
 join functions as f on f.id = c.function_id
 where c.run_id = :run_id
   and c.resumed_at is null
+  and c.outcome <> 'recompile_limit'  -- it may be of code after a break
   and c.line is not null
 limit :most
 """

@@ -82,6 +82,23 @@ for size in (2, 3, 4):
     optimizer.param_groups[0]["lr"] = 0.1 * size
     step()
 """
+GROWING = """
+import torch
+
+scales = {"a": 2.0}
+
+
+def scale(x):
+    for factor in scales.values():
+        x = x * factor
+    return x
+
+
+compiled = torch.compile(scale, backend="eager", dynamic=False)
+for size in (2, 3):
+    compiled(torch.ones(size))
+    scales["b"] = 3.0
+"""
 ENUM = """
 import enum
 
@@ -126,6 +143,14 @@ def test_every_failed_guard_is_recorded_and_no_property_of_the_user_is_run(
     assert {source.source for source in variation.sources} == {"x", "parts", "grad_mode"}
     sizes = next(source for source in variation.sources if source.source == "x")
     assert [seen.value for seen in sizes.values] == ["2", "3", "2", "3"]
+
+
+def test_a_dictionary_that_grew_is_seen_behind_what_failed_first(workplace: Workplace) -> None:
+    assert workplace.run(workplace.write(GROWING)).returncode == 0
+    (cause,) = _load(workplace)
+    assert cause.variation is not None
+    saved = {source.source: source.saved_alone for source in cause.variation.sources}
+    assert saved == {"x": 0, "G['scales']": 0}
 
 
 def test_the_users_source_is_kept_beside_it(workplace: Workplace) -> None:

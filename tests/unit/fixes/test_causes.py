@@ -470,6 +470,33 @@ def test_a_tensor_of_one_row_and_another_kind_has_a_compile_of_its_own() -> None
     assert not _both(kind, _size("ids", "12", "7", dim=1))[0].is_expected
 
 
+def test_a_key_that_comes_and_goes_hides_no_sizes_and_all_of_one_size_are_marked() -> None:
+    x, w, keys = "batch['x']", "batch['w']", "not ___dict_contains('w', batch)"
+
+    def failed(entry: int, before: str, now: str, *sources: str) -> list[RecordedGuard]:
+        return [replace(_size(one, before, now), cache_entry=f"{entry}/0") for one in sources]
+
+    def other_keys(entry: int) -> RecordedGuard:
+        guard = replace(_size("batch"), category="dict_keys", reason=keys, fingerprint="keys")
+        return replace(guard, cache_entry=f"{entry}/0")
+
+    calls = [
+        [other_keys(1), *failed(1, "5", "6", x)],
+        [other_keys(2), *failed(2, "6", "7", x), *failed(1, "5", "7", x)],  # 6 was that of w
+        [other_keys(3), *failed(2, "6", "8", x, w), other_keys(1), *failed(1, "5", "8", x)],
+    ]
+    marks = ["L['batch']['x']:0", "L['batch']['w']:0"]
+    recompiles = [
+        RecordedRecompile(key, (), tuple(guards), dynamic_sources=tuple(marks[: 1 + (key == 4)]))
+        for key, guards in enumerate(calls, 2)
+    ]
+    rows = [_compile(1), *(_again(key, of=1, total_us=100) for key in (2, 3, 4))]
+    causes = {cause.sources: cause for cause in build_causes(RecordedRun(rows, recompiles))}
+    size = causes[x,]
+    assert {*causes} == {("batch",), (x,), ("batch", x)}
+    assert all(mark in size.fixes[0].settings[0] for mark in marks)
+
+
 def test_several_values_that_a_break_left_are_named_once() -> None:
     value = replace(_size(), category="int_value")
     stack = (f"___stack{number}" for number in range(2))

@@ -50,3 +50,13 @@ def test_what_a_skipped_function_called_is_no_function_of_its_name(
     (cause,) = load_causes(store, "R")
     assert cause.eager_function == "Net.forward"
     assert [part.function for part in cause.resumed] == ["Block.forward"]
+
+
+def test_the_recompile_limit_is_of_the_code_after_the_break_that_reached_it(
+    store: sqlite3.Connection,  # noqa: F811
+) -> None:
+    names = {"function": "f", "file": FILE, "line": 12, "stack": _forwards(12)}
+    first = CompileStarted("p", 1, 1, "1/0", 1, 0, resumed_at=12, **names)
+    Ingestor(store).ingest("R", [start(), first, CompileStarted("p", 2, 2, "1/1", 1, 1, **names)])
+    store.execute("update compiles set outcome = 'recompile_limit' where compile_id = '1/1'")
+    assert [row.resumed_at for row in load_recorded_run(store, "R").compiles] == [12, 12]
