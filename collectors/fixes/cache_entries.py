@@ -14,6 +14,7 @@ Guards = dict[str, RecordedGuard]  # by source
 _KEY = re.compile(r"(?P<name>.+) (?P<is>absent|present)", re.DOTALL)
 _TYPE = re.compile(r"<(?:class|enum|flag) '(?:[\w<>]+\.)*(?P<name>\w+)'>")
 _MEMBER = re.compile(r"type=<(?:(?:enum|flag) '|[\w.|]+: )")  # torch 2.11 writes the member itself
+_NAME = re.compile(r"[A-Za-z_]\w*\.\w+")
 ARGUMENTS = {"args", "kwargs"}  # as wrappers are written: def wrapper(*args, **kwargs)
 
 
@@ -104,7 +105,11 @@ def is_of_enum(reason: str, code: str, *values: str | None) -> bool:
     """
     if _MEMBER.search(reason):
         return True
-    named = _TYPE.search(reason.partition("type=")[2])
+    _, has_type, written = reason.partition("type=")
+    if not has_type and "___check_obj_id(" in reason:  # of an older torch
+        # Only of members of an Enum does the hook know what the guard holds.
+        return len([value for value in values if value and _NAME.fullmatch(value)]) == 2
+    named = _TYPE.search(written)
     text = " ".join((code, *filter(None, values)))
     return bool(named and re.search(rf"\b{named['name']}\.[A-Za-z]\w*", text))
 
