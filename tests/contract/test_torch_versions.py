@@ -52,3 +52,11 @@ def test_a_feature_is_what_came_of_its_tests(
     assert f"| {FEATURE} | {cell} |" in lines
     assert [line.partition(". ")[2] for line in lines if line[:1].isdigit()] == notes
     assert "| `try` | not run |" in lines
+
+
+def test_a_test_that_was_run_again_counts_as_it_ended_then(tmp_path: Path) -> None:
+    paths = [tmp_path / "first.xml", tmp_path / "again.xml"]
+    for path, outcome in zip(paths, ("<failure />", "")):
+        path.write_text(f"<testsuite>{CASE.format(outcome)}</testsuite>")
+    both = torch_versions.read_results(*paths)[FEATURE]
+    assert (both["passed"], both["failed"]) == (1, [])

@@ -1,7 +1,8 @@
 """The tests that `make versions` runs with each torch, and the table that it writes of them.
 
 python -m tests.tools.torch_versions tests          print them, for pytest
-python -m tests.tools.torch_versions record FILE    keep what pytest wrote with --junitxml=FILE
+python -m tests.tools.torch_versions record FILE …  keep what pytest wrote with --junitxml=FILE; of
+                                                    a test that was run again, the last FILE's
 python -m tests.tools.torch_versions table          write docs/compatibility.md's table anew
 """
 
@@ -93,13 +94,19 @@ def list_tests() -> list[str]:
     return [test for tests in FEATURES.values() for test in tests]
 
 
-def read_results(junit: Path) -> dict[str, dict[str, Any]]:
-    """Return what came of each feature's tests."""
+def read_results(*junits: Path) -> dict[str, dict[str, Any]]:
+    """Return what came of each feature's tests, of each what the last file has."""
     results: dict[str, dict[str, Any]] = {
         name: {"passed": 0, "failed": [], "skipped": []} for name in FEATURES
     }
-    for case in ElementTree.parse(junit).iter("testcase"):
-        test = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+    cases: dict[str, list[ElementTree.Element]] = {}
+    for junit in junits:
+        new: dict[str, list[ElementTree.Element]] = {}
+        for case in ElementTree.parse(junit).iter("testcase"):
+            test = f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+            new.setdefault(test, []).append(case)
+        cases |= new
+    for test, case in [(name, case) for name, found in cases.items() for case in found]:
         (feature,) = (name for name, tests in FEATURES.items() if test.startswith(tests))
         result = results[feature]
         skipped = case.find("skipped")
@@ -123,7 +130,7 @@ def list_missing() -> dict[str, str]:
     }
 
 
-def record(junit: Path) -> Path:
+def record(*junits: Path) -> Path:
     torch = importlib.import_module("torch")
     utils = importlib.import_module("torch._dynamo.utils")
     version = torch.__version__
@@ -134,7 +141,7 @@ def record(junit: Path) -> Path:
         "date": date.today().isoformat(),
         "metrics_fields": len(utils.CompilationMetrics.__dataclass_fields__),
         "missing": list_missing(),
-        "features": read_results(junit),
+        "features": read_results(*junits),
     }
     path = RESULTS / f"{body['torch']}-python{'.'.join(platform.python_version_tuple()[:2])}.json"
     path.parent.mkdir(exist_ok=True)
@@ -204,13 +211,13 @@ def fill_page(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("tests", "record", "table"))
-    parser.add_argument("junit", nargs="?", type=Path)
+    parser.add_argument("junit", nargs="*", type=Path)
     given = parser.parse_args()
     if given.what == "tests":
         print("\n".join(list_tests()))
         return
     if given.what == "record":
-        print(record(given.junit))
+        print(record(*given.junit))
     PAGE.write_text(fill_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
