@@ -27,14 +27,16 @@ def count_in_log(workplace: Workplace, word: str) -> dict[str, int]:
     (log,) = folder.iterdir()
     compile_ids = re.findall(r'"frame_id": (\d+), "frame_compile_id": (\d+)', log.read_text())
     counted = int(done.stdout.splitlines()[-1])
-    # Before 2.6 torch logs no compile that reaches the limit, before 2.5 no recompile.
-    unlogged = int(word == "limit" and torch_release() < (2, 6))
+    # Of a compile that reaches the limit torch 2.5 logs the recompile alone, 2.4 nothing.
+    unlogged = int(word == "limit" and torch_release() < (2, 5))
     again = {compile_id for compile_id in compile_ids if compile_id[1] != "0"}
     logs_recompiles = torch_release() >= (2, 5)
     return {
         "compiles": len(set(compile_ids)) + unlogged,
         "breaks": names["artifact:dynamo_graph_break_reason"] or counted,
-        "recompiles": names["artifact:recompile_reasons"] if logs_recompiles else len(again),
+        "recompiles": names["artifact:recompile_reasons"]
+        if logs_recompiles
+        else len(again) + unlogged,
     }
 
 

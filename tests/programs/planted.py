@@ -114,9 +114,9 @@ def _lower(name: str) -> Callable[..., Any]:
 
 def backend_refuses_op() -> Case:
     """A backend of the user's own refuses one operation of the dynamo graph."""
-    from torch._dynamo.backends.registry import _COMPILER_FNS, register_backend
+    from torch._dynamo.backends.registry import list_backends, register_backend
 
-    if "planted_refuses" not in _COMPILER_FNS:
+    if "planted_refuses" not in list_backends(()):
 
         @register_backend(name="planted_refuses")
         def planted_refuses(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
