@@ -4,7 +4,7 @@ torch's own reasons stop at the first failed guard of an entry. Its guards are o
 called with the guarded value, so all of them are asked here, within a time limit. The values are
 found by the guards' sources, without running anything of the user's: a source that leads through a
 property, or another descriptor of the user's, is left out, and its entry is marked as not read to
-the end. Source: torch/_dynamo/guards.py and torch/csrc/dynamo/guards.cpp of 2.5 to 2.13.
+the end. Source: torch/_dynamo/guards.py and torch/csrc/dynamo/guards.cpp of 2.4 to 2.13.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from itertools import islice
 from typing import Any
 
 from .hook_guard import HookGuard
+from .runtime_failures import find_code_origin
 
 LIMIT_S = 0.004  # of the thread's CPU time, for one recompile
 MOST_ENTRIES = 32
@@ -64,13 +65,23 @@ class FailedGuards:
         self._guard = guard
         self._recompile = threading.local()
 
-    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(
+        self, original: Callable[..., Any], emit: Callable[[list[str]], None] | None = None
+    ) -> Callable[..., Any]:
+        """Have the guards at hand while torch names its reasons. `emit` gets these where it writes
+        no event of them itself: in 2.4.
+        """
+
         def get_and_maybe_log_recompilation_reasons(
             cache_entries: Any, frame: Any, *rest: Any, **named: Any
         ) -> Any:
             self._recompile.at_hand = (cache_entries, frame)
             try:
-                return original(cache_entries, frame, *rest, **named)
+                reasons = original(cache_entries, frame, *rest, **named)
+                if emit is not None:
+                    with self._guard:
+                        emit(_add_compiles(reasons, cache_entries))
+                return reasons
             finally:
                 self._recompile.at_hand = None
 
@@ -99,6 +110,28 @@ def _list_entries(cache_entries: Any) -> Iterator[Any]:
             cache_entries = cache_entries.next
 
 
+def _guards_of(entry: Any) -> Any:
+    return getattr(entry, "guard_manager", None) or entry.check_fn  # its name until 2.5
+
+
+def _name_compile(entry: Any) -> str | None:
+    """Return the compile that made a cache entry. In 2.4 the graphs that its code calls know it."""
+    if hasattr(entry, "compile_id"):
+        return str(entry.compile_id)
+    scope = _guards_of(entry).global_scope
+    origin = find_code_origin(entry.code, scope["G"]) if scope else None
+    context = origin[0] if origin else None
+    return f"{context[1]}/{context[2]}" if context else None
+
+
+def _add_compiles(reasons: list[str], cache_entries: Any) -> list[str]:
+    """Write before each reason the compile of its cache entry, as torch does since 2.5."""
+    names = [_name_compile(entry) for entry in _list_entries(cache_entries)]
+    if len(names) != len(reasons):  # an entry without a reason has none in the list
+        return reasons
+    return [f"{name}: {text}" if name else text for name, text in zip(names, reasons)]
+
+
 class _Reading:
     """One recompile's look at the guards of its frame's cache entries."""
 
@@ -113,13 +146,12 @@ class _Reading:
     def read(self, cache_entries: Any) -> Iterator[list[Any]]:
         for entry in islice(_list_entries(cache_entries), MOST_ENTRIES):
             found: list[list[Any]] = []
-            wrapper = getattr(entry, "guard_manager", None) or entry.check_fn  # its name in 2.5
+            wrapper = _guards_of(entry)
             # An entry that is no longer valid has no scope: an object that it held is gone.
             is_whole = wrapper.global_scope is not None and self._read_entry(wrapper, found)
             for _kind, source, _text, _value in found:
                 self._failed |= {source, *(source[: m.start()] for m in _STEP.finditer(source))}
-            compile_id = getattr(entry, "compile_id", None)
-            yield [None if compile_id is None else str(compile_id), is_whole, found]
+            yield [_name_compile(entry), is_whole, found]
 
     def _is_late(self) -> bool:
         self._count += 1

@@ -1,8 +1,9 @@
 """Emulate events that torch 2.4 and 2.5 lack (docs/compatibility.md).
 
-These versions have no graph-break event, 2.4 no recompile event. Both keep lists that grow until
-reset(); new entries are written as the events of a newer torch. Breaks of frames that were skipped
-entirely never reach those lists. Nor have they an event of what a compile raises, or a record of
+These versions have no graph-break event, 2.4 no recompile event. They keep a list of graph breaks
+that grows until reset(); new entries are written as the events of a newer torch. Breaks of frames
+that were skipped entirely never reach it. Recompiles are written where torch names their reasons
+(failed_guards.py). Nor have they an event of what a compile raises, or a record of
 one that reaches the recompile limit.
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from ..contract.record_names import COMPILE_ERROR, GRAPH_BREAK, RECOMPILE
+from ..contract.record_names import COMPILE_ERROR, GRAPH_BREAK
 from . import torch_compat
 
 BREAK_EVENT_SINCE = ERROR_EVENT_SINCE = LIMIT_RECORD_SINCE = (2, 6)
@@ -28,13 +29,10 @@ def torch_release() -> tuple[int, ...]:
 class ListReader:
     def __init__(self, release: tuple[int, ...]) -> None:
         self.reads_breaks = release < BREAK_EVENT_SINCE
-        self.reads_recompiles = release < RECOMPILE_EVENT_SINCE
+        self.logs_recompiles = release >= RECOMPILE_EVENT_SINCE
         self.reads_errors = release < ERROR_EVENT_SINCE
         self.reads_limits = release < LIMIT_RECORD_SINCE
         self._last_reason: Any = None
-        self._failures: dict[
-            Any, tuple[Any, int]
-        ] = {}  # code -> torch's list of it, and how much of it was read
 
     def read(self, emit: Callable[[str, Any, Any, Any], None], context: Any) -> None:
         if self.reads_breaks:
@@ -46,13 +44,6 @@ class ListReader:
             for reason in reasons[read:]:
                 emit(GRAPH_BREAK, None, break_text(reason), context)
             self._last_reason = reasons[-1] if reasons else None
-        if self.reads_recompiles:
-            for code, failures in torch_compat.guard_failure_lists().items():
-                known, count = self._failures.get(code, (None, 0))
-                count = count if failures is known else 0
-                if len(failures) > count:
-                    emit(RECOMPILE, None, [str(f) for f in failures[count:]], context)
-                self._failures[code] = (failures, len(failures))
 
     def read_error(self, emit: Callable[[str, Any, Any, Any], None], context: Any) -> None:
         """Write the exception of a failed compile: torch writes the record while it propagates."""

@@ -94,10 +94,8 @@ class Hooks:
                 self.capabilities["events"] = "ok (beside another reader of torch's trace)"
         else:
             self._replace("events", lambda original: make_tap(original, self._emit, self.guard))
-        if self._lists.reads_recompiles:  # 2.4: its entries do not have their guards at hand
-            self.capabilities["failed_guards"] = torch_compat.describe_missing("failed_guards")
-        else:
-            self._replace("failed_guards", self.failed_guards.wrap)
+        emit = None if self._lists.logs_recompiles else self._emit_recompile
+        self._replace("failed_guards", lambda original: self.failed_guards.wrap(original, emit))
         if self._lists.reads_limits:
             self._replace("recompile_limits", self._limit_hook)
         self._hook_skips()
@@ -171,7 +169,7 @@ class Hooks:
     def _add_missing_events(self) -> None:
         for name, missing in (
             ("graph_breaks", self._lists.reads_breaks),
-            ("recompiles", self._lists.reads_recompiles),
+            ("recompiles", not self._lists.logs_recompiles),
         ):
             self.capabilities[name] = (
                 "from torch's own list: this version has no event for them" if missing else "ok"
@@ -265,6 +263,9 @@ class Hooks:
             grad = sys.modules["torch"].is_grad_enabled()
             extra = {"failed": self.redact(failed), "grad": grad}
         self.spool.write(name, self.redact(metadata), self.redact(payload), context, extra)
+
+    def _emit_recompile(self, reasons: list[str]) -> None:
+        self._emit(record_names.RECOMPILE, None, reasons, torch_compat.context_of())
 
     def _write_failure(self, fields: dict[str, Any], text: str | None, context: Any) -> None:
         self.spool.write(record_names.RUNTIME_FAILED, fields, text, context)

@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -283,12 +283,18 @@ def find_mark(error: BaseException) -> Mark | None:
 def find_origin(trace: TracebackType | None) -> Origin:
     origin: Origin = (None, 0)
     while trace is not None:
-        code, names = trace.tb_frame.f_code, trace.tb_frame.f_globals
-        for name in code.co_names:
-            if name.startswith(GRAPH_PREFIX):
-                cell = torch_compat.disabled_cell(names.get(name))
-                origin = getattr(cell.cell_contents, MARK, origin) if cell is not None else origin
+        origin = find_code_origin(trace.tb_frame.f_code, trace.tb_frame.f_globals) or origin
         trace = trace.tb_next
+    return origin
+
+
+def find_code_origin(code: CodeType, names: Mapping[str, Any]) -> Origin | None:
+    """Return the compile of the last graph that a function's code calls."""
+    origin: Origin | None = None
+    for name in code.co_names:
+        if name.startswith(GRAPH_PREFIX):
+            cell = torch_compat.disabled_cell(names.get(name))
+            origin = getattr(cell.cell_contents, MARK, origin) if cell is not None else origin
     return origin
 
 

@@ -40,7 +40,7 @@ NAMES: dict[str, tuple[str, str, str, str]] = {
     "failed_guards": (
         "torch._dynamo.guards",
         "get_and_maybe_log_recompilation_reasons",
-        "2.5-2.13",
+        "2.4-2.13",
         "of each cache entry of a recompile, the first failed guard alone",
     ),
     "counters": ("torch._dynamo.utils", "counters", "2.4-2.13", "no final counters"),
@@ -557,11 +557,6 @@ def break_list() -> list[Any]:
     later.
     """
     return list(getattr(sys.modules.get("torch._dynamo.utils"), "graph_break_reasons", ()))
-
-
-def guard_failure_lists() -> dict[Any, list[Any]]:
-    """Return failed guards by code object; replaces the event of 2.5 and later."""
-    return dict(getattr(sys.modules.get("torch._dynamo.utils"), "guard_failures", {}))
 
 
 def kept_record_count() -> int:

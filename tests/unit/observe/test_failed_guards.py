@@ -5,12 +5,20 @@ from __future__ import annotations
 import enum
 import sys
 import weakref
-from collections import namedtuple
+from collections import Counter, namedtuple
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from compileboard.collectors.observe.failed_guards import _UNKNOWN, _describe, _find_value
+from compileboard.collectors.observe.failed_guards import (
+    _UNKNOWN,
+    FailedGuards,
+    _describe,
+    _find_value,
+)
+from compileboard.collectors.observe.hook_guard import HookGuard
+from compileboard.collectors.observe.runtime_failures import make_watched
 
 
 class Holder:
@@ -45,6 +53,18 @@ class Order(enum.IntEnum):
 
     def __repr__(self) -> str:
         raise AssertionError("code of the user's was run")
+
+
+class Root:
+    """The guards of a cache entry, of which none fails."""
+
+    def get_source(self) -> str:
+        return "L"
+
+    def get_leaf_guards(self) -> list[Any]:
+        return []
+
+    get_child_managers = get_leaf_guards
 
 
 HOLDER = Holder()
@@ -86,3 +106,26 @@ def test_a_member_of_an_enum_has_its_name_and_that_of_the_guards() -> None:
     seen = {"type": "Order", "seen": "Order.LAST", "held": "Order.FIRST"}
     assert _describe(Order.LAST, guard) == seen
     assert _describe(Order.LAST, "L['order'] == 1") == {**seen, "held": None}
+
+
+def test_reasons_are_written_with_their_compiles_while_their_guards_are_at_hand() -> None:
+    """Torch 2.4 writes no event, and its cache entries do not say which compile made them."""
+    graph = make_watched(print, "forward", ([None, 3, 1, 1, None], 7))
+
+    def disabled(fn: Any) -> Any:
+        return lambda: fn
+
+    call = disabled(graph)
+    call._torchdynamo_orig_callable = graph
+    guards = SimpleNamespace(
+        global_scope={"G": {"__compiled_fn_5": call}}, closure_vars={}, root=Root()
+    )
+    code = SimpleNamespace(co_names=("__compiled_fn_5",))
+    failed_guards, seen = FailedGuards(HookGuard(Counter())), []
+    name_reasons = failed_guards.wrap(
+        lambda entries, frame: ["x == 1"],
+        lambda reasons: seen.append((reasons, failed_guards.read())),
+    )
+    entries = [SimpleNamespace(check_fn=guards, code=code)]
+    assert name_reasons(entries, sys._getframe()) == ["x == 1"]
+    assert seen == [(["3/1: x == 1"], [["3/1", True, []]])] and failed_guards.read() is None

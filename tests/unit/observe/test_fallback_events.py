@@ -1,9 +1,9 @@
-"""Lists that older versions of torch keep are read on, and anew after reset()."""
+"""The graph breaks that older versions of torch list are read on, and anew after reset()."""
 
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,21 +21,24 @@ def utils(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def read(reader: ListReader) -> list[Any]:
     events: list[Any] = []
     reader.read(lambda name, metadata, payload, context: events.append((name, payload)), None)
-    return [payload for name, payload in events if name == "artifact:recompile_reasons"]
+    assert {name for name, _ in events} <= {"artifact:dynamo_graph_break_reason"}
+    return [payload.split("\n")[1] for _, payload in events]
 
 
-def test_the_guard_failures_after_reset_are_read_from_the_first(utils: Any) -> None:
-    reader, code = ListReader((2, 4)), object()
-    utils.guard_failures = {code: ["n == 1", "n == 2"]}
-    assert read(reader) == [["n == 1", "n == 2"]]
-    utils.guard_failures[code].append("n == 3")
-    assert read(reader) == [["n == 3"]] and read(reader) == []
-    utils.guard_failures = {
-        code: ["n == 1", "n == 2", "n == 9", "n == 10"]
-    }  # reset() makes the lists anew
-    assert read(reader) == [["n == 1", "n == 2", "n == 9", "n == 10"]]
+def breaks(*names: str) -> list[SimpleNamespace]:
+    return [SimpleNamespace(reason=name) for name in names]
 
 
-def test_a_list_is_read_only_where_torch_has_no_event(utils: Any) -> None:
-    utils.guard_failures = {object(): ["n == 1"]}
-    assert [len(read(ListReader(release))) for release in ((2, 4), (2, 5), (2, 13))] == [1, 0, 0]
+def test_the_graph_breaks_after_reset_are_read_from_the_first(utils: Any) -> None:
+    reader = ListReader((2, 5))
+    utils.graph_break_reasons = breaks("a", "b")
+    assert read(reader) == ["Reason: a", "Reason: b"]
+    utils.graph_break_reasons += breaks("c")
+    assert read(reader) == ["Reason: c"] and read(reader) == []
+    utils.graph_break_reasons = breaks("a", "b", "d")  # reset() makes the list anew
+    assert read(reader) == ["Reason: a", "Reason: b", "Reason: d"]
+
+
+def test_the_list_is_read_only_where_torch_has_no_event(utils: Any) -> None:
+    utils.graph_break_reasons = breaks("a")
+    assert [len(read(ListReader(release))) for release in ((2, 5), (2, 6), (2, 13))] == [1, 0, 0]
