@@ -139,6 +139,26 @@ class WindowView:
         return known[0].function if known and known[0] else None
 
     @property
+    def problem(self) -> str | None:
+        """Return why there is no usual step."""
+        window = self.window
+        if self.step:
+            return None
+        if self.is_damaged or (window.graphs and not window.steps):
+            return "What was recorded of these steps does not fit together."
+        if not window.steps:
+            return (
+                f"The window asked for {format_plural(window.wanted_count, 'call')} of compiled "
+                f"functions; {window.earlier_count:,} came before it and none in it. It begins "
+                "after three that compiled nothing, or after M with --steps N@M, and looks at "
+                "the first one without timing it."
+            )
+        return (
+            f"Each of the {format_plural(len(window.steps), 'step')} compiled something, so none "
+            "is a usual one. Start later: --steps 40@1000 begins after 1000 calls."
+        )
+
+    @property
     def has_unknown(self) -> bool:
         return any(row.share is None for row in self.costs)
 
@@ -231,9 +251,8 @@ def _list_before(
 def _judge(views: Sequence[WindowView]) -> RunVerdict:
     timed = [view for view in views if view.step]
     if not timed:
-        return RunVerdict(
-            "quiet", "No step was timed.", "Each one compiled something, or none ran.", None
-        )
+        problem = views[0].problem if views else None
+        return RunVerdict("quiet", "No usual step was timed.", problem or "", None)
     view = max(timed, key=lambda view: view.cost_us)
     step = view.step
     assert step is not None
@@ -252,6 +271,8 @@ def _judge(views: Sequence[WindowView]) -> RunVerdict:
         note += f" that begin with {view.first_function}"
     if step.other_count:
         note += f"; {format_plural(step.other_count, 'other step')} called other graphs or compiled"
+    if len(view.window.steps) < view.window.wanted_count:
+        note += f"; {format_plural(view.window.wanted_count, 'step')} were asked for"
     clock = "on the GPU's own timeline" if view.window.device else "by the host's clock"
     tone = "warn" if round(cost_us) > 0 or view.has_unknown else "good"
     return RunVerdict(tone, f"{sentence}.", f"{note}. Timed {clock}.", None)

@@ -161,7 +161,7 @@ class StepWindow:
         with self._guard:
             self.stop_trace()
         with self._guard:
-            if self._steps:
+            if self._call_count:
                 self._write(self._describe(), self._trace)
         self.abandon()
 

@@ -44,7 +44,9 @@ group by p.function_id, p.status
 order by sum(p.count) desc, p.function_id, p.status
 limit :limit
 """
-STEPS_SQL = "select exists (select 1 from step_windows where run_id = :run_id)"
+STEPS_SQL = """
+select exists (select 1 from step_windows where run_id = :run_id and costs is not null)
+"""
 MOST_RECORDED_AGAIN = 200
 
 

@@ -133,6 +133,16 @@ def test_a_window_opens_once_nothing_compiles_any_more() -> None:
     assert (written[0]["earlier_count"], len(written[0]["steps"])) == (6, 2)
 
 
+def test_a_window_that_never_began_says_how_many_calls_came() -> None:
+    for call_count in (0, 3):
+        window, written = open_window(2, after=9)
+        program = Program(window)
+        for _ in range(call_count):
+            program.step(3, program.first)
+        window.end()
+        assert [(one["earlier_count"], one["steps"]) for one in written] == [(3, [])][:call_count]
+
+
 def test_a_step_that_compiles_in_the_window_says_so() -> None:
     window, written = open_window(3)
     program = Program(window)

@@ -192,7 +192,24 @@ def test_a_row_that_was_changed_costs_itself(
         store.execute("update step_windows set graphs = '[]'")
     answer = client.get(f"/runs/{training}/steps")
     assert answer.status_code == 200
-    assert "does not fit together" in answer.text
+    assert "does not fit together" in answer.text and "What the host does" not in answer.text
+
+
+def test_a_window_says_how_many_calls_were_asked_for_and_came(
+    client: FlaskClient, store: sqlite3.Connection, training: str
+) -> None:
+    with store:
+        store.execute("update step_windows set wanted_count = 40")
+    assert "The median of 12 steps" in (page := client.get(f"/runs/{training}/steps").text)
+    assert "40 steps were asked for" in page
+    with store:
+        store.execute(
+            "update step_windows set earlier_count = 30, graphs = '[]', steps = '[]',"
+            " traced = null, costs = null"
+        )
+    page = client.get(f"/runs/{training}/steps").text
+    assert "asked for 40 calls of compiled functions; 30 came before it and none in it" in page
+    assert client.get(f"/api/v1/runs/{training}/costs").get_json()["data"] == []
 
 
 def test_a_graph_that_was_changed_leaves_the_others_their_names(
