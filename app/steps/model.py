@@ -133,7 +133,9 @@ class WindowView:
 
     @property
     def first_function(self) -> str | None:
-        """Return the function of the step's first graph; of a step without any, the skipped one."""
+        """Return the function of the step's first graph; of a step without any, the one called."""
+        if self.step and self.step.function:
+            return self.step.function
         called = [row.compile for row in self.parts if row.phase]
         known = called or [row.example for row in self.costs]
         return known[0].function if known and known[0] else None

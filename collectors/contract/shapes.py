@@ -173,6 +173,7 @@ class Step(TypedDict):
 
     compiled: bool  # it compiled or recorded something, so it is not typical
     graph_numbers: list[int]  # of the window's graphs, in call order
+    function: str | None  # that a step without graphs calls
     host: StepSpans
     device: StepSpans | None  # on the GPU's own timeline
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 
 from .shapes import Step
 
-Order = tuple[tuple[int, ...], int]  # numbers of graphs; how many times its call has
+# Numbers of graphs, how many times its call has, and the function where there is no graph.
+Order = tuple[tuple[int, ...], int, "str | None"]
 
 
 def order_of(step: Step) -> Order:
-    return tuple(step["graph_numbers"]), len(step["host"]["call_us"])
+    return tuple(step["graph_numbers"]), len(step["host"]["call_us"]), step.get("function")
 
 
 def find_usual_order(steps: Iterable[Step]) -> Order | None:
@@ -22,5 +23,5 @@ def find_usual_order(steps: Iterable[Step]) -> Order | None:
 
 def list_called(order: Order) -> tuple[int, ...]:
     """Return the numbers of the graphs in the call itself: others run until the next step."""
-    numbers, size = order
+    numbers, size, _function = order
     return numbers[: size // 2]

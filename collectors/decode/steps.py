@@ -11,7 +11,7 @@ import heapq
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -131,13 +131,19 @@ def parse_trace(trace: dict[str, Any], metadata: dict[str, Any]) -> TracedSteps 
     """Return what a trace says of steps like the usual one, None where it has not two of them."""
     try:
         order = find_usual_order(metadata["steps"])
+        functions = metadata.get("traced_functions") or []
+        if order and not order[0]:  # steps without graphs are told apart by their function
+            return _sum_up(trace, metadata["frames"], (), [name == order[2] for name in functions])
         return order and _sum_up(trace, metadata["frames"], list_called(order))
     except Exception:  # of another form than torch's: its steps are kept without it
         return None
 
 
 def _sum_up(
-    trace: dict[str, Any], frames: list[Any], called: tuple[int, ...]
+    trace: dict[str, Any],
+    frames: list[Any],
+    called: tuple[int, ...],
+    is_usual: Sequence[bool] = (),
 ) -> TracedSteps | None:
     spans = [*_read_spans(trace["traceEvents"])]
     host = [span for span in spans if span.category in _HOST]
@@ -148,7 +154,13 @@ def _sum_up(
     for span in host:
         span.kind = _find_kind(span, of_inductor)
     steps = sorted(
-        (span for span in host if span.name.startswith(_STEP) and _list_called(span) == called),
+        (
+            span
+            for span in host
+            if span.name.startswith(_STEP)
+            and _list_called(span) == called
+            and (not is_usual or is_usual[_number_of(span)])
+        ),
         key=lambda span: span.begin_us,
     )
     if len(steps) < 2:

@@ -57,6 +57,7 @@ class UsualStep:
     period_us: float | None  # from start to start; None of a single step
     call: tuple[Part, ...]  # gap, graph, gap, … gap
     after: tuple[Part, ...]  # until the next step begins, alike
+    function: str | None = None  # of a step without graphs
 
     @property
     def whole_us(self) -> float:
@@ -136,6 +137,7 @@ def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> Usual
         period_us=median(periods) if periods else None,
         call=_list_parts([(a["call_us"], b["call_us"]) for a, b in spans], called[:call_count]),
         after=_list_parts(after, called[call_count:]) if after else (),
+        function=order[2],
     )
 
 

@@ -72,6 +72,7 @@ class Step:
     end: Any = None
     has_compiled: bool = False
     parts: list[Part] = field(default_factory=list)
+    function: str | None = None  # of a step without graphs, by which alone it is told apart
 
 
 class StepWindow:
@@ -111,7 +112,8 @@ class StepWindow:
         self._profiler: Any = None
         self._teardown: str | None = None
         self._traced_count = self._usual_traced_count = 0
-        self._usual: tuple[int, ...] = ()  # graphs in the call of most timed steps
+        self._usual: Any = None  # what most timed steps call
+        self._traced_functions: list[str | None] = []
         self._trace: str | None = None
         self._is_cut = self.is_starting = False
         self._has_own_profiler = has_own_profiler
@@ -247,9 +249,11 @@ class StepWindow:
         self._step = Step(time.perf_counter_ns(), self._record())
 
     def _end(self) -> None:
-        self._entry = None
+        entry, self._entry = self._entry, None
         step = self._step
         step.end, step.end_ns = self._record(), time.perf_counter_ns()
+        if not step.parts and entry is not None:
+            step.function = torch_compat.name_called(entry)
         step.has_compiled = self._has_compiled
         self._count_call()
         if self._phase == TIMED:
@@ -258,7 +262,8 @@ class StepWindow:
             self._unwatch_frames()
             self._mark.__exit__(None, None, None)
             self._traced_count += 1
-            self._usual_traced_count += _list_called(step) == self._usual
+            self._traced_functions.append(step.function)
+            self._usual_traced_count += (_list_called(step), step.function) == self._usual
             if (
                 self._has_own_profiler
                 or self._usual_traced_count > TRACED_STEPS
@@ -426,8 +431,8 @@ class StepWindow:
         part_count = max(len(step.parts) for step in calm)
         if took_us > LONGEST_TRACED_US or part_count > MOST_TRACED_PARTS or self._has_own_profiler:
             return
-        orders = Counter((_list_all(step), _list_called(step)) for step in calm)
-        self._usual = orders.most_common(1)[0][0][1]
+        orders = Counter((_list_all(step), _list_called(step), step.function) for step in calm)
+        self._usual = orders.most_common(1)[0][0][1:]
         # Else each call of CUDA takes 2 to 4 µs more from then on, as torch's profiler leaves its
         # hooks in place. Where that is not safe, torch sets "0" itself.
         if TEARDOWN not in os.environ:
@@ -501,10 +506,12 @@ class StepWindow:
                 for index in used
             ],
             "frames": self._frame_contexts,
+            "traced_functions": self._traced_functions,
             "steps": [
                 {
                     "compiled": step.has_compiled,
                     "graph_numbers": [part.index for part in step.parts],
+                    "function": step.function,
                     "host": _split(step, after, _host_marks, _host_span),
                     "device": None
                     if step.begin is None

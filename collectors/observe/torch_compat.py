@@ -508,6 +508,13 @@ def start_profiler(with_cuda: bool) -> Any:
     return profiler
 
 
+def name_called(entry: FrameType) -> str | None:
+    """Return the compiled function that a call of torch's wrapper enters; of a module its class."""
+    function = entry.f_locals.get("fn")
+    module = getattr(function, "__self__", None)
+    return getattr(function if module is None else type(module), "__qualname__", None)
+
+
 def compiled_call_count() -> int | None:
     """Return how often the program has called compiled functions."""
     guard = sys.modules.get("torch._dynamo.mutation_guard")

@@ -20,7 +20,7 @@ def graph(number: int, compile_id: str, phase: str = "forward", moved: int = 0) 
 
 def step(graphs: list[int], call: list[float], after: list[float] | None, **more: Any) -> Step:
     spans: Any = {"call_us": call, "after_us": after}
-    own: dict[str, Any] = {"compiled": False, "device": None, "host": spans}
+    own: dict[str, Any] = {"compiled": False, "function": None, "device": None, "host": spans}
     return Step(graph_numbers=graphs, **{**own, **more})
 
 
@@ -41,6 +41,13 @@ def test_the_usual_step_is_the_one_that_most_steps_are() -> None:
     assert (usual.step_count, usual.other_count) == (2, 2)
     assert (usual.call_us, usual.period_us) == (200.0, 210.0)
     assert [part.graph and part.graph["number"] for part in usual.call] == [None, 0, None, 1, None]
+
+
+def test_steps_without_graphs_are_told_apart_by_their_function() -> None:
+    steps = [step([], [us], None, function=name) for us, name in ((5.0, "f"), (9.0, "g"), (5, "f"))]
+    usual = find_usual_step([], steps)
+    assert usual is not None
+    assert (usual.function, usual.step_count, usual.call_us) == ("f", 2, 5.0)
 
 
 def test_there_is_no_usual_step_where_each_one_compiled() -> None:

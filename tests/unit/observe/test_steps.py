@@ -143,6 +143,22 @@ def test_a_window_that_never_began_says_how_many_calls_came() -> None:
         assert [(one["earlier_count"], one["steps"]) for one in written] == [(3, [])][:call_count]
 
 
+def test_steps_without_graphs_have_the_function_that_they_call() -> None:
+    window, written = open_window(4)
+    switch = window.wrap_entry(lambda callback: None)
+
+    def call(fn: Callable[..., Any]) -> None:  # as torch's wrapper names it
+        switch(print)
+        switch(None)
+
+    for _ in range(3):
+        call(open_window)
+        call(Program(window).step)  # a module's
+    window.end()
+    names = [step["function"] for step in written[0]["steps"]]
+    assert names == ["Program", "open_window", "Program", "open_window"]
+
+
 def test_a_step_that_compiles_in_the_window_says_so() -> None:
     window, written = open_window(3)
     program = Program(window)
