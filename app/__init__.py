@@ -107,6 +107,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         reasons.graph_breaks,
         reasons.recompiles,
         reasons.rerecordings,
+        reasons.failures,
         repros.blueprint,
         models.blueprint,
         trends.blueprint,

@@ -33,7 +33,14 @@ from compileboard.collectors.store.connection import StoreError, open_writer
 from compileboard.collectors.store.leases import PUBLISH, take_lease
 from compileboard.collectors.store.published_runs import EngineNumbers, PublishedRun
 from compileboard.collectors.store.reopening import open_run_file
-from compileboard.collectors.store.rollups import BREAKS, CAUSES, FUNCTIONS, RERECORDINGS, Rollup
+from compileboard.collectors.store.rollups import (
+    BREAKS,
+    CAUSES,
+    FUNCTIONS,
+    ISSUES,
+    RERECORDINGS,
+    Rollup,
+)
 from compileboard.collectors.store.sealed_files import (
     RunFile,
     RunFileUnavailable,
@@ -51,6 +58,7 @@ MONTHS = {
     "break_months": BREAKS,
     "cause_months": CAUSES,
     "rerecording_months": RERECORDINGS,
+    "issue_months": ISSUES,
     "function_months": FUNCTIONS,
 }
 

@@ -53,7 +53,7 @@ _TAGS_SQL = "select key, value from run_tags where run_id = :run_id order by key
 ROLLUPS: dict[str, tuple[str, ...]] = {
     table: RECORDS[table].list_names("run_id", "traceback", "facts")
     for table in (
-        *("run_breaks", "run_causes", "run_rerecordings", "run_functions"),
+        *("run_breaks", "run_causes", "run_rerecordings", "run_issues", "run_functions"),
         *("run_summaries", "results"),
     )
 }
@@ -65,6 +65,7 @@ THINGS = {
         "distinct_breaks",
         "recompile_causes",
         "rerecording_reasons",
+        "failure_issues",
         "series",
     )
 }
@@ -78,10 +79,13 @@ _POINTING = {
         "where b.run_id = :run_id",
         "select d.function_id from run_rerecordings as b join rerecording_reasons as d "
         "on d.id = b.reason_id where b.run_id = :run_id",
+        "select d.function_id from run_issues as b join failure_issues as d on d.id = b.issue_id "
+        "where b.run_id = :run_id",
     ),
     "distinct_breaks": ("select distinct_id from run_breaks where run_id = :run_id",),
     "recompile_causes": ("select cause_id from run_causes where run_id = :run_id",),
     "rerecording_reasons": ("select reason_id from run_rerecordings where run_id = :run_id",),
+    "failure_issues": ("select issue_id from run_issues where run_id = :run_id",),
     "series": ("select series_id from results where run_id = :run_id",),
 }
 
@@ -188,7 +192,7 @@ _INSERT: dict[str, Any] = {"max_partitions_per_insert_block": 0}  # an import ma
 _AT_ONCE = 2_000  # ids per statement: a request's field has at most 128 KiB
 # Distinguishes items with the same id: the columns after it.
 _CONTENT = {"functions": 2, "series": 10} | dict.fromkeys(
-    ("distinct_breaks", "recompile_causes", "rerecording_reasons"), 1
+    ("distinct_breaks", "recompile_causes", "rerecording_reasons", "failure_issues"), 1
 )
 _RESULT_NAMES = ("id", "run_id", *ROLLUPS["results"][1:])
 _MEASURED = (
@@ -364,7 +368,7 @@ def publish_commits(board: sqlite3.Connection, client: Client, version: int) -> 
 
 
 # ClickHouse fills them from inserts into other tables.
-_SUMS = ("run_break_kinds", "run_cause_kinds", "run_rerecording_kinds")
+_SUMS = ("run_break_kinds", "run_cause_kinds", "run_rerecording_kinds", "run_issue_kinds")
 _SWEPT_AT_ONCE = 5_000  # numbers per statement
 _WORTH_IT = 20  # a month is rewritten for a twentieth of its rows
 _DELETE = {"lightweight_deletes_sync": 2}

@@ -90,6 +90,22 @@ select $names(run_rerecordings)
 from run_rerecordings_rows
 where pub in (select pub from runs final);
 
+create table if not exists run_issues_rows (
+  month UInt32,
+  pub Int64 codec(Delta, ZSTD(1)),
+  started_us Int64 codec(Delta, ZSTD(1)),
+  run_id String codec(ZSTD(1)),
+  $sums(run_issues -run_id),
+  projection by_thing (select * order by issue_id, pub)
+) engine = MergeTree partition by month order by (pub, issue_id)
+settings lightweight_mutation_projection_mode = 'rebuild', index_granularity = 1024,
+  min_compress_block_size = 8192, max_compress_block_size = 16384;
+
+create view if not exists run_issues as
+select $names(run_issues)
+from run_issues_rows
+where pub in (select pub from runs final);
+
 create table if not exists run_functions_rows (
   month UInt32,
   pub Int64 codec(Delta, ZSTD(1)),
@@ -163,6 +179,11 @@ create table if not exists recompile_causes (
 
 create table if not exists rerecording_reasons (
   $columns(rerecording_reasons),
+  version Int64
+) engine = ReplacingMergeTree(version) order by id;
+
+create table if not exists failure_issues (
+  $columns(failure_issues),
   version Int64
 ) engine = ReplacingMergeTree(version) order by id;
 
@@ -252,6 +273,24 @@ create table if not exists rerecording_months (
 
 create table if not exists rerecording_months_new as rerecording_months;
 
+create table if not exists issue_months (
+  month UInt32,
+  suite LowCardinality(Nullable(String)),
+  name LowCardinality(String),
+  issue_id Int64,
+  failure_count Int64,
+  compile_us Int64,
+  run_count Int64,
+  first_us Int64,
+  last_us Int64,
+  projection by_thing (
+    select month, issue_id, sum(failure_count), sum(compile_us), sum(run_count), min(first_us), max(last_us)
+    group by month, issue_id
+  )
+) engine = MergeTree partition by month order by (suite, name, issue_id) settings allow_nullable_key = 1;
+
+create table if not exists issue_months_new as issue_months;
+
 create table if not exists function_months (
   month UInt32,
   suite LowCardinality(Nullable(String)),
@@ -274,7 +313,7 @@ create table if not exists function_months (
 
 create table if not exists function_months_new as function_months;
 
--- == sums of a run's breaks, causes and recordings again by kind: made of each block of rows as it is added ==
+-- == sums of a run's breaks, causes, recordings again and failures by kind: made of each block of rows as it is added ==
 
 create table if not exists run_break_kinds_rows (
   month UInt32,
@@ -323,4 +362,20 @@ select
   sum(b.duration_us) as duration_us
 from run_rerecordings_rows as b
 join (select id, status from rerecording_reasons final) as d on d.id = b.reason_id
+group by month, pub, kind;
+
+create table if not exists run_issue_kinds_rows (
+  month UInt32,
+  pub Int64 codec(Delta, ZSTD(1)),
+  kind LowCardinality(String),
+  failure_count Int64 codec(T64, ZSTD(1)),
+  compile_us Int64 codec(T64, ZSTD(1))
+) engine = MergeTree partition by month order by (pub, kind);
+
+create materialized view if not exists run_issue_kinds_sums to run_issue_kinds_rows as
+select
+  b.month as month, b.pub as pub, coalesce(d.error_type, '') as kind, sum(b.failure_count) as failure_count,
+  sum(b.compile_us) as compile_us
+from run_issues_rows as b
+join (select id, error_type from failure_issues final) as d on d.id = b.issue_id
 group by month, pub, kind;

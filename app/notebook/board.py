@@ -97,6 +97,7 @@ class Board:
     recompiles = FrameMethod(reasons_api.list_recompiles)
     recompile_events = FrameMethod(of_run.list_recompiles, counts=["recompile_count"])
     cuda_graphs = FrameMethod(reasons_api.list_rerecordings)
+    failure_issues = FrameMethod(reasons_api.list_failure_issues)
     failures = FrameMethod(of_run.list_failures, counts=["failure_count"])
     repros = FrameMethod(list_repro_failures)
     incidents = FrameMethod(list_incidents)

@@ -1,16 +1,26 @@
-"""Endpoints across runs for graph breaks, recompiles and CUDA graph re-recordings."""
+"""Endpoints across runs for graph breaks, recompiles, CUDA graph re-recordings and failures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from dataclasses import fields as dataclass_fields
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from compileboard.app.core.api import PageQuery, operation, refuse
-from compileboard.app.core.db import get_clock, get_engine, get_store
+from compileboard.app.core.db import get_clock, get_engine, get_reader, get_store
 from compileboard.app.core.fields import SORT_HELP, ContentId, Stack
 from compileboard.app.core.page import Page, read_content_id
 from compileboard.app.core.parameters import order_by
+from compileboard.app.reasons.failure_issues import (
+    FAILURES,
+    FailureIssue,
+    IssueEvent,
+    IssueFilter,
+    IssueSummary,
+    choose_issues,
+    describe_issues,
+)
 from compileboard.app.reasons.graph_breaks import (
     GRAPH_BREAKS,
     BreakEvent,
@@ -20,6 +30,7 @@ from compileboard.app.reasons.graph_breaks import (
 )
 from compileboard.app.reasons.model import (
     ReasonScreen,
+    build_failure,
     build_graph_break,
     build_reason_runs,
     build_recompile_cause,
@@ -48,10 +59,13 @@ from compileboard.app.reasons.rerecordings import (
     RerecordingReason,
     RerecordingSummary,
 )
+from compileboard.app.repros.queries import ReproRow
 from compileboard.app.runs.advice import CauseRow
 from compileboard.app.runs.queries import Slot
 
-Detail = TypeVar("Detail", bound="DistinctBreakDetail | CauseDetail | RerecordingDetail")
+Detail = TypeVar(
+    "Detail", bound="DistinctBreakDetail | CauseDetail | RerecordingDetail | FailureDetail"
+)
 NewestCause = Annotated[
     CauseRow | None, "What it is part of in the newest run that has it, with its fixes."
 ]
@@ -255,3 +269,56 @@ def get_rerecording(reason_id: str) -> RerecordingDetail:
 def list_rerecording_runs(reason_id: str, page: PageQuery) -> Page[AffectedRun]:
     """List the runs that have one reason for CUDA graph re-recordings, newest first."""
     return list_runs(RERECORDINGS, reason_id, page)
+
+
+@dataclass(frozen=True)
+class FailureOrder:
+    sort: Annotated[str, order_by(FAILURES.orders), SORT_HELP] = FAILURES.default_order
+
+
+@dataclass(frozen=True)
+class FailureDetail(FailureIssue):
+    """One failure over all runs."""
+
+    repros: Annotated[list[ReproRow], "The newest 20."] = dataclass_field(default_factory=list)
+    events: Annotated[list[IssueEvent], "The newest 20."] = dataclass_field(default_factory=list)
+    history: History = dataclass_field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class FailureTrends(Trends):
+    """Failures over runs."""
+
+    summary: Annotated[IssueSummary, "Sums."]
+
+
+@operation("/failures")
+def list_failure_issues(
+    selection: IssueFilter, order: FailureOrder, page: PageQuery
+) -> Page[FailureIssue]:
+    """List failures across runs by exception type, operation and message, the last seen first."""
+    engine, limit = get_engine(), page.limit
+    chosen = choose_issues(engine, selection)
+    listed = list_reasons(
+        engine, FAILURES, chosen, sort=order.sort, cursor=page.cursor, limit=limit
+    )
+    return Page(describe_issues(engine, get_reader(), listed.rows), listed.next)
+
+
+@operation("/failures/trends")
+def get_failure_trends(selection: IssueFilter) -> FailureTrends:
+    """Return the totals of failures, and their trend over runs."""
+    return FailureTrends(**read_trends(FAILURES, choose_issues(get_engine(), selection)))
+
+
+@operation("/failures/<issue_id>")
+def get_failure_issue(issue_id: str) -> FailureDetail:
+    """Return one failure with its repros, newest events and history."""
+    screen = build_failure(get_store(), read_content_id(issue_id))
+    return make_detail(FailureDetail, screen or refuse_reason(FAILURES, issue_id))
+
+
+@operation("/failures/<issue_id>/runs")
+def list_failure_issue_runs(issue_id: str, page: PageQuery) -> Page[AffectedRun]:
+    """List the runs that have one failure, newest first."""
+    return list_runs(FAILURES, issue_id, page)

@@ -152,6 +152,11 @@ def chart_statuses(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
     return chart_trend("cuda-graphs-trend", title, "recorded again", lines, slots)
 
 
+def chart_errors(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
+    lines = {kind.kind or "type not recorded": kind.trend for kind in kinds}
+    return chart_trend("failures-trend", "Failures over time", "failures", lines, slots)
+
+
 def chart_categories(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
     lines = {label_category(kind.kind).label: kind.trend for kind in kinds if kind.count}
     return chart_trend("recompiles-trend", "Recompiles over time", "recompiles", lines, slots)

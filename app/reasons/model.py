@@ -14,6 +14,7 @@ from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import Page
 from compileboard.app.core.store import Store, group_runs, open_run_or_board
 from compileboard.app.reasons import run_queries
+from compileboard.app.reasons.failure_issues import FAILURES, choose_issues, describe_issues
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
 from compileboard.app.reasons.queries import (
     AffectedRun,
@@ -43,6 +44,7 @@ from compileboard.app.reasons.run_queries import (
     RunCause,
     RunDistinctBreak,
 )
+from compileboard.app.repros.queries import ReproRow, list_repros
 from compileboard.app.runs.advice import CauseRow, describe_order
 from compileboard.app.runs.model import list_run_causes
 from compileboard.app.runs.queries import RunFilter, list_runs
@@ -53,6 +55,7 @@ from compileboard.collectors.fixes.causes import Variation
 from compileboard.collectors.store.dashboard import get_trial_of
 
 MOST_FILES = 5  # of runs, opened for the newest events of one page
+MOST_REPROS = 20  # of one failure's page
 NEWEST_RUNS = 300  # from which programs are offered
 MOST_TRIED = 5  # programs to search for a filter's match
 
@@ -92,6 +95,11 @@ class GraphBreakScreen(ReasonScreen):
 
 
 @dataclass(frozen=True)
+class FailureScreen(ReasonScreen):
+    repros: Sequence[ReproRow]  # the newest
+
+
+@dataclass(frozen=True)
 class RecompileCauseScreen(ReasonScreen):
     values: Sequence[ValueChange]
 
@@ -111,6 +119,21 @@ def build_reasons(
     shown = [reason.id for reason in listed.rows]
     of_program = trace_program(engine, subject, selected, trends, shown, program)
     return ReasonsScreen(listed, order or subject.default_order, trends, of_program)
+
+
+def build_failures(
+    store: Store,
+    selected: Any,
+    order: str | None,
+    cursor: str | None,
+    limit: int,
+    program: str | None,
+) -> ReasonsScreen:
+    engine = store.engine
+    chosen = choose_issues(engine, selected)
+    screen = build_reasons(engine, FAILURES, chosen, order, cursor, limit, program)
+    rows = describe_issues(engine, store.board, screen.listed.rows)
+    return replace(screen, listed=Page(rows, screen.listed.next))
 
 
 def trace_program(
@@ -248,6 +271,15 @@ def build_recompile_cause(store: Store, cause_id: int) -> RecompileCauseScreen |
 def build_rerecording(store: Store, reason_id: int) -> ReasonScreen | None:
     files = _list_files(store, RERECORDINGS, reason_id)
     return _build_reason(store, RERECORDINGS, reason_id, files)
+
+
+def build_failure(store: Store, issue_id: int) -> FailureScreen | None:
+    screen = _build_reason(store, FAILURES, issue_id, _list_files(store, FAILURES, issue_id))
+    if screen is None:
+        return None
+    (issue,) = describe_issues(store.engine, store.board, [screen.reason])
+    repros = list_repros(store.board, issue_id=issue_id, limit=MOST_REPROS).rows
+    return FailureScreen(**vars(screen) | {"reason": issue}, repros=repros)
 
 
 def build_reason_runs(

@@ -1,4 +1,4 @@
-"""The pages across runs of graph breaks, recompile causes and CUDA graph re-recordings."""
+"""The pages across runs of graph breaks, recompile causes, CUDA graph re-recordings, failures."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from typing import Any
 from flask import Blueprint, abort, render_template, request
 
 from compileboard.app.core.db import get_clock, get_engine, get_settings, get_store
-from compileboard.app.core.filters import url_with
+from compileboard.app.core.filters import board_option, url_with
 from compileboard.app.core.labels import CUDA_GRAPH_STATUSES, describe_break_outcome
 from compileboard.app.core.page import check_limit, read_content_id
 from compileboard.app.reasons.charts import (
     chart_categories,
+    chart_errors,
     chart_history,
     chart_kinds,
     chart_statuses,
     make_spark,
 )
+from compileboard.app.reasons.failure_issues import FAILURES, STATUSES
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
 from compileboard.app.reasons.model import (
     ReasonScreen,
     ReasonsScreen,
+    build_failure,
+    build_failures,
     build_graph_break,
     build_reasons,
     build_recompile_cause,
@@ -36,6 +40,7 @@ from compileboard.collectors.contract.categories import CATEGORIES
 graph_breaks = Blueprint("graph_breaks", __name__)
 recompiles = Blueprint("recompiles", __name__)
 rerecordings = Blueprint("rerecordings", __name__)
+failures = Blueprint("failures", __name__)
 
 BREAK_SORTS = (
     ("breaks", "most frequent"),
@@ -58,6 +63,14 @@ RERECORDING_SORTS = (
     ("runs", "most runs"),
     ("last", "last seen"),
     ("first", "first seen, newest first"),
+)
+FAILURE_SORTS = (
+    ("last", "last seen"),
+    ("failures", "most frequent"),
+    ("runs", "most runs"),
+    ("compile_time", "most compile time"),
+    ("first", "first seen, newest first"),
+    ("first.asc", "oldest first"),
 )
 _UNFOLDED = ("q", "suite")  # filters of runs that are not folded
 
@@ -100,13 +113,28 @@ def index_rerecordings() -> str:
     )
 
 
+@failures.get("/failures", endpoint="index")
+def index_failures() -> str:
+    screen, values = _build_list(FAILURES)
+    trends = screen.program.trends
+    kinds = trends.grid.kinds
+    values |= {
+        "chart": chart_errors(kinds, trends.slots) if kinds else None,
+        "has_charts": bool(kinds),
+    }
+    return render_template("failures/index.html", **values, sorts=FAILURE_SORTS, options=STATUSES)
+
+
 def _build_list(subject: ReasonSubject) -> tuple[ReasonsScreen, dict[str, Any]]:
     engine, program = get_engine(), request.args.get("program")
     args = {key: value for key, value in request.args.items() if key != "program"}
     limit_count = check_limit(args.get("limit"), get_settings().page_size)
     selected = subject.read_filter(args)
-    screen = build_reasons(
-        engine, subject, selected, args.get("sort"), args.get("cursor"), limit_count, program
+    chosen = selected, args.get("sort"), args.get("cursor"), limit_count, program
+    screen = (
+        build_failures(get_store(), *chosen)
+        if subject is FAILURES
+        else build_reasons(engine, subject, *chosen)
     )
     of_program = screen.program
     given = {key: args.get(key, "") for key in subject.names}
@@ -159,6 +187,20 @@ def show_rerecording(reason_id: str) -> str:
         abort(404, RERECORDINGS.describe_absence(reason_id))
     values = _build_one(RERECORDINGS, screen, limit_count, "cuda-graphs-history", "recorded again")
     return render_template("rerecordings/one.html", **values)
+
+
+@failures.get("/failures/<issue_id>", endpoint="show")
+def show_failure(issue_id: str) -> str:
+    limit_count = check_limit(request.args.get("limit"), get_settings().page_size)
+    screen = build_failure(get_store(), read_content_id(issue_id))
+    if screen is None:
+        abort(404, FAILURES.describe_absence(issue_id))
+    values = _build_one(FAILURES, screen, limit_count, "failures-history", "failures")
+    commands = [
+        f"compileboard-collect repro run {repro.id} {board_option(repro.run_id)}"
+        for repro in screen.repros[:1]
+    ]
+    return render_template("failures/one.html", **values, commands=commands)
 
 
 def _build_one(

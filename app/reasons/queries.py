@@ -122,6 +122,7 @@ class ReasonSubject:
     has_causes: bool = True  # whether a run's causes include it, with fixes
     # Whether compiles of its function that hit the recompile limit are shown with a reason
     has_limits: bool = False
+    has_statuses: bool = False  # whether its filter has `issue_ids`, null for all
 
     @property
     def count(self) -> str:
@@ -144,6 +145,11 @@ class ReasonSubject:
 
     def bind(self, selected: Any) -> dict[str, Any]:
         own = {name: getattr(selected, name) for name in (*self.exact, "function")}
+        if self.has_statuses:
+            own |= {
+                "of_any": int(selected.issue_ids is None),
+                "issue_ids": selected.issue_ids or (),
+            }
         return bind_runs(selected.runs) | own | {"reason_text": selected.text}
 
     @property
@@ -153,6 +159,8 @@ class ReasonSubject:
             f"and (:{name} is null or {column} = :{name})\n    "
             for name, column in self.exact.items()
         )
+        if self.has_statuses:
+            exact += "and (:of_any > 0 or d.id $in(:issue_ids))\n    "
         texts = (f"instr(lower(coalesce({text}, '')), lower(:reason_text))" for text in self.texts)
         return f"""
 matching as materialized (
@@ -303,7 +311,7 @@ limit 200000
 """  # noqa: S608 - our own names
 
     def is_narrowed(self, selected: Any) -> bool:
-        names = (*self.exact, "text", "function")
+        names = (*self.exact, "text", "function", *(["issue_ids"] * self.has_statuses))
         return any(getattr(selected, name) is not None for name in names)
 
     @property

@@ -18,6 +18,7 @@ from compileboard.app.repros import queries as repros
 from compileboard.app.repros.queries import DistinctFailure, FailureFilter, ReproChoices, ReproRow
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import get_run
+from compileboard.collectors.contract.failures import find_telling_line
 from compileboard.collectors.contract.repros import (
     ABSENT,
     FREED,
@@ -46,7 +47,6 @@ from compileboard.collectors.store.repros import (
 )
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-_SAYS_NOTHING = re.compile(r"backend=.{1,200} raised:$|Set TORCH|You can suppress this exception")
 SHOWN_CHARS = 400_000  # of a program on a page
 SHOWN_INPUTS = 500
 KINDS = {
@@ -113,14 +113,10 @@ def title_repro(manifest: ReproManifest) -> str:
 
 
 def describe_message(message: str) -> str:
-    """Return the most informative line of an error message, without addresses, which differ between
+    """Return the line of an error message that says most, without addresses, which differ between
     runs.
     """
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    first = next(
-        (line for line in lines if not _SAYS_NOTHING.match(line)), lines[0] if lines else ""
-    )
-    return _ADDRESS.sub("0x…", first)
+    return _ADDRESS.sub("0x…", find_telling_line(message))
 
 
 def describe_repro_kind(kind: str) -> Word:

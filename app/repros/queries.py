@@ -290,11 +290,12 @@ def list_repros(
     run_id: str | None = None,
     fingerprint: str | None = None,
     tasks: Sequence[str] | None = None,
+    issue_id: int | None = None,
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[ReproRow]:
-    """List repros of a run, its tasks or a failure, newest first. Raises FilterError for an invalid
-    cursor.
+    """List repros of a run, its tasks, a fingerprint, or a failure across runs, which leaves out
+    trials; newest first. Raises FilterError for an invalid cursor.
     """
     conditions = {
         "r.run_id = :run_id": run_id,
@@ -303,12 +304,14 @@ def list_repros(
             "r.process_id in (select p.id from processes as p where p.run_id = :run_id and p.task "
             "$in(:tasks))"
         ): tasks,
+        "r.issue_id = :issue_id and n.source <> 'trial'": issue_id,
     }
     after_us, after_id = decode_cursor(cursor, int, int) or (None, None)
     values = {
         "run_id": run_id,
         "fingerprint": fingerprint,
         "tasks": tasks,
+        "issue_id": issue_id,
         "after_us": after_us,
         "after_id": after_id,
         "limit": limit + 1,

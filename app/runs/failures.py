@@ -46,6 +46,10 @@ class FailureRow:
     time_us: fields.EventTime
     text: Annotated[str, "The traceback."]
     repro_id: Annotated[fields.ContentId | None, "`id` of the repro that it left."]
+    issue_id: Annotated[
+        fields.ContentId | None,
+        "`id` of the failure across runs; null for a frame that is skipped.",
+    ]
 
     @staticmethod
     def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
@@ -167,7 +171,15 @@ FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
         and q.kind = x.phase
         and q.state = 'captured'
     )
-  ) as repro_id""",  # noqa: S608 - our own names
+  ) as repro_id, coalesce(
+    x.issue_id,
+    (
+      select max(k.issue_id)
+      from compilations as k
+      where k.compile_key = x.compile_key
+        and x.phase = 'compile'
+    )
+  ) as issue_id""",  # noqa: S608 - our own names
     "failures",
     """left join functions as w on w.id = x.function_id
 left join events as e on e.process_id = x.process_id and e.sequence = x.sequence""",

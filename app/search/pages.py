@@ -139,6 +139,8 @@ def address_page(hit: SearchHit) -> str:
         return url_for("graph_breaks.show", distinct_id=hit.ref_id)
     if hit.kind == "rerecording":
         return url_for("rerecordings.show", reason_id=hit.ref_id)
+    if hit.kind == "issue":
+        return url_for("failures.show", issue_id=hit.ref_id)
     if hit.kind == "repro":
         return url_for("repros.show", repro_id=hit.ref_id)
     if hit.kind == "result":

@@ -152,6 +152,7 @@ KIND_WORDS = {
     "graph_break": ("Graph breaks", "reason, explanation, hints and the line of code"),
     "recompile": ("Recompiles", "the failed guards with their sources and lines of code"),
     "rerecording": ("CUDA graphs recorded again", "what did not fit, the inputs that moved"),
+    "issue": ("Failures across runs", "type, operation and message without values"),
     "failure": ("Failures and skipped frames", "exceptions and their messages"),
     "result": ("Failed models", "the status and message of a model that failed"),
     "repro": ("Repros", "the failure, the operation and the graph of the program"),
@@ -365,6 +366,6 @@ def _get_hit(reader: sqlite3.Connection, row_id: int) -> SearchHit | None:
         "title",
     )
     has_lines = row["payload_id"] is not None and row["encoding"] == "string"
-    is_of_content = row["kind"] in ("graph_break", "rerecording", "repro", "function")
+    is_of_content = row["kind"] in ("graph_break", "rerecording", "issue", "repro", "function")
     values = name_ids(row, "ref_id") if is_of_content else row
     return SearchHit(**{name: values[name] for name in names}, text=text, has_lines=has_lines)

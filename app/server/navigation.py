@@ -35,6 +35,7 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("Graph breaks", "graph_breaks.index"),
             ("Recompiles", "recompiles.index"),
             ("CUDA graphs", "rerecordings.index"),
+            ("Failures", "failures.index"),
             ("Repros", "repros.index"),
         ),
     ),

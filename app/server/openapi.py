@@ -112,6 +112,7 @@ PATH_PARAMETERS = {
     "distinct_id": "A graph break's `id`.",
     "cause_id": "A cause's `id`.",
     "reason_id": "A reason's `id`.",
+    "issue_id": "A failure's `id` across runs.",
     "token_id": "A token's `id`.",
     "import_id": "An import's `id`.",
     "artifact_id": "An artifact's `id`.",

@@ -22,7 +22,10 @@ from pathlib import Path
 from benchmarks.common import Row, print_table
 
 DAY_US = 86_400_000_000
-THINGS = ("functions", "distinct_breaks", "recompile_causes", "rerecording_reasons")
+THINGS = (
+    *("functions", "distinct_breaks", "recompile_causes", "rerecording_reasons"),
+    "failure_issues",
+)
 UNIQUE_TEXTS = {"fingerprint", "file"}  # of things: what tells them apart
 LEFT_OUT = {"events"}
 RUN_CODE = "printf('%04d', :copy)"

@@ -321,6 +321,8 @@ cache_size|int?||
 restart_count|count|default 0|
 fail_type|text?||
 fail_reason|text?||
+issue_id|int?|references failure_issues (id)|The failure across runs; null unless it
+  failed.
 
 table stack_nodes detail|Where compiles were started from, as a tree that stacks of a run share.
 id|int|primary key|Number of the frame; 0 stands for compiles that have no stack.
@@ -350,6 +352,24 @@ occurrence_count|count|default 1|Number of times it was raised; 1 for a compile.
 ended_program|bool|default 0|Whether it ended the program.
 function_id|int?|references functions (id)|Where it was raised; null for a compile's.
 line|int?||
+issue_id|int?|references failure_issues (id)|The failure across runs; of a compile, its
+  record has it.
+
+table failure_issues|What failed across runs: one row an exception type, operation and message.
+id|int|primary key|Its id, the same in every database.
+fingerprint|text||Identifies it, the same in every database.
+error_type|text?||Type of the exception.
+operation|text?||Operation that the error names, or the graph's node that raised it.
+message|text?||The line of the message that says most, without numbers, addresses, sizes and paths.
+function_id|int?|references functions (id)|Function it was first seen in.
+
+table run_issues rollup without rowid
+run_id|text|references runs (id) on delete cascade|
+issue_id|int|references failure_issues (id)|
+failure_count|count|default 0|Failed compiles, and exceptions of compiled code or that ended the
+  program.
+compile_us|us|default 0|Time of the compiles that failed.
+primary key (run_id, issue_id)
 
 table cache_lookups detail
 id|int|primary key|
@@ -639,6 +659,8 @@ position|int||Its number in its process.
 compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
 failure_position|int?||`position` of the failure that it belongs to.
+issue_id|int?|references failure_issues (id)|The failure across runs; null where none is
+  recorded.
 state|text||`captured`, or `candidate`: compiled with `--repro=crash` and dropped at the end of the
   run.
 kind|text||What failed: `compile` or `runtime`; `accuracy` is a wrong result, `crash` an end by a

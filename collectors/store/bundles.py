@@ -246,6 +246,7 @@ _IDENTITIES = {
     "series": f"{', '.join(SERIES)} from series",
     "cause": "fingerprint from recompile_causes",
     "rerecording": "fingerprint from rerecording_reasons",
+    "issue": "fingerprint from failure_issues",
     "source": "file, first_line, text from source_excerpts",
 }
 _OF_CONTENT = (
@@ -254,6 +255,7 @@ _OF_CONTENT = (
     "series",
     "recompile_causes",
     "rerecording_reasons",
+    "failure_issues",
     "source_excerpts",
     "repros",
 )

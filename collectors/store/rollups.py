@@ -361,6 +361,7 @@ FUNCTIONS = Rollup("run_functions", "function_id")
 BREAKS = Rollup("run_breaks", "distinct_id")
 CAUSES = Rollup("run_causes", "cause_id")
 RERECORDINGS = Rollup("run_rerecordings", "reason_id")
+ISSUES = Rollup("run_issues", "issue_id")
 
 
 class BatchTotals:
@@ -370,7 +371,8 @@ class BatchTotals:
         self.abandoned_causes: set[int] = set()  # those that a recompile moved away from
         self._run: Counter[str] = Counter()
         self._rollups: dict[Rollup, dict[int, Counter[str]]] = {
-            rollup: defaultdict(Counter) for rollup in (FUNCTIONS, BREAKS, CAUSES, RERECORDINGS)
+            rollup: defaultdict(Counter)
+            for rollup in (FUNCTIONS, BREAKS, CAUSES, RERECORDINGS, ISSUES)
         }
 
     def add(self, **increments: int) -> None:

@@ -27,7 +27,7 @@ MOVED = (*DETAIL, *ROLLUPS)  # into a run's file, when it is sealed
 IN_FILE = (
     *(*MOVED, *REBUILT, "repros", "repro_results", "repro_storages"),
     *("payloads", "functions", "distinct_breaks", "recompile_causes", "rerecording_reasons"),
-    *("series", "span_names"),
+    *("failure_issues", "series", "span_names"),
 )
 
 

@@ -59,6 +59,7 @@ create index compiles_stack on compiles (stack_id);
 create unique index compilations_key on compilations (process_id, sequence);
 create index compilations_run on compilations (run_id, start_us, id);
 create index compilations_compile on compilations (compile_key);
+create index compilations_issue on compilations (issue_id) where issue_id is not null;
 
 create unique index stack_nodes_key on stack_nodes (run_id, coalesce(parent_id, 0), file, coalesce(line, -1), name);
 create index stack_nodes_parent on stack_nodes (parent_id);
@@ -67,6 +68,10 @@ create unique index failures_key on failures (process_id, sequence);
 create index failures_run on failures (run_id, time_us, id);
 create index failures_compile on failures (compile_key);
 create unique index failures_position on failures (process_id, position) where position is not null;
+create index failures_issue on failures (issue_id) where issue_id is not null;
+
+create unique index failure_issues_fingerprint on failure_issues (fingerprint);
+create index run_issues_issue on run_issues (issue_id, run_id);
 
 create unique index cache_lookups_key on cache_lookups (process_id, sequence);
 create index cache_lookups_run on cache_lookups (run_id, time_us, id);
@@ -153,6 +158,7 @@ create index repros_fingerprint on repros (
   fingerprint, state, time_us, run_id, node_count, torch_version, device
 );
 create index repros_compile on repros (compile_key) where compile_key is not null;
+create index repros_issue on repros (issue_id, time_us) where issue_id is not null;
 create index repros_candidates on repros (run_id) where state = 'candidate';
 create index repros_program on repros (program_id) where program_id is not null;
 create index repros_dynamo_program on repros (dynamo_program_id) where dynamo_program_id is not null;

@@ -176,6 +176,24 @@ READERS: dict[str, tuple[str, Callable[[sqlite3.Connection, Row], str | None]]] 
         """,
         _read_columns,
     ),
+    "issue": (
+        """
+        select
+          failure_issues.id as ref_id,
+          (select compile_key from compilations where run_id = :run_id
+            and issue_id = failure_issues.id
+           order by compilations.id limit 1) as compile_key,
+          coalesce(nullif(error_type, ''), 'failure')
+            || coalesce(' in ' || nullif(operation, ''), '') as title,
+          message, file
+        from run_issues
+        join failure_issues on failure_issues.id = run_issues.issue_id
+        left join functions on functions.id = failure_issues.function_id
+        where run_issues.run_id = :run_id
+        order by ref_id
+        """,
+        _read_columns,
+    ),
     "failure": (
         """
         select

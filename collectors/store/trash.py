@@ -56,14 +56,21 @@ SHARED: dict[str, tuple[str, ...]] = {
     "distinct_breaks": ("run_breaks",),
     "recompile_causes": ("run_causes",),
     "rerecording_reasons": ("run_rerecordings",),
+    "failure_issues": ("run_issues",),
     "series": ("results",),
     "span_names": ("span_totals",),
     "configs": ("process_configs",),
     "source_excerpts": ("run_source_excerpts",),
-    "functions": ("run_functions", "distinct_breaks", "recompile_causes", "rerecording_reasons"),
+    "functions": (
+        *("run_functions", "distinct_breaks", "recompile_causes", "rerecording_reasons"),
+        "failure_issues",
+    ),
 }
 # What runs have in common:
-THINGS = ("distinct_breaks", "recompile_causes", "rerecording_reasons", "series", "functions")
+THINGS = (
+    *("distinct_breaks", "recompile_causes", "rerecording_reasons", "failure_issues"),
+    *("series", "functions"),
+)
 TEXTS = tuple(  # what points to one
     (name, column.name)
     for name, record in RECORDS.items()

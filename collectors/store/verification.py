@@ -144,6 +144,21 @@ RECOUNTS = (
         ("rerecording_count", "duration_us"),
     ),
     Recount(
+        "run_issues",
+        ("run_id", "issue_id"),
+        """
+        select run_id, issue_id, count(*) as failure_count, sum(compile_us) as compile_us
+        from (
+          select run_id, issue_id, 0 as compile_us from failures where issue_id is not null
+          union all
+          select run_id, issue_id, coalesce(duration_us, 0) from compilations
+            where issue_id is not null
+        )
+        group by run_id, issue_id
+        """,
+        ("failure_count", "compile_us"),
+    ),
+    Recount(
         "run_functions",
         ("run_id", "function_id"),
         """

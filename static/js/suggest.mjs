@@ -5,6 +5,7 @@ const WAIT_MS = 120;
 const KINDS = {
   run: "Run", model: "Model", function: "Function", failure: "Failure", graph_break: "Graph break", recompile: "Recompile",
   rerecording: "CUDA graph",
+  issue: "Failure across runs",
 };
 
 const make = (name, className, text) => Object.assign(document.createElement(name), { className, textContent: text });

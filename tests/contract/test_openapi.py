@@ -100,6 +100,7 @@ def list_addresses(reader: sqlite3.Connection, path: str) -> list[str]:
         "distinct_id": "run_breaks",
         "cause_id": "run_causes",
         "reason_id": "run_rerecordings",
+        "issue_id": "run_issues",
     }
     for name, table in tables.items():
         if f"<{name}>" not in path:

@@ -21,6 +21,7 @@ ROWS = (
     "FailedGuard",
     "RecompileCause",
     "RerecordingReason",
+    "FailureIssue",
     "Failure",
     "Result",
     "Repro",

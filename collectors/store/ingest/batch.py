@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from compileboard.collectors.contract.failures import Failure
 from compileboard.collectors.contract.fingerprints import content_id
 from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.frames import Compile, FrameIndex, StackIndex
@@ -42,6 +43,7 @@ class Batch:
 
 
 _FUNCTION = InsertOnce("functions", "file", "name")
+_ISSUE = InsertOnce("failure_issues", "fingerprint")
 
 
 def find_function(batch: Batch, file: str | None, name: str | None) -> int | None:
@@ -50,3 +52,9 @@ def find_function(batch: Batch, file: str | None, name: str | None) -> int | Non
     return batch.find_id(
         _FUNCTION, ("function", file or "", name), {"file": file or "", "name": name}
     )
+
+
+def find_issue(batch: Batch, failure: Failure, function_id: int | None) -> int:
+    identity = failure.fingerprint
+    more = {**failure._asdict(), "function_id": function_id}
+    return batch.find_id(_ISSUE, ("issue", identity), {"fingerprint": identity}, lambda: more)

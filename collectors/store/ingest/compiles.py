@@ -13,14 +13,15 @@ from compileboard.collectors.contract.events import (
     GraphBroke,
     Recompiled,
 )
+from compileboard.collectors.contract.failures import identify_failure
 from compileboard.collectors.contract.fingerprints import join_fingerprints
 from compileboard.collectors.fixes.cache_entries import Guards, choose_guards, to_recorded
 from compileboard.collectors.fixes.fix import RecordedGuard
-from compileboard.collectors.store.ingest.batch import Batch, find_function
+from compileboard.collectors.store.ingest.batch import Batch, find_function, find_issue
 from compileboard.collectors.store.ingest.frames import Compile
 from compileboard.collectors.store.ingest.insert import Insert, InsertOnce, pick, take
 from compileboard.collectors.store.reading import read_event
-from compileboard.collectors.store.rollups import BREAKS, CAUSES, FUNCTIONS, BatchTotals
+from compileboard.collectors.store.rollups import BREAKS, CAUSES, FUNCTIONS, ISSUES, BatchTotals
 
 _RECOMPILE = Insert("recompiles")
 _GUARD_FAILURE = Insert("guard_failures")
@@ -262,7 +263,11 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     ):  # a compile that failed has lost its reasons, and still says which attempt it was
         restarts = max(restarts, event.attempt or 0)
     outcome = _outcome(batch.connection, event, compile_)
-    _write_record(batch, event, compile_.key if compile_ else None, function_id, outcome, restarts)
+    key = compile_.key if compile_ else None
+    issue_id = None
+    if outcome == "failed" and event.record_kind == "forward":
+        issue_id = _count_failure(batch, event, key, function_id)
+    _write_record(batch, event, key, function_id, outcome, restarts, issue_id)
     duration_us = 0 if event.record_kind == "runtime" else event.duration_us or 0
     batch.totals.add(
         record_count=1, compile_count=int(new), compile_us=duration_us, restart_count=restarts
@@ -287,6 +292,7 @@ def _write_record(
     function_id: int | None,
     outcome: str,
     restarts: int,
+    issue_id: int | None,
 ) -> None:
     _COMPILATION.add(
         batch.connection,
@@ -300,8 +306,36 @@ def _write_record(
             **{f"{phase}_us": event.phases_us.get(phase) for phase in PHASES},
             **{name: event.metrics.get(name) for name in PROMOTED},
             "restart_count": restarts,
+            "issue_id": issue_id,
         },
     )
+
+
+def _count_failure(
+    batch: Batch, event: Compiled, compile_key: int | None, function_id: int | None
+) -> int:
+    row = batch.connection.execute(
+        """
+        select error_type, message
+        from failures
+        where compile_key = :key and phase = 'compile'
+        order by id desc
+        limit 1
+        """,
+        {"key": compile_key},
+    ).fetchone()
+    recorded = event.metrics.get("fail_type"), event.metrics.get("fail_reason")
+    issue_id = find_issue(batch, identify_failure(*(row or recorded)), function_id)
+    batch.connection.execute(
+        """
+        update repros set issue_id = :issue_id
+        where compile_key = :key and failure_position is null and kind = 'compile'
+        """,
+        {"issue_id": issue_id, "key": compile_key},
+    )
+    counts = {"failure_count": 1, "compile_us": event.duration_us or 0}
+    batch.totals.add_to(ISSUES, issue_id, **counts)
+    return issue_id
 
 
 def _settle_compile(

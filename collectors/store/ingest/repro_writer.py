@@ -43,6 +43,26 @@ update repros set
   failure_position = coalesce(:failure_position, failure_position)
 where id = :id
 """
+# A failure of compiled code comes before or after its repro, a compile's after.
+_OF_ISSUE = """
+update repros set issue_id = coalesce(
+  (
+    select x.issue_id
+    from failures as x
+    where x.process_id = repros.process_id
+      and x.position = repros.failure_position
+  ),
+  (
+    select max(c.issue_id)
+    from compilations as c
+    where c.compile_key = repros.compile_key
+      and repros.failure_position is null
+      and repros.kind = 'compile'
+  ),
+  issue_id
+)
+where id = :id
+"""
 _CHANGED = (
     *(
         "kind",
@@ -81,6 +101,7 @@ def write_repro(batch: Batch, event: ReproCaptured) -> None:
         ),
         "id": key,
         "compile_key": _find_compile(batch, event),
+        "issue_id": None,
         "program_id": add_text(event.program) if event.program else None,
         "dynamo_program_id": None
         if event.dynamo_program is None
@@ -92,6 +113,7 @@ def write_repro(batch: Batch, event: ReproCaptured) -> None:
     else:
         columns = ", ".join(f"{column} = :{column}" for column in _CHANGED)
         batch.connection.execute(_COMPLETE.format(columns=columns), row)
+    batch.connection.execute(_OF_ISSUE, {"id": key})
 
 
 def _describe(batch: Batch, manifest: ReproManifest) -> dict[str, Any]:

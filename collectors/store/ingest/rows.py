@@ -33,6 +33,7 @@ from compileboard.collectors.contract.events import (
     StepsTimed,
     SymbolSeen,
 )
+from compileboard.collectors.contract.failures import identify_failure
 from compileboard.collectors.contract.fingerprints import fingerprint
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.result_columns import STORED
@@ -41,7 +42,7 @@ from compileboard.collectors.fixes.step_costs import dump_costs, find_usual_step
 from compileboard.collectors.store.codec import dumps, pack
 from compileboard.collectors.store.connection import has_row, read_value
 from compileboard.collectors.store.ingest.artifacts import strip_stack
-from compileboard.collectors.store.ingest.batch import Batch, find_function
+from compileboard.collectors.store.ingest.batch import Batch, find_function, find_issue
 from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits
 from compileboard.collectors.store.ingest.compiles import (
     write_break,
@@ -58,7 +59,7 @@ from compileboard.collectors.store.ingest.repro_writer import (
 )
 from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.results import COUNTS, NUMBERS
-from compileboard.collectors.store.rollups import RERECORDINGS
+from compileboard.collectors.store.rollups import ISSUES, RERECORDINGS
 
 MOST_COUNT = 2**53  # beyond it a float names no number of things
 _WORDS = ("mode", "dtype", "device", "hardware", "backend")
@@ -186,16 +187,26 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
     ).rowcount
     if known:
         return
-    _RUNTIME_FAILURE.add(
-        batch.connection,
-        {
-            **values,
-            "run_id": batch.run_id,
-            "compile_key": _find_compile(batch, event),
-            "function_id": find_function(batch, event.file, event.function),
-        },
+    function_id = find_function(batch, event.file, event.function)
+    failed = identify_failure(event.error_type, event.message, event.text)
+    issue_id = find_issue(batch, failed, function_id)
+    row = {
+        **values,
+        "run_id": batch.run_id,
+        "compile_key": _find_compile(batch, event),
+        "function_id": function_id,
+        "issue_id": issue_id,
+    }
+    _RUNTIME_FAILURE.add(batch.connection, row)
+    batch.connection.execute(
+        """
+        update repros set issue_id = :issue_id
+        where process_id = :process_id and failure_position = :position
+        """,
+        row,
     )
     batch.totals.add(failure_count=1)
+    batch.totals.add_to(ISSUES, issue_id, failure_count=1)
 
 
 def _find_compile(batch: Batch, event: RuntimeFailed) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from compileboard.app.benchmarks import matrix as table
 from compileboard.app.guards import run_queries as guards
+from compileboard.app.reasons.failure_issues import FAILURES
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.app.reasons.rerecordings import RERECORDINGS
@@ -132,6 +133,16 @@ def _rerecordings(reader: sqlite3.Connection) -> list[str]:
     ]
 
 
+def _failures(reader: sqlite3.Connection) -> list[str]:
+    sorts = [f"/failures?sort={name}{way}" for name in FAILURES.orders for way in ("", ".asc")]
+    ids = reader.execute("select distinct issue_id from run_issues order by 1").fetchall()
+    return [
+        *sorts,
+        "/failures?q=x&status=open&error=RuntimeError&operation=f&function=f&suite=captures",
+        *(f"/failures/{format_id(issue_id)}" for (issue_id,) in ids),
+    ]
+
+
 list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "overview": _overview,
     "runs": _runs,
@@ -140,6 +151,7 @@ list_pages: dict[str, Callable[[sqlite3.Connection], list[str]]] = {
     "graph_breaks": _graph_breaks,
     "recompiles": _recompiles,
     "rerecordings": _rerecordings,
+    "failures": _failures,
     "compare": _compare_runs,
     "health": _health,
     "run_cuda_graphs": _run_cuda_graphs,

@@ -107,7 +107,10 @@ def _run_id(number: int) -> str:
 
 
 def _add_odd_runs(store: sqlite3.Connection, chance: random.Random) -> None:
-    names = ("functions", "distinct_breaks", "recompile_causes", "rerecording_reasons")
+    names = (
+        *("functions", "distinct_breaks", "recompile_causes", "rerecording_reasons"),
+        "failure_issues",
+    )
     things: dict[str, list[int]] = {name: [] for name in names}
     for number in range(_THING_COUNT):
         text, other = chance.choice(ODD_TEXTS), chance.choice(ODD_TEXTS)
@@ -146,6 +149,15 @@ def _add_odd_runs(store: sqlite3.Connection, chance: random.Random) -> None:
         }
         thing = insert(store, "rerecording_reasons", id=2**58 + number, **of_graphs)
         things["rerecording_reasons"].append(thing)
+        of_failure = {
+            "error_type": (None, "RuntimeError", text)[number % 3],
+            "operation": (None, "aten.add.Tensor")[number % 2],
+            "message": (None, other)[number % 5 % 2],
+            "fingerprint": shown["fingerprint"],
+            "function_id": function,
+        }
+        thing = insert(store, "failure_issues", id=2**57 + number, **of_failure)
+        things["failure_issues"].append(thing)
     for number in range(_RUN_COUNT):
         started_us = START_US + number // 3 * HOUR_US  # three at a time
         run_id = _run_id(number)
@@ -211,6 +223,9 @@ def _add_odd_runs(store: sqlite3.Connection, chance: random.Random) -> None:
         for thing in things["rerecording_reasons"][number % 9 : number % 7]:
             counts = {"rerecording_count": number % 3, "duration_us": number % 4 * 500}
             insert(store, "run_rerecordings", run_id=run_id, reason_id=thing, **counts)
+        for thing in things["failure_issues"][number % 7 : number % 11]:
+            counts = {"failure_count": number % 4, "compile_us": number % 3 * 500}
+            insert(store, "run_issues", run_id=run_id, issue_id=thing, **counts)
 
 
 def _add_rollups(

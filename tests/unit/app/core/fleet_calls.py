@@ -20,8 +20,10 @@ from compileboard.app.comparison import queries as comparison
 from compileboard.app.comparison import sides
 from compileboard.app.core import newest, run_cache
 from compileboard.app.core.engine import SqliteEngine
+from compileboard.app.reasons import failure_issues
 from compileboard.app.reasons import queries as reasons
 from compileboard.app.reasons import reason_events as reason_events
+from compileboard.app.reasons.failure_issues import FAILURES, STATUSES, IssueFilter
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.reasons.rerecordings import RERECORDINGS, RerecordingFilter
@@ -124,10 +126,18 @@ GRAPH_FILTERS = (
     RerecordingFilter(RunFilter(), status="StaticInputIdxMismatch"),
     RerecordingFilter(RunFilter(since_us=START_US), function="f"),
 )
+ISSUE_FILTERS = (
+    *(IssueFilter(part) for part in _RUN_PARTS),
+    *(IssueFilter(RunFilter(), text=text) for text in ("kernel", "RUNTIME", "\\", "\0")),
+    *(IssueFilter(RunFilter(), error=error) for error in ("RuntimeError", "no such")),
+    IssueFilter(RunFilter(), issue_ids=()),
+    IssueFilter(RunFilter(), operation="aten.add.Tensor", issue_ids=(2**57 + 1, 2**57 + 2)),
+)
 SUBJECTS: tuple[tuple[reasons.AnySubject, tuple[Any, ...], str], ...] = (
     (GRAPH_BREAKS, BREAK_FILTERS, "select id from distinct_breaks order by id"),
     (RECOMPILES, CAUSE_FILTERS, "select id from recompile_causes order by id"),
     (RERECORDINGS, GRAPH_FILTERS, "select id from rerecording_reasons order by id"),
+    (FAILURES, ISSUE_FILTERS, "select id from failure_issues order by id"),
 )
 
 
@@ -162,6 +172,12 @@ def _of_a_reason(**more: Any) -> MakeCalls:
         for subject, _filters, sql in SUBJECTS
         for id_ in (*_some(board.select(sql)), -1)
     )
+
+
+def _describe_issues(board: BroadBoard) -> Iterator[Arguments]:
+    engine = SqliteEngine(board.connection)
+    listed = reasons.list_reasons(engine, FAILURES, IssueFilter(RunFilter())).rows
+    yield {"board": board.connection, "issues": listed}
 
 
 def _list_runs(board: BroadBoard) -> Iterator[Arguments]:
@@ -351,6 +367,13 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     reasons.get_reason: _of_a_reason(),
     reasons.list_affected_runs: _of_a_reason(limit=500, **_ALIVE),
     reasons.list_history: _of_a_reason(newest=30),
+    failure_issues.choose_issues: _each(
+        selected=[IssueFilter(RunFilter(), status=status) for status in (None, *STATUSES)]
+    ),
+    failure_issues.find_statuses: lambda board: (
+        {"ids": ids} for ids in (None, board.select("select id from failure_issues")[::3], [])
+    ),
+    failure_issues.describe_issues: _describe_issues,
     runs.bind_suite: _each(suite=(None, "", "nightly", "builtin", "none")),
     runs.list_runs: _list_runs,
     runs.count_runs: _each(selection=(None, *RUN_FILTERS[::3])),

@@ -24,6 +24,7 @@ from compileboard.app.clickhouse.passes import list_months, rebuild_month
 from compileboard.app.core.engine import Engine, SqliteEngine
 from compileboard.app.core.page import FilterError
 from compileboard.app.reasons import queries as reasons
+from compileboard.app.reasons.failure_issues import FAILURES, IssueFilter
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
 from compileboard.app.reasons.rerecordings import RERECORDINGS, RerecordingFilter
@@ -235,6 +236,7 @@ def test_sums_of_months_change_no_answer(
         (GRAPH_BREAKS, BreakFilter),
         (RECOMPILES, CauseFilter),
         (RERECORDINGS, RerecordingFilter),
+        (FAILURES, IssueFilter),
     )
     for span, (subject, filter_type) in product(_SPANS, subjects):
         selected = filter_type(RunFilter(**span), text=None if span else "a")
