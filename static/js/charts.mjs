@@ -76,7 +76,7 @@ export function draw(plot, { keepRange = false } = {}) {
     // A finger scrolls the page, and a tap is a click: Plotly would take both for a drag. Zooming has buttons.
     plot.addEventListener("touchstart", (event) => event.stopPropagation(), { capture: true, passive: true });
     plot.on("plotly_hover", ({ event }) => showTip(plot, event));
-    plot.on("plotly_unhover", () => (tip.hidden = true));
+    plot.on("plotly_unhover", hideTip);
     plot.on("plotly_click", (event) => follow(event.points[0]?.customdata));
   }
   plot.dataset.drawn = "yes";
@@ -97,7 +97,11 @@ function showTip(plot, { clientX, clientY }) {
   const below = clientY + 16;
   tip.style.top = `${below + tip.offsetHeight > innerHeight ? Math.max(4, clientY - tip.offsetHeight - 10) : below}px`;
 }
-addEventListener("scroll", () => (tip.hidden = true), { passive: true, capture: true });
+
+function hideTip() {
+  tip.hidden = true;
+}
+addEventListener("scroll", hideTip, { passive: true, capture: true });
 
 // A point may carry an address of this site in customdata[0]: a click goes there.
 function follow(custom) {
@@ -130,7 +134,7 @@ document.addEventListener("toggle", ({ target }) => target.open && drawAll(targe
 document.addEventListener("themechange", () => drawAll(document, { keepRange: true }));
 // All at once: the browser prints when this returns.
 document.addEventListener("printchange", () => {
-  document.querySelectorAll("[data-chart]").forEach((plot) => draw(plot, { keepRange: true }));
+  for (const plot of document.querySelectorAll("[data-chart]")) draw(plot, { keepRange: true });
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(document, { keepRange: true }));
 document.addEventListener("livechange", (event) => {

@@ -5,7 +5,7 @@ const RANGE = /^#(.*?)(\d+)-(?:.*?)(\d+)$/;
 function readText(box) {
   const lines = [...box.querySelectorAll(".ln > code")].map((it) => it.textContent);
   // A line alone is a command: pasted into a terminal it waits to be sent.
-  return lines.length === 1 ? lines[0] : lines.join("\n") + "\n";
+  return lines.length === 1 ? lines[0] : `${lines.join("\n")}\n`;
 }
 
 // The clipboard's own interface is missing where the dashboard is served over plain HTTP to another machine.

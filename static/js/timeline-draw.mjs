@@ -51,7 +51,7 @@ export function paint(scene) {
   });
   ctx.textBaseline = "middle";
   for (const it of scene.rects) paintSpan(scene, it, at, tops[it.lane] - scroll);
-  data.lanes.forEach((_lane, n) => tops[n] !== tops[n - 1] && paintLabel(scene, n, tops[n] - scroll));
+  for (const n of data.lanes.keys()) if (tops[n] !== tops[n - 1]) paintLabel(scene, n, tops[n] - scroll);
   ruler(scene, scale, step);
   return marks;
 }

@@ -39,7 +39,7 @@ function draw() {
 }
 
 function redraw() {
-  frame ||= requestAnimationFrame(draw);
+  if (!frame) frame = requestAnimationFrame(draw);
 }
 
 function look(next) {
