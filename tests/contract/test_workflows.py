@@ -1,8 +1,12 @@
-"""CI, issue forms and pre-commit hooks parse, and have the versions of Makefile and constraints."""
+"""What GitHub reads is as its schemas require, and calls commands and versions that exist."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,22 +24,29 @@ def test_nightly_runs_each_version_that_make_versions_runs():
 
 
 def test_workflows_pin_their_actions_and_run_what_exists():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for path in (GITHUB / "workflows").glob("*.yml"):
         steps = [step for job in read_yaml(path)["jobs"].values() for step in job["steps"]]
         used = [step["uses"] for step in steps if "uses" in step]
-        scripts = [s["run"] for s in steps if s.get("run", "").startswith(".ci/")]
+        scripts = re.findall(r"^\.ci/\w+", "\n".join(s.get("run", "") for s in steps), re.MULTILINE)
+        made = re.findall(r"^make (\w+)", "\n".join(s.get("run", "") for s in steps), re.MULTILINE)
         assert all(re.fullmatch(r"[\w-]+/[\w-]+@v\d[\d.]*", name) for name in used), path
-        assert all((ROOT / script).is_file() for script in scripts), path
+        assert all(os.access(ROOT / script, os.X_OK) for script in scripts), path
+        assert set(made) <= targets and made + scripts, path
 
 
-def test_issue_forms_have_what_github_requires():
-    for name in ("bug.yml", "idea.yml"):
-        form = read_yaml(GITHUB / "ISSUE_TEMPLATE" / name)
-        assert {"name", "description", "body"} <= set(form)
-        assert all(field["attributes"]["label"] for field in form["body"])
-
-
-def test_pre_commit_has_the_ruff_that_ci_has():
-    hooks = read_yaml(ROOT / ".pre-commit-config.yaml")["repos"]
-    (ruff,) = [repo["rev"] for repo in hooks if "ruff" in repo["repo"]]
-    assert f"ruff=={ruff.removeprefix('v')}\n" in (ROOT / "constraints.txt").read_text()
+@pytest.mark.parametrize(
+    ("schema", "pattern"),
+    [
+        ("github-workflows", ".github/workflows/*.yml"),
+        ("github-issue-forms", ".github/ISSUE_TEMPLATE/[bi]*.yml"),
+        ("github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"),
+        ("github-actions", "action.yml"),
+    ],
+)
+def test_files_for_github_are_as_its_schemas_require(schema: str, pattern: str):
+    pytest.importorskip("check_jsonschema", reason="check-jsonschema is not installed")
+    files = sorted(map(str, ROOT.glob(pattern)))
+    checker = (sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}")
+    done = subprocess.run([*checker, *files], capture_output=True, text=True)
+    assert files and done.returncode == 0, done.stdout + done.stderr
