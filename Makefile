@@ -4,6 +4,7 @@
 # make nightly the tests beyond: .ci/nightly installs what they need
 # make versions TORCH="2.4.1 2.13.0"   the collector with other versions of torch (default: one of each release), written
 #                                                            to docs/compatibility.md; WHOLE=1: every test that needs torch
+# make dist     the wheel and the sdist, tried in clean environments of Python 3.10 to 3.14, as far as they are there
 # make mutants MODULE=app/incidents/change_points.py [TESTS=…]       change a module in every small way; which changes do tests see?
 # make site    the public demo, what H200 machines recorded, as a static site in out/site; make pictures takes README's pictures of it
 # make demo PORT=9000 DB=team.db                 make lint | types | contracts | unit   one part of the checks
@@ -26,7 +27,7 @@ endif
 
 TORCH := 2.4.1 2.5.1 2.6.0 2.7.1 2.8.0 2.9.1 2.10.0 2.11.0 2.12.1 2.13.0
 
-.PHONY: setup demo site pictures test tests nightly versions lint types contracts unit mutants fuzz
+.PHONY: setup demo site pictures test tests nightly versions lint types contracts unit mutants fuzz dist
 
 setup: $(READY)
 
@@ -59,6 +60,7 @@ pictures: setup
 lint: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	[ ! -x $(VENV)/bin/biome ] || $(VENV)/bin/biome lint --error-on-warnings static/js
 
 types: setup
 	$(VENV)/bin/mypy
@@ -87,6 +89,10 @@ tests: setup
 # What `make test` has one of each, the others; and what needs libraries and programs that .ci/nightly installs.
 nightly: setup
 	COMPILEBOARD_REQUIRE_ALL=1 $(PY) -m pytest -m nightly $(SPREAD)
+
+# Beside the standard library it needs nothing, .venv neither.
+dist:
+	@$(PYTHON) -m tests.tools.dist
 
 versions:
 	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" TESTS="$(TESTS)" WHOLE="$(WHOLE)" .ci/versions

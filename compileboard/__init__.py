@@ -1,9 +1,12 @@
 """Record what torch.compile does in this process, and read what was recorded.
 
-import compileboard with compileboard.observe(name="my model") as run:
+import compileboard
+
+with compileboard.observe(name="my model") as run:
     ...
-run            # a notebook shows the run's summary board = compileboard.open("compileboard.db")
-board.runs()   # a pandas frame
+run  # a notebook shows the run's summary
+board = compileboard.open("compileboard.db")
+board.runs()  # a pandas frame
 """
 
 # In a clone, `app` and `collectors` lie beside this folder, which has a link to each.

@@ -7,6 +7,9 @@ from pathlib import Path
 import tomllib
 import yaml
 
+from compileboard.version import VERSION
+from tests.tools.dist import INSTALLED
+
 ROOT = Path(__file__).resolve().parents[2]
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 
@@ -81,3 +84,26 @@ def test_front_end_bundles_match_their_hashes():
         opened = bundle.read_bytes().replace(b": this, (() => {\n", b": this, () => {\n")
         original = opened.removesuffix(b")));") + b"));"
         assert hashlib.sha256(original).hexdigest() in text, bundle.name
+
+
+def test_every_file_of_the_packages_is_in_the_wheel():
+    names = subprocess.run(
+        ["git", "ls-files", *INSTALLED], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    folders = SETUPTOOLS["package-dir"]
+    packed = {
+        str(path.relative_to(ROOT))
+        for package, patterns in SETUPTOOLS["package-data"].items()
+        for pattern in patterns
+        for path in (
+            ROOT / folders.get(package, package.replace(".", "/").removeprefix("compileboard/"))
+        ).glob(pattern)
+    }
+    left = {name for name in names if not name.endswith(".py")} - packed
+    assert {name for name in left if not (ROOT / name).is_symlink()} == set()
+
+
+def test_the_version_is_the_newest_of_the_changes_and_the_one_that_is_deployed():
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## (\d\S*) - \d{4}-\d\d-\d\d$", changes, re.MULTILINE)[0] == VERSION
+    assert f"/compileboard:{VERSION}\n" in (ROOT / "deploy" / "kubernetes.yaml").read_text()

@@ -15,6 +15,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.collectors.store import connection as connect
+from compileboard.version import VERSION
 from tests.unit.app.seed import add_run
 
 SPOILT = {
@@ -98,7 +99,7 @@ def test_the_page_comes_back_with_the_database(client: FlaskClient, database: Pa
     schema = connect.DATABASE_VERSION
     assert client.get("/healthz").json == {
         "ok": True,
-        "version": "0.1.0",
+        "version": VERSION,
         "schema": schema,
         "runs": 0,
     }
