@@ -13,6 +13,7 @@ import sys
 import tarfile
 import tempfile
 import time
+import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Callable
@@ -144,12 +145,24 @@ def check_server(environment: Environment) -> None:
             try:
                 address = wait_for_address(server)
                 for asked in (path, "/", "/static/css/app.css"):
-                    with urllib.request.urlopen(address + asked, timeout=START_S) as answer:
-                        assert answer.status == 200 and answer.read()
+                    wait_for_answer(address + asked)
             finally:
                 server.send_signal(signal.SIGINT)
                 printed = server.communicate(timeout=START_S)[0]
         assert server.returncode in (0, 130), f"serve ended with {server.returncode}:\n{printed}"
+
+
+def wait_for_answer(address: str) -> None:
+    """Ask until the server answers with content: it is not ready while its follower starts."""
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=START_S) as answer:
+                assert answer.status == 200 and answer.read(), f"{address} is empty"
+            return
+        except urllib.error.HTTPError as error:
+            assert time.monotonic() < deadline, f"{address}: {error}\n{error.read().decode()}"
+            time.sleep(0.5)
 
 
 def wait_for_address(server: subprocess.Popen[str]) -> str:
