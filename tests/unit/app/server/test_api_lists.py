@@ -117,6 +117,8 @@ def list_paths(client: FlaskClient, path: str) -> list[str]:
     reasons = {"<distinct_id>": BREAK_ID, "<cause_id>": CAUSE_ID, "<reason_id>": REASON_ID}
     for name, reason_id in reasons.items():
         path = path.replace(name, reason_id)
+    if "<issue_id>" in path:
+        path = path.replace("<issue_id>", read_whole(client, "/failures")[0]["id"])
     return [path.replace("<run_id>", run) for run in runs]
 
 
