@@ -310,7 +310,7 @@ def _size(facts: RecompileFacts) -> Chosen:
     fixed = "|".join(re.escape(value) for value in facts.values if _INT.fullmatch(value))
     if fixed and re.search(
         rf"(?:\.shape\[-?\d\]|\.size\(-?\d\)|\blen\(\w+\))\s*==\s*(?:{fixed})\b"
-        rf"|\.(?:view|reshape|expand|split)\([^)]*\b(?:{fixed})\b",
+        rf"|\.(?:view|reshape|expand|split)\([^)]*(?<![-.\w\[])(?:{fixed})\b(?!\])",
         source,
     ):
         return ["size-in-the-code"]

@@ -89,6 +89,11 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
     [
         ({**SIZE, "values": ("4", "5"), "after_break": True}, "value-after-a-break"),
         ({**SIZE, "values": ("4", "5"), "lines": ("if x.shape[0] == 4:",)}, "size-in-the-code"),
+        ({**SIZE, "values": ("4", "5"), "lines": ("x.view(4, -1)",)}, "size-in-the-code"),
+        (
+            {**SIZE, "values": ("4", "5", "1"), "lines": ("x.view(-1, 2, x.shape[1])",)},
+            "size-of-an-input",
+        ),
         ({**SIZE, "values": ("1", "5"), "lines": ("if len(x) > 3:",)}, "size-zero-or-one"),
         ({**SIZE, "values": ("8", "1"), "dim": 1}, "size-zero-or-one"),
         ({**SIZE, "values": ("12", "1"), "dim": 0}, "last-batch"),
