@@ -212,7 +212,10 @@ def _has_other_length(pairs: dict[int, Any], value: Any) -> bool:
     keys = [key for key, _value in pairs.values() if key is not None]
     is_whole = len(keys) == len(pairs) == max(pairs, default=-1) + 1
     is_other = isinstance(value, dict) and is_whole and dict.__len__(value) != len(pairs)
-    return is_other and any("#" in part for key in keys[:1] for part in _list_parts(key))
+    # Until 2.6 their text is padded for a line that is not there.
+    return is_other and any(
+        "#" in part or part.endswith(" ") for key in keys[:1] for part in _list_parts(key)
+    )
 
 
 def _list_parts(manager: Any) -> Iterator[str]:
