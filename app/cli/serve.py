@@ -29,6 +29,7 @@ SERVE_SETTINGS = {  # the settings that are options, by their type
     "identity_scopes": "MAP",
     "identity_secret_file": "FILE",
     "alerts": "FILE",
+    "forges": "HOSTS",
     "follow": "YES",
     "read_only": "[YES]",
     "log_format": "FORMAT",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from flask import Flask, current_app, has_request_context, request, url_for
+from flask import Flask, current_app, g, has_request_context, request, url_for
 from jinja2 import StrictUndefined
 from markupsafe import Markup
 
@@ -29,6 +29,7 @@ from compileboard.app.core import format, labels
 from compileboard.app.core.access import is_local
 from compileboard.app.core.db import get_board_path, get_reader, get_settings
 from compileboard.app.core.fields import gb_url
+from compileboard.app.core.forge import RunSource, get_source
 from compileboard.app.core.resources import __version__
 from compileboard.app.guards.model import describe_kind
 from compileboard.app.push.queries import is_pushed
@@ -212,6 +213,15 @@ def board_option(run_id: str | None = None) -> str:
     return f"--db {shlex.quote(get_board_path())}"
 
 
+def run_source(run_id: str | None = None) -> RunSource:
+    """Return where the source of a run is, by default of the run in the address."""
+    run_id = run_id or (request.view_args or {}).get("run_id")
+    sources: dict[str, RunSource] = g.setdefault("sources", {})
+    if run_id and run_id not in sources:
+        sources[run_id] = get_source(get_reader(), run_id, get_settings().forges)
+    return sources[run_id] if run_id else RunSource()
+
+
 def is_local_path(text: str) -> bool:
     return (
         text.startswith("/")
@@ -236,6 +246,7 @@ def init_app(app: Flask) -> None:
         list_chips=list_chips,
         run_url=run_url,
         board_option=board_option,
+        run_source=run_source,
         version=__version__,
         settings=get_settings,
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
+from compileboard.app.core.forge import parse_forges
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
 
 
@@ -41,6 +42,9 @@ class Settings:
     stale_after_s: Annotated[
         int, "Seconds without a heartbeat after which a running run shows as interrupted?."
     ] = STALE_AFTER_S
+    forges: Annotated[
+        str, "Forges beside the public ones, as git.example.org=gitlab, separated by commas."
+    ] = ""
     refresh_s: Annotated[int, "Seconds between two refreshes of a running run's page."] = 3
     page_size: Annotated[int, "Rows on one page of a list."] = 50
     trend_runs: Annotated[int, "Newest runs in the overview's charts and rankings."] = 1000
@@ -119,6 +123,11 @@ def _convert_setting(setting: Setting, value: Any, origin: str) -> str | int:
         raise SettingError(f"{origin} is {value!r}; expected open or tokens")
     if setting.name == "log_format" and value not in ("none", "text", "json"):
         raise SettingError(f"{origin} is {value!r}; expected none, text or json")
+    if setting.name == "forges":
+        try:
+            parse_forges(value)
+        except ValueError as error:
+            raise SettingError(f"{origin}: {error}") from None
     if isinstance(setting.default, str):
         return str(value)
     try:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from .shapes import (
     AotSummary,
+    CiJob,
     Frame,
     Git,
     Gpu,
@@ -55,6 +56,7 @@ class RunStarted(Event):
     argv: list[str] = field(default_factory=list)
     cwd: str | None = None
     git: Git = field(default_factory=Git)
+    ci: CiJob = field(default_factory=CiJob)
     host: Host = field(default_factory=Host)
     gpus: list[Gpu] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)

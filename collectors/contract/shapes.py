@@ -44,6 +44,17 @@ class Git(TypedDict, total=False):
     dirty: bool | None
     remote: str | None
     root: str | None
+    # What the commit has at the top of the repository (""), and of the working directory in it: the
+    # folders that names of files may start from.
+    tracked: dict[str, list[str]]
+
+
+class CiJob(TypedDict, total=False):
+    """The CI job that a run was started by."""
+
+    service: str | None
+    url: str | None
+    name: str | None
 
 
 class Host(TypedDict, total=False):
@@ -146,6 +157,7 @@ class RunFacts(TypedDict, total=False):
 
     argv: list[str]
     git: Git
+    ci: CiJob
     host: Host
     gpus: list[Gpu]
     environment: dict[str, str]

@@ -23,7 +23,8 @@ from compileboard.collectors.contract.secrets import (
     scrub_text,
     scrub_values,
 )
-from compileboard.collectors.contract.shapes import Git, Gpu, Host
+from compileboard.collectors.contract.shapes import CiJob, Git, Gpu, Host
+from compileboard.collectors.record.ci_job import ci_job
 from compileboard.collectors.record.spool import RUN_ID, Manifest, new_run_id, spool_root
 from compileboard.collectors.store.connection import StoreError, describe_error
 
@@ -48,7 +49,10 @@ def ask(command: list[str], cwd: str | None = None) -> str | None:
     )
 
 
-def git_facts(folder: str) -> Git:
+MOST_TRACKED = 1000
+
+
+def git_facts(folder: str, cwd: str | None = None) -> Git:
     root = ask(["git", "rev-parse", "--show-toplevel"], cwd=folder)
     if not root:
         return {}
@@ -62,7 +66,28 @@ def git_facts(folder: str) -> Git:
         "subject": scrub_text(subject) or None,
         "branch": ask(["git", "symbolic-ref", "--short", "-q", "HEAD"], cwd=folder),
         "dirty": None if status is None else bool(status),
-        "remote": scrub_text(remote) if remote else None,
+        "remote": scrub_text(_LOGIN.sub("", remote)) if remote else None,
+        "tracked": _list_tracked(root, cwd) if commit else {},
+    }
+
+
+_LOGIN = re.compile(r"(?<=://)[^/\s]*@")
+
+
+def _list_tracked(root: str, cwd: str | None) -> dict[str, list[str]]:
+    """Return what HEAD has at the top of a repository, and of the working directory below it."""
+    below = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root)) if cwd else "."
+    folders = {"": "HEAD"}
+    if below != "." and not below.startswith(".."):
+        folders[below] = f"HEAD:{below}"
+    listed = {
+        folder: ask(["git", "ls-tree", "-z", "--name-only", tree], cwd=root)
+        for folder, tree in folders.items()
+    }
+    return {
+        folder: names.strip("\0").split("\0")[:MOST_TRACKED]
+        for folder, names in listed.items()
+        if names
     }
 
 
@@ -215,9 +240,10 @@ def describe_run(
         recorder_process_id=uuid.uuid4().hex,
         git=ask(
             "the repository",
-            lambda: git_facts(code_folder() if callable(code_folder) else code_folder),
+            lambda: git_facts(code_folder() if callable(code_folder) else code_folder, cwd),
             Git(),
         ),
+        ci=ask("the CI job", lambda: ci_job(environment), CiJob()),
         host=ask("the machine", host_facts, Host()),
         gpus=ask("the GPUs", lambda: gpu_facts(environment), []),
         environment=ask(

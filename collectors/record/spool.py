@@ -23,7 +23,7 @@ from compileboard.collectors.contract.events import Event, dump_event, load_even
 from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.contract.shapes import Git, Gpu, Host
+from compileboard.collectors.contract.shapes import CiJob, Git, Gpu, Host
 from compileboard.collectors.contract.spool_format import (
     CONTEXT_KEYS,
     JOURNAL_NAME,
@@ -266,6 +266,7 @@ class Manifest(RunConfig):
     # torch's own logs: with --level full, or by the user's TORCH_TRACE.
     trace_folder: str | None = None
     git: Git = field(default_factory=Git)
+    ci: CiJob = field(default_factory=CiJob)
     host: Host = field(default_factory=Host)
     gpus: list[Gpu] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)

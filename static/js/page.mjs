@@ -121,6 +121,59 @@ addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
 
+// Lines open in the reader's editor, by an address that the reader chose on a run's page Environment.
+const EDITOR = "compileboard-editor";
+function editorAddress(pattern, { path, file, line, host }) {
+  const values = { path: path.replace(/^\//, ""), file, line, host };
+  const encode = (text) => text.split("/").map(encodeURIComponent).join("/");
+  const address = pattern.replace(/\{(path|file|line|host)\}/g, (_whole, name) => encode(values[name]));
+  try {
+    const { protocol } = new URL(address);
+    return ["javascript:", "data:", "vbscript:", "blob:"].includes(protocol) ? null : address;
+  } catch {
+    return null;
+  }
+}
+function showEditorLinks() {
+  let pattern = "";
+  try {
+    pattern = localStorage.getItem(EDITOR) ?? "";
+  } catch {
+    // Storage may be forbidden; there are no such links then.
+  }
+  for (const it of document.querySelectorAll("a.editor")) {
+    const address = pattern && editorAddress(pattern, it.dataset);
+    it.hidden = !address;
+    if (address) it.href = address;
+  }
+  return pattern;
+}
+function wireEditor(form) {
+  form.elements.editor.value = showEditorLinks();
+  form.hidden = false;
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const pattern = form.elements.editor.value.trim();
+    const wrong = pattern && !editorAddress(pattern, { path: "/a", file: "a", line: "1", host: "h" });
+    form.elements.editor.setCustomValidity(wrong ? "Expected an address such as vscode://file/{path}:{line}" : "");
+    if (!form.reportValidity()) return;
+    try {
+      localStorage.setItem(EDITOR, pattern);
+    } catch {
+      // As above.
+    }
+    form.querySelector("button").textContent = "Saved";
+    showEditorLinks();
+  });
+  form.elements.editor.addEventListener("input", () => {
+    form.elements.editor.setCustomValidity("");
+    form.querySelector("button").textContent = "Save";
+  });
+}
+
+showEditorLinks();
+document.addEventListener("livechange", showEditorLinks);
+for (const it of document.querySelectorAll("[data-editor]")) wireEditor(it);
 for (const it of document.querySelectorAll("[data-theme-toggle]")) wireTheme(it);
 for (const it of document.querySelectorAll("form[data-filters]")) wireFilters(it);
 for (const it of document.querySelectorAll("[data-filters-fold]")) wireFold(it);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,31 @@ def test_the_repository_is_the_programs_own(workplace: Workplace) -> None:
     path.write_text("changed")
     assert git_facts(str(path.parent))["dirty"] is True
     assert git_facts(str(workplace.folder)) == {}
+
+
+@pytest.mark.parametrize(
+    ("remote", "stored"),
+    [
+        ("https://ann:p@ss@git.example.org/a/b.git", "https://git.example.org/a/b.git"),
+        ("https://glpat-0123456789abcdefghij@git.example.org/a/b", "https://git.example.org/a/b"),
+        ("git@github.com:a/b.git", "git@github.com:a/b.git"),
+    ],
+)
+def test_a_remote_is_stored_without_its_login(
+    workplace: Workplace, remote: str, stored: str
+) -> None:
+    (workplace.folder / "sub").mkdir()
+    (workplace.folder / "sub" / "train.py").touch()
+    for words in (
+        ["init", "-q"],
+        ["add", "sub"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"],
+        ["remote", "add", "origin", remote],
+    ):
+        subprocess.run(["git", *words], cwd=workplace.folder, check=True)
+    facts = git_facts(str(workplace.folder), str(workplace.folder / "sub"))
+    assert facts["remote"] == stored
+    assert facts["tracked"] == {"": ["sub"], "sub": ["train.py"]}
 
 
 def test_the_childs_environment_is_the_callers_and_ours(workplace: Workplace) -> None:

@@ -33,11 +33,8 @@ def test_the_command_line_goes_before_the_environment() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_every_setting_has_its_variable_and_its_line_in_the_docs(setting: Setting) -> None:
-    value = (
-        "7"
-        if isinstance(setting.default, int)
-        else {"reading": "tokens", "log_format": "json"}.get(setting.name, "no")
-    )
+    chosen = {"reading": "tokens", "log_format": "json", "forges": "git.example.org=gitlab"}
+    value = "7" if isinstance(setting.default, int) else chosen.get(setting.name, "no")
     loaded = getattr(load_settings({variable_name(setting): value}), setting.name)
     assert loaded == type(setting.default)(value)
     row = (
