@@ -171,6 +171,7 @@ def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
         ("Environment", [clean(describe_environment(part)) for part in incident.environment]),
         ("Commits", _list_commits(incident)),
         ("Cause" if incident.has_one_cause else "Likely causes", _list_causes(incident)),
+        ("Code owners", [clean(" ".join(incident.code_owners))] if incident.code_owners else []),
     ]
     return MessagePart(
         clean(describe_event(event)),

@@ -217,6 +217,8 @@ def _list_lines(incident: Incident) -> Iterator[str]:
         )
     for cause in incident.causes:
         yield f"likely cause: {cause.text}{f' ({cause.reason})' if cause.reason else ''}"
+    if incident.code_owners:
+        yield f"code owners: {' '.join(incident.code_owners)}"
 
 
 def _list_commits(incident: Incident) -> list[dict[str, object]]:

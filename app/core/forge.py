@@ -186,7 +186,7 @@ where id = :run_id
 _CI_URL = re.compile(r"https?://[\w.-]+(?::\d{1,5})?/[\w!#$%&()*+,./:;=?@~-]*", re.ASCII)
 
 
-def get_source(connection: sqlite3.Connection, run_id: str, forges: str) -> RunSource:
+def get_source(connection: sqlite3.Connection, run_id: str, forges: str = "") -> RunSource:
     row = connection.execute(SOURCE_SQL, {"run_id": run_id}).fetchone()
     if row is None:
         return RunSource()

@@ -24,11 +24,13 @@ from compileboard.app.comparison.model import (
 )
 from compileboard.app.comparison.queries import find_distinct_ids
 from compileboard.app.comparison.sides import find_side
+from compileboard.app.core.forge import RunSource, get_source
 from compileboard.app.core.format import format_plural
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.schema import get_plain
 from compileboard.app.core.store import Store
+from compileboard.app.incidents.code_owners import find_owners, is_gitlab_syntax
 from compileboard.app.incidents.groups import group_changes, match_incidents
 from compileboard.app.incidents.likely_causes import CauseFinder, get_failed_result
 from compileboard.app.incidents.model import (
@@ -327,6 +329,7 @@ _COUNTED = {
 class IncidentAssembler:
     def __init__(self, store: Store, ranks: Mapping[str, int]) -> None:
         self._engine = store.engine
+        self._board = store.board
         self._ranks = ranks
         self._causes = CauseFinder(store)
 
@@ -412,6 +415,7 @@ class IncidentAssembler:
             ],
             "causes": get_plain(causes),
             "others": others,
+            "code_owners": self._find_owners(lead.first_run_id, causes),
         }
         confirmed = [change.confirmed_us for change in drivers if change.confirmed_us is not None]
         return {
@@ -432,6 +436,15 @@ class IncidentAssembler:
             "confirmed_us": min(confirmed, default=None),
             "evidence": json.dumps(evidence, ensure_ascii=False, separators=(",", ":")),
         }
+
+    def _find_owners(self, run_id: str, causes: Sequence[IncidentCause]) -> list[str]:
+        file = next((cause.file for cause in causes if cause.file), None)
+        source = get_source(self._board, run_id) if file else RunSource()
+        place, text = source.find_place(file), source.git.get("code_owners")
+        if place is None or not text:
+            return []
+        is_gitlab = is_gitlab_syntax(text, source.git.get("remote"))
+        return find_owners(text, place.file, is_gitlab=is_gitlab)
 
     def _describe(self, run_id: str) -> dict[str, Any] | None:
         return describe_run(next(iter(list_trend_runs(self._engine, [run_id])), None))

@@ -498,6 +498,7 @@ class Incident:
     causes: Annotated[list[IncidentCause], "Likely causes, most checks passed first."]
     others: Annotated[list[str], "What else changed in the same range."]
     headlines: Annotated[list[HeadlineMetric], "Its three most visible changes."]
+    code_owners: Annotated[list[str], "Owners of the first file of its causes, by CODEOWNERS."]
     first_us: int
     recovered_us: int | None
     found_us: int

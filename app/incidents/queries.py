@@ -348,6 +348,7 @@ def _read(row: sqlite3.Row) -> Incident:
         environment=evidence.get("environment") or [],
         causes=[_read_cause(cause) for cause in evidence.get("causes") or ()],
         others=evidence.get("others") or [],
+        code_owners=evidence.get("code_owners") or [],
         headlines=[HeadlineMetric(**headline) for headline in evidence.get("headline") or ()],
     )
 

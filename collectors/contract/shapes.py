@@ -47,6 +47,7 @@ class Git(TypedDict, total=False):
     # What the commit has at the top of the repository (""), and of the working directory in it: the
     # folders that names of files may start from.
     tracked: dict[str, list[str]]
+    code_owners: str | None  # the text of its CODEOWNERS, without comments
 
 
 class CiJob(TypedDict, total=False):

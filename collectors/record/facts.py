@@ -68,10 +68,30 @@ def git_facts(folder: str, cwd: str | None = None) -> Git:
         "dirty": None if status is None else bool(status),
         "remote": scrub_text(_LOGIN.sub("", remote)) if remote else None,
         "tracked": _list_tracked(root, cwd) if commit else {},
+        "code_owners": _read_code_owners(root) if commit else None,
     }
 
 
 _LOGIN = re.compile(r"(?<=://)[^/\s]*@")
+
+
+# Where GitHub looks for it, in its order, then GitLab's own place.
+CODE_OWNERS = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
+CODE_OWNERS_BYTES = 64 << 10
+
+
+def _read_code_owners(root: str) -> str | None:
+    """Return the rules of the first CODEOWNERS that HEAD has; None without one, or of a larger
+    one.
+    """
+    listed = ask(["git", "ls-tree", "-l", "HEAD", "--", *CODE_OWNERS], cwd=root) or ""
+    sizes = {line.partition("\t")[2]: line.split()[3] for line in listed.splitlines()}
+    path = next((path for path in CODE_OWNERS if path in sizes), None)
+    if path is None or not sizes[path].isdigit() or int(sizes[path]) > CODE_OWNERS_BYTES:
+        return None
+    text = ask(["git", "cat-file", "blob", f"HEAD:{path}"], cwd=root) or ""
+    lines = (line for line in map(str.strip, text.splitlines()) if line and line[0] != "#")
+    return scrub_text("\n".join(lines)) or None
 
 
 def _list_tracked(root: str, cwd: str | None) -> dict[str, list[str]]:

@@ -111,16 +111,20 @@ def test_a_remote_is_stored_without_its_login(
 ) -> None:
     (workplace.folder / "sub").mkdir()
     (workplace.folder / "sub" / "train.py").touch()
+    for folder in (".gitlab", "docs"):
+        (workplace.folder / folder).mkdir()
+        (workplace.folder / folder / "CODEOWNERS").write_text(f"# Owners\n* @{folder}\n")
     for words in (
         ["init", "-q"],
-        ["add", "sub"],
+        ["add", "sub", "docs", ".gitlab"],
         ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x"],
         ["remote", "add", "origin", remote],
     ):
         subprocess.run(["git", *words], cwd=workplace.folder, check=True)
     facts = git_facts(str(workplace.folder), str(workplace.folder / "sub"))
     assert facts["remote"] == stored
-    assert facts["tracked"] == {"": ["sub"], "sub": ["train.py"]}
+    assert facts["tracked"] == {"": [".gitlab", "docs", "sub"], "sub": ["train.py"]}
+    assert facts["code_owners"] == "* @docs"
 
 
 def test_the_childs_environment_is_the_callers_and_ours(workplace: Workplace) -> None:
