@@ -78,9 +78,57 @@ export function draw(plot, { keepRange = false } = {}) {
     plot.on("plotly_hover", ({ event }) => showTip(plot, event));
     plot.on("plotly_unhover", hideTip);
     plot.on("plotly_click", (event) => follow(event.points[0]?.customdata));
+    if (!plot.closest("[data-linked]")) keepZoom(plot); // those have trends.mjs
   }
   plot.dataset.drawn = "yes";
   if (fresh) plot.dispatchEvent(new Event("chartdrawn", { bubbles: true }));
+}
+
+// What is zoomed in stands after the # of the address, so that a link or a reload shows the same: #zoom=CHART:from..to,CHART:…
+const ZOOM = /^([\w-]+):(.+?)\.\.(.+)$/;
+function readZooms() {
+  const text = decodeURIComponent(/^#zoom=(.*)$/.exec(location.hash)?.[1] ?? "");
+  return new Map(text.split(",").map((it) => ZOOM.exec(it)).filter(Boolean).map(([, id, from, to]) => [id, [from, to]]));
+}
+
+// Plotly gives a date back as text, or as it came.
+function writeEnd(value) {
+  if (typeof value === "string") return value.slice(0, 19).replace(" ", "T");
+  return Math.abs(value) > 1e11 ? new Date(value).toISOString().slice(0, 19) : String(Number(value.toPrecision(6)));
+}
+
+function writeZoom(id, range) {
+  const zooms = readZooms();
+  if (range) zooms.set(id, range.map(writeEnd));
+  else if (!zooms.delete(id)) return; // what else stands after the # stays
+  const text = [...zooms].map(([key, ends]) => `${key}:${ends.join("..")}`).join(",");
+  history.replaceState(history.state, "", text ? `#zoom=${text}` : location.pathname + location.search);
+}
+
+// A range of another kind of axis is passed over.
+function findZoom(plot, id) {
+  const isDate = plot.layout.xaxis.type === "date";
+  const ends = (readZooms().get(id) ?? []).map((it) => (isDate ? Date.parse(`${it}Z`) : Number(it)));
+  return ends[0] < ends[1] ? (isDate ? readZooms().get(id) : ends) : null;
+}
+
+function keepZoom(plot) {
+  const id = plot.dataset.chart.replace(/-data$/, "");
+  const whole = [...(plot.layout.xaxis?.range ?? [])];
+  const apply = () => {
+    const range = plot.layout.xaxis?.range && findZoom(plot, id);
+    if (range) globalThis.Plotly.relayout(plot, { "xaxis.range": range });
+    return range;
+  };
+  if (apply() && readZooms().keys().next().value === id) plot.closest("figure")?.scrollIntoView();
+  addEventListener("hashchange", () => {
+    if (!apply() && `${plot.layout.xaxis?.range}` !== `${whole}`) globalThis.Plotly.relayout(plot, { "xaxis.range": [...whole] });
+  });
+  plot.on("plotly_relayout", (change) => {
+    if (!Object.keys(change).some((key) => key.startsWith("xaxis"))) return;
+    const { range } = plot.layout.xaxis;
+    writeZoom(id, change["xaxis.autorange"] || `${range}` === `${whole}` ? null : range);
+  });
 }
 
 // The words are Plotly's own, a line an element; the place is beside the pointer, inside the window.
@@ -138,5 +186,7 @@ document.addEventListener("printchange", () => {
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(document, { keepRange: true }));
 document.addEventListener("livechange", (event) => {
-  for (const plot of document.querySelectorAll(`[data-chart="${CSS.escape(event.detail)}"]`)) draw(plot);
+  for (const plot of document.querySelectorAll(`[data-chart="${CSS.escape(event.detail)}"]`)) {
+    draw(plot, { keepRange: readZooms().has(event.detail.replace(/-data$/, "")) });
+  }
 });

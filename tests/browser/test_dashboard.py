@@ -228,6 +228,29 @@ def test_charts_are_drawn_where_they_are_promised(tab: Page, address: str) -> No
         assert marks >= plots, page
 
 
+def test_a_link_shows_what_a_chart_was_zoomed_to(tab: Page, address: str) -> None:
+    shown = "() => document.querySelector('.js-plotly-plot').layout.xaxis.range.map(Number)"
+    tab.goto(f"{address}/graph_breaks")
+    tab.wait_for_selector("[data-drawn] .nsewdrag")
+    plot = tab.locator(".nsewdrag").first
+    plot.scroll_into_view_if_needed()
+    whole, box = tab.evaluate(shown), plot.bounding_box()
+    assert box is not None and "#" not in tab.url
+    tab.mouse.move(box["x"] + box["width"] * 0.2, box["y"] + 10)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 10, steps=4)
+    tab.mouse.up()
+    tab.wait_for_url(re.compile(r"#zoom=graph-breaks-trend:"))
+    zoomed = tab.evaluate(shown)
+    assert zoomed[1] - zoomed[0] == pytest.approx(0.4 * (whole[1] - whole[0]), rel=0.05)
+    tab.reload()
+    tab.wait_for_selector("[data-drawn]")
+    assert tab.evaluate(shown) == pytest.approx(zoomed, abs=0.01)
+    tab.mouse.dblclick(box["x"] + 20, box["y"] + 10)
+    tab.wait_for_url(re.compile(r"/graph_breaks$"))
+    assert tab.evaluate(shown) == pytest.approx(whole)
+
+
 def test_a_chart_moves_nothing_when_it_is_drawn(
     open_tab: Callable[..., Page], address: str
 ) -> None:
