@@ -192,11 +192,14 @@ def get_source(connection: sqlite3.Connection, run_id: str, forges: str = "") ->
         return RunSource()
     git = read_json(Git, row["git"]) or Git()
     ci = read_json(CiJob, row["ci"]) or CiJob()
+    url = ci.get("url") or ""
     return RunSource(
         row["git_commit"],
         bool(row["git_dirty"]),
         row["host"],
         git,
-        ci if _CI_URL.fullmatch(ci.get("url") or "") else {},
+        {"service": ci.get("service") or "CI", "url": url, "name": ci.get("name") or ""}
+        if _CI_URL.fullmatch(url)
+        else {},
         find_repository(git.get("remote"), parse_forges(forges)),
     )

@@ -126,7 +126,7 @@ def test_pages_link_commits_lines_and_the_ci_job(
     store: sqlite3.Connection, client: FlaskClient
 ) -> None:
     git = {"remote": "git@github.com:a/b.git", "root": "/w/b", "tracked": {"": ["model.py"]}}
-    ci = {"service": "GitLab CI", "url": "https://ci.example/j/1", "name": "<b>"}
+    ci = {"service": "GitLab CI", "url": "https://ci.example/j/1"}
     add_run(store, "R1", facts=json.dumps({"git": git, "ci": ci}))
     add_run(store, "R2", facts=json.dumps({"ci": {"service": "x", "url": "javascript:alert(1)"}}))
     store.commit()
@@ -135,4 +135,4 @@ def test_pages_link_commits_lines_and_the_ci_job(
     page = client.get("/runs/R1?tab=environment").text
     assert address in page
     assert '<a href="https://ci.example/j/1" rel="noopener noreferrer"' in page
-    assert "javascript:" not in client.get("/runs/R2").text
+    assert "javascript:" not in client.get("/runs/R2?tab=environment").text
