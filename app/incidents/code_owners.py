@@ -52,7 +52,8 @@ def _parse_rules(text: str, is_gitlab: bool) -> list[_Rule]:
 
 
 def _read_rules(text: str, is_gitlab: bool) -> Iterator[_Rule]:
-    section, defaults = "", ()
+    section = ""
+    defaults: tuple[str, ...] = ()
     for line in map(str.strip, text.splitlines()):
         if is_gitlab and (heading := _SECTION.fullmatch(line)):
             section, defaults = heading["name"].lower(), _read_owners(heading["owners"])

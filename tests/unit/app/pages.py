@@ -45,7 +45,7 @@ def _runs(reader: sqlite3.Connection) -> list[str]:
         "commit=abc",
         "since=2020-01-01",
     ]
-    activity = ["/boxes", "/activity", "/activity?subject=R1", "/reference"]
+    activity = ["/boxes", "/activity", "/activity?subject=R1"]
     return [
         *sorts,
         *(f"/runs?{query}" for query in more),
