@@ -217,6 +217,7 @@ def test_most_pages_begin_with_an_example() -> None:
         "development.md",
         "github-action.md",  # it has a test of its own
         "import.md",
+        "links.md",
         "new-guard-category.md",
         "new-page.md",
         "provenance.md",

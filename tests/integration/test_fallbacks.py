@@ -32,15 +32,6 @@ def test_breaks_are_read_from_torchs_list(emitted):
     )
 
 
-def test_recompiles_are_read_from_torchs_list_once(emitted):
-    compiled = torch.compile(lambda x, k: x * k, backend="eager")
-    for k in (1, 2):
-        compiled(torch.ones(2), k)
-    (first,) = emitted()
-    assert first[0] == "artifact:recompile_reasons" and "== 1" in first[1][0]
-    assert len(emitted()) == 1
-
-
 def test_reset_starts_the_lists_again(emitted):
     def explicit(x):
         torch._dynamo.graph_break()

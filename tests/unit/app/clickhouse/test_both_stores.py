@@ -34,7 +34,7 @@ pytestmark = pytest.mark.clickhouse
 
 # Of the server, or of words alone: nothing of it crosses runs. Search has a test of its own.
 NOT_ACROSS = re.compile(
-    r"/(static|login|imports|search|healthz|readyz|metrics)\b|/api/v1/(imports.*|search|suggestions|openapi.json)?$"
+    r"/(static|login|imports|reference|search|healthz|readyz|metrics)\b|/api/v1/(imports.*|search|suggestions|openapi.json)?$"
 )
 MORE = (
     *(
@@ -51,6 +51,8 @@ MORE = (
         "recompiles/trends",
         "cuda_graphs?limit=20",
         "cuda_graphs/trends",
+        "failures?limit=20",
+        "failures/trends",
         "models/mlp",
     ),
     *("audit", "deleted_runs", "streams", "tokens", "baselines/none"),
@@ -99,7 +101,9 @@ def list_addresses(reader: sqlite3.Connection) -> list[str]:
     ]
     listed = [page for kind in kinds for page in kind(reader)]
     reasons = [
-        page for page in listed if re.match(r"/(graph_breaks|recompiles|cuda_graphs)/", page)
+        page
+        for page in listed
+        if re.match(r"/(graph_breaks|recompiles|cuda_graphs|failures)/", page)
     ]
     api = [f"/api/v1{page}{more}" for page in reasons for more in ("", "/runs")]
     sorted_by = [page for page in listed if "sort=" in page]
