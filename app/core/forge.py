@@ -1,4 +1,4 @@
-"""Where a run's source is: addresses of commits and lines at their forge, and paths on its machine.
+"""Links from a run to its source: commits and lines at their forge, files on the run's machine.
 
 What a run recorded is other people's text: what does not fit a forge's pattern has no address.
 """
@@ -144,7 +144,7 @@ class SourcePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class RunSource:
-    """What a run recorded of its repository and its CI job."""
+    """The repository and the CI job of a run, as far as they were recorded."""
 
     commit: str | None = None
     is_dirty: bool = False

@@ -40,7 +40,7 @@ class Endpoint:
 
     @property
     def curl(self) -> str:
-        """Return a command that asks it, with names in capitals for what a reader fills in."""
+        """Return a curl command for it, in which the reader replaces the names in capitals."""
         flags = {"GET": [], "HEAD": ["--head"]}.get(self.method, ["-X", self.method])
         kind = next(iter(self._content), None)
         flags += _SENT_AS[kind] if kind else ()

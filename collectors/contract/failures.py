@@ -1,4 +1,4 @@
-"""What failed, the same across runs: exception type, operation, and message without values."""
+"""Identify a failure across runs by exception type, operation and message without values."""
 
 from __future__ import annotations
 

@@ -204,12 +204,12 @@ def test_a_served_or_open_database_is_not_replaced(database: Path, folder: Path)
 @pytest.mark.parametrize("name", ["database.db", "manifest.json"])
 def test_a_damaged_backup_replaces_nothing(database: Path, folder: Path, name: str) -> None:
     body = bytearray((folder / name).read_bytes())
-    body[len(body) // 2] ^= 0xFF
+    body[len(body) // 3] ^= 0xFF
     (folder / name).write_bytes(body)
     with pytest.raises(StoreError, match="damaged"):
         restore_backup(str(folder), str(database))
     assert count_processes(database) == 1
-    assert main(["verify", str(folder)]) in (1, 2)  # found in a page, or no page can be read
+    assert main(["verify", str(folder)]) == (1 if name == "database.db" else 2)
 
 
 def test_the_commands_say_what_they_did(
