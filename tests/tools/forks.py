@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from compileboard.collectors.record.facts import gpu_facts
+
 QUICK = Path(__file__).parent / "quick"
 FORKED = QUICK / "forked.py"
 FORKS = "QUICK_FORKS"
@@ -37,7 +39,7 @@ def fork_settings(command: list[Any], environment: dict[str, str]) -> dict[str, 
 
 def worker_settings(environment: dict[str, str]) -> dict[str, str]:
     """Return what makes our own workers forks that import torch."""
-    if _real or sys.platform != "linux":
+    if _real or sys.platform != "linux" or gpu_facts(os.environ):  # CUDA does not survive a fork
         return {}
     return {FORKS: _serve(environment["PYTHONPATH"])}
 
