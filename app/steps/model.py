@@ -30,8 +30,8 @@ from compileboard.collectors.fixes.step_costs import (
     StepCost,
     UsualStep,
     cost_breaks,
-    cost_window,
     find_usual_step,
+    load_costs,
 )
 
 MOST_PARTS = 200
@@ -349,7 +349,9 @@ def _list_costs(
     trials: Mapping[str, TriedFix],
 ) -> Iterable[CostRow]:
     broken = {name: (row.outcome, row.break_id) for name, row in compiles.items() if row.outcome}
-    found = cost_breaks(cost_window(step, window.traced, window.peak_bytes_per_s), broken)
+    if window.costs is None:
+        raise ValueError("the costs of a window with a usual step")
+    found = cost_breaks(load_costs(window.costs), broken)
     rows = [
         _make_cost(tuple(costs), compiles[costs[0].compile_id], trials, window, step)
         for costs in found.values()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
 from compileboard.app.core import fields
 from compileboard.app.core.rows import list_page, list_rows
 from compileboard.app.core.run_cache import cached_for_run
+from compileboard.app.core.schema import PRIVATE
 from compileboard.collectors.contract import shapes
 from compileboard.collectors.contract.record_names import STEPS_TRACE
 from compileboard.collectors.fixes.fix import TriedFix
@@ -40,6 +41,7 @@ class StepWindow:
     ]
     trace_id: Annotated[int | None, "`id` of the artifact that has the trace."]
     time_us: fields.EventTime
+    costs: shapes.WindowCosts | None = field(metadata=PRIVATE)
 
     @staticmethod
     def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
@@ -47,6 +49,7 @@ class StepWindow:
             "graphs": read_json(list[shapes.StepGraph], columns["graphs"]) or [],
             "steps": read_json(list[shapes.Step], columns["steps"]) or [],
             "traced": read_json(shapes.TracedSteps, columns["traced"]),
+            "costs": read_json(shapes.WindowCosts, columns["costs"]),
         }
 
 
@@ -76,7 +79,7 @@ class StepCompile:
 WINDOWS_SQL = f"""
 select
   w.id, w.process_id, p.rank, w.wanted_count, w.earlier_count, w.device, w.peak_bytes_per_s,
-  w.graphs, w.steps, w.traced, w.time_us,
+  w.graphs, w.steps, w.traced, w.time_us, w.costs,
   (select a.id from artifacts as a where a.process_id = w.process_id and a.sequence = w.sequence
     and a.name = '{STEPS_TRACE}') as trace_id
 from step_windows as w

@@ -275,6 +275,7 @@ class WindowCosts(TypedDict):
     other_count: int  # that called other graphs, or compiled something
     graph_count: int  # called by it
     compile_ids: list[str | None]  # of these
-    gaps_us: list[float]  # before each of them, and after the last
-    backward_us: list[list[float]]  # [gap, also saved between the two backward graphs]
-    frames: list[TracedFrame]  # skipped ones, with the savings per gap
+    # Before each of them, and after the last: [gap, entry, memory]
+    gaps_us: list[list[float]]
+    backward_us: list[list[float]]  # [gap, …]: also saved between the two backward graphs
+    frames: list[TracedFrame]  # skipped ones, with the savings per gap: [gap, …]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Literal, TypeVar
@@ -168,7 +168,6 @@ class FrameCost:
 
     compile_id: str
     call_count: int
-    places: frozenset[int]
     gaps: Mapping[int, GapCost]
 
 
@@ -192,7 +191,7 @@ class WindowCosts:
         found: dict[str, list[GapCost]] = defaultdict(list)
         calls: Counter[str] = Counter()
         frames = [frame for frame in self.frames if outcomes.get(frame.compile_id) == "skipped"]
-        in_frames = {place for frame in frames for place in frame.places}
+        in_frames = {place for frame in frames for place in frame.gaps}
         taken: set[int] = set()  # places of gaps, each of which is counted once
         last: str | None = None
         for place, compile_id in enumerate(self.compile_ids, start=1):
@@ -208,7 +207,7 @@ class WindowCosts:
         for frame in frames:
             gaps = (frame.gaps[place] for place in sorted(frame.gaps) if place not in taken)
             costs.append(StepCost(frame.compile_id, frame.call_count, tuple(gaps)))
-            taken |= frame.places
+            taken |= frame.gaps.keys()
         return sorted(costs, key=lambda cost: -cost.us)
 
 
@@ -239,7 +238,7 @@ def cost_window(
 def dump_costs(
     step: UsualStep, traced: TracedSteps | None, peak_bytes_per_s: int | None
 ) -> shapes.WindowCosts:
-    """Return a window's costs as they are stored: sums."""
+    """Return a window's costs as they are stored."""
     costs = cost_window(step, traced, peak_bytes_per_s)
     return shapes.WindowCosts(
         step_us=step.whole_us,
@@ -247,16 +246,15 @@ def dump_costs(
         other_count=step.other_count,
         graph_count=len(costs.compile_ids),
         compile_ids=list(costs.compile_ids),
-        gaps_us=[gap.us for gap in costs.gaps],
-        backward_us=[[place, gap.us] for place, gaps in costs.backward.items() for gap in gaps],
+        gaps_us=[[*astuple(gap)] for gap in costs.gaps],
+        backward_us=[
+            [place, *astuple(gap)] for place, gaps in costs.backward.items() for gap in gaps
+        ],
         frames=[
             TracedFrame(
                 compile_id=frame.compile_id,
                 call_count=frame.call_count,
-                gaps_us=[
-                    [place, frame.gaps[place].us if place in frame.gaps else 0.0]
-                    for place in sorted(frame.places)
-                ],
+                gaps_us=[[place, *astuple(frame.gaps[place])] for place in sorted(frame.gaps)],
             )
             for frame in costs.frames
         ],
@@ -269,19 +267,19 @@ def load_costs(stored: shapes.WindowCosts) -> WindowCosts:
     if {*sizes} != {stored["graph_count"]}:
         raise ValueError(f"{sizes} graphs and gaps of {stored['graph_count']}")
     backward: dict[int, list[GapCost]] = defaultdict(list)
-    for place, us in stored["backward_us"]:
-        backward[int(place)].append(GapCost(us))
+    for place, *parts_us in stored["backward_us"]:
+        backward[int(place)].append(GapCost(*parts_us))
     return WindowCosts(
         stored["compile_ids"],
-        [GapCost(us) for us in stored["gaps_us"]],
+        [GapCost(*parts_us) for parts_us in stored["gaps_us"]],
         backward,
         [_load_frame(frame) for frame in stored["frames"]],
     )
 
 
 def _load_frame(frame: TracedFrame) -> FrameCost:
-    gaps = {int(place): GapCost(us) for place, us in frame["gaps_us"]}
-    return FrameCost(frame["compile_id"] or "", frame["call_count"], frozenset(gaps), gaps)
+    gaps = {int(place): GapCost(*parts_us) for place, *parts_us in frame["gaps_us"]}
+    return FrameCost(frame["compile_id"] or "", frame["call_count"], gaps)
 
 
 def cost_breaks(
@@ -391,14 +389,13 @@ def _cost_frame(
     trace: _Trace, call: Sequence[Part], frame: TracedFrame, gaps: Sequence[GapCost]
 ) -> FrameCost:
     """Return what it costs that a frame runs as it was written, not as one graph."""
-    places = frozenset(int(place) for place, _us in frame["gaps_us"])
     costs = {}
-    for place in places:
+    for place in {int(place) for place, _us in frame["gaps_us"]}:
         eager = trace.gaps.get(place)
         is_between = 0 < place < len(gaps) - 1
         if len(gaps) == 1 and eager:  # without any graph
             stays_us = _estimate_compiled(call[0], eager, ENTRY_IN_OPERATIONS, None)
             costs[place] = GapCost(call[0].us - stays_us)
-        elif is_between or eager:
-            costs[place] = gaps[place]
-    return FrameCost(frame["compile_id"] or "", frame["call_count"], places, costs)
+        else:
+            costs[place] = gaps[place] if is_between or eager else GapCost(0.0)
+    return FrameCost(frame["compile_id"] or "", frame["call_count"], costs)

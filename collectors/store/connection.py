@@ -263,9 +263,9 @@ def find_address(board: str) -> str:
     return _addresses.get(board, board)
 
 
-APPLICATION_ID = 0x43424F45  # "CBOE": tells our files from other people's SQLite files
+APPLICATION_ID = 0x43424F46  # "CBOF": tells our files from other people's SQLite files
 # Of builds before 0.2.0.
-UNRELEASED_APPLICATION_IDS = (0x43425244, 0x43424F44, 0x43424F41, 0x43424F42, 0x43424F43)
+UNRELEASED_APPLICATION_IDS = (0x43425244, *range(0x43424F41, APPLICATION_ID))
 DATABASE_VERSION = 1
 BUSY_TIMEOUT_MS = 5_000
 SYNCHRONOUS = "full"  # nearly free at 100 rows a transaction or more

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.contract.shapes import Step, StepGraph, TracedSteps
-from compileboard.collectors.fixes.step_costs import cost_window, find_usual_step
+from compileboard.collectors.fixes.step_costs import dump_costs, find_usual_step, load_costs
 
 MB = 1 << 20
 
@@ -66,7 +66,7 @@ def test_a_step_that_lacks_a_time_is_refused(call: list[float], after: list[floa
 def cost(steps: list[Step], outcomes: dict[str, str], traced: TracedSteps | None = None, **of: Any):
     usual = find_usual_step(of.pop("graphs", TWO), steps)
     assert usual is not None
-    return cost_window(usual, traced, of.get("bandwidth")).estimate(outcomes)
+    return load_costs(dump_costs(usual, traced, of.get("bandwidth"))).estimate(outcomes)
 
 
 def test_a_resumed_break_costs_the_gap_behind_its_graph() -> None:

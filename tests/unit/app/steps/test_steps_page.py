@@ -328,7 +328,7 @@ def test_what_costs_the_run_most_comes_first(store: sqlite3.Connection, training
 
 @pytest.mark.parametrize("name", ["gaps_us", "compile_ids", "step_us"])
 def test_costs_that_were_changed_leave_causes_as_without(
-    store: sqlite3.Connection, training: str, name: str
+    client: FlaskClient, store: sqlite3.Connection, training: str, name: str
 ) -> None:
     (row,) = store.execute("select costs from step_windows").fetchall()
     costs = json.loads(row["costs"])
@@ -337,6 +337,7 @@ def test_costs_that_were_changed_leave_causes_as_without(
     (cause,) = load_causes(store, training)
     assert (cause.step_us, cause.run_us) == (None, None)
     assert cause.saved_us
+    assert "does not fit together" in client.get(f"/runs/{training}/steps").text
 
 
 def test_costs_are_in_the_api_and_on_the_summary(client: FlaskClient, training: str) -> None:
