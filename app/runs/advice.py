@@ -35,6 +35,7 @@ from compileboard.app.runs.run_queries import StackCliff
 from compileboard.app.timeline.model import find_phase
 from compileboard.collectors.contract.compile_labels import build_label
 from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.contract.run_config import describe_uncompiled
 from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.cudagraph_fixes import (
@@ -530,6 +531,10 @@ def judge_run(
         words = "Nothing was compiled" if run.state != "running" else "Nothing was compiled yet"
         if run.has_only_results:
             words = "Compiles not recorded"
+        elif run.state != "running" and run.source != "import" and not problems:
+            reason = describe_uncompiled(run.state, run.torch_version)
+            reason = reason.removeprefix(f"{words.lower()}: ")
+            notes.append(f"{reason[0].upper()}{reason[1:]}")
         return RunVerdict("bad" if grave else "quiet", words, ". ".join(notes), None)
     failed = [describe_end(run)] if run.state in ("failed", "killed") else []
     failed += list_failures(run)

@@ -19,7 +19,7 @@ from compileboard.collectors.cli.common import (
     tag_option,
 )
 from compileboard.collectors.contract.repros import DEFAULT_VALUES_BYTES
-from compileboard.collectors.contract.run_config import parse_steps
+from compileboard.collectors.contract.run_config import describe_uncompiled, parse_steps
 from compileboard.collectors.observe.torch_compat import describe_too_old
 from compileboard.collectors.store.connection import StoreError, describe_error
 from compileboard.collectors.terminal.progress_line import (
@@ -363,18 +363,6 @@ def closing_lines(database: str, run_id: str) -> list[str]:
     doctor = collector_command("doctor", database=database)
     if summary.torch_version and (too_old := describe_too_old(summary.torch_version)):
         return [f"nothing was recorded: {too_old}"]
-    if summary.torch_version:
-        return [
-            "nothing was compiled although torch was loaded: no compiled function was called, "
-            "or TORCH_COMPILE_DISABLE "
-            f"or TORCHDYNAMO_DISABLE is set (check: `{doctor}`); {show}"
-        ]
-    if summary.state != "finished":  # it had no chance to
-        return [f"the program ended before it loaded torch.compile; {show}"]
-    return [
-        "nothing was compiled: no process that could be observed began to compile a function. "
-        "Either the program calls none that is compiled, or one that torch leaves out: a generator "
-        "(compile what a pass of it calls). Or it ran where the hooks do not reach: python -I, -S "
-        "or -E, a container, another machine "
-        f"(details: `{doctor}`)"
-    ]
+    reason = describe_uncompiled(summary.state, summary.torch_version)
+    hint = f" (check: `{doctor}`)" if summary.torch_version or summary.state == "finished" else ""
+    return [f"{reason}{hint}; {show}"]

@@ -128,3 +128,20 @@ def knows_its_device(source: str, torch_version: str | None) -> bool:
     it.
     """
     return source != "import" or (torch_version or "").endswith("+cpu")
+
+
+def describe_uncompiled(state: str, torch_version: str | None) -> str:
+    """Return why a program that was observed compiled nothing; its state is how it ended."""
+    if torch_version:
+        return (
+            "nothing was compiled although torch was loaded: no compiled function was called, "
+            "or TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE is set"
+        )
+    if state != "finished":  # it had no chance to
+        return "the program ended before it loaded torch.compile"
+    return (
+        "nothing was compiled: no process that could be observed began to compile a function. "
+        "Either the program calls none that is compiled, or one that torch leaves out: a generator "
+        "(compile what a pass of it calls). Or it ran where the hooks do not reach: python -I, -S "
+        "or -E, a container, another machine"
+    )

@@ -16,7 +16,11 @@ from datetime import datetime
 from compileboard.collectors.contract.compile_labels import build_label, label_function
 from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
 from compileboard.collectors.contract.records import RECORDS
-from compileboard.collectors.contract.run_config import STALE_AFTER_S, knows_its_device
+from compileboard.collectors.contract.run_config import (
+    STALE_AFTER_S,
+    describe_uncompiled,
+    knows_its_device,
+)
 from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.titles import (
@@ -25,6 +29,7 @@ from compileboard.collectors.fixes.titles import (
     describe_savings,
     strip_ticks,
 )
+from compileboard.collectors.observe.torch_compat import describe_too_old
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.repros import ReproLine, list_repros
 from compileboard.collectors.store.run_causes import load_causes
@@ -209,7 +214,8 @@ class RunSummary:
         lines.append("")
         width = max(len(name) for name, _ in self.headline())
         lines += [f"  {name:<{width}}  {value:>12}" for name, value in self.headline()]
-        lines += ["", f"  {self.savings}"] if self.savings and not self.causes else []
+        if self.savings and not self.causes:
+            lines += ["", *_wrap(self.savings, columns, "  ", "  ")]
         for title, rows in self.sections():
             lines += ["", *_wrap(f"{title}:", columns, "  ", "    ")]
             for row in rows:
@@ -421,9 +427,7 @@ def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: st
         tags={tag["key"]: tag["value"] for tag in tags},
         savings=describe_savings(causes, row["compile_us"], format_us)
         if causes
-        else NOTHING_TO_FIX
-        if _is_fine(row)
-        else "",
+        else _describe_fine(row),
         is_needless=all(cause.is_expected for cause in causes),
         can_try=can_try and any(cause.can_try for cause in causes),
         causes=_list_fixes(causes, row["id"] if can_try else None, database),
@@ -438,14 +442,21 @@ def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: st
     )
 
 
-def _is_fine(row: sqlite3.Row) -> bool:
-    """Return whether a run without causes compiled everything possible."""
+def _describe_fine(row: sqlite3.Row) -> str:
+    """Return what a run without causes has instead: everything compiled, or nothing."""
     counts = (
         *("graph_break", "recompile", "recompile_limit", "failure", "skipped_frame"),
         *("cudagraph_skip", "cudagraph_rerecording"),
     )
     wrong = sum(row[f"{name}_count"] or 0 for name in counts)
-    return row["state"] == "finished" and row["compile_count"] > 0 and not wrong
+    if row["state"] == "running" or wrong:
+        return ""
+    if not row["compile_count"] and row["source"] != "import" and not row["result_count"]:
+        torch_version = row["torch_version"]
+        too_old = describe_too_old(torch_version) if torch_version else None
+        reason = too_old or describe_uncompiled(row["state"], torch_version)
+        return f"{reason[0].upper()}{reason[1:]}."
+    return NOTHING_TO_FIX if row["state"] == "finished" and row["compile_count"] else ""
 
 
 def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> list[CountedItem]:

@@ -167,6 +167,20 @@ def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
     assert "Nothing was compiled" not in client.get("/runs/R1/report.md").text
 
 
+@pytest.mark.parametrize(
+    ("torch_version", "reason"),
+    [(None, "a generator"), ("2.13.0", "TORCH_COMPILE_DISABLE")],
+)
+def test_a_run_that_compiled_nothing_says_why_wherever_it_is_shown(
+    client: FlaskClient, store: sqlite3.Connection, torch_version: str | None, reason: str
+) -> None:
+    add_run(store, "R1", torch_version=torch_version, source="live", totals={"compile_count": 0})
+    (database,) = [row["file"] for row in store.execute("pragma database_list")]
+    summary = summarize(database, "R1")
+    assert summary is not None
+    assert reason in summary.savings and reason in client.get("/runs/R1").text
+
+
 def test_failures_and_skipped_frames_are_one_number_each_wherever_shown(
     recorded: Path, recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
 ) -> None:
