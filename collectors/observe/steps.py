@@ -103,6 +103,8 @@ class StepWindow:
         self._graphs: list[Graph] = []
         self._steps: list[Step] = []
         self._step = Step(0, None)
+        # Functions and modules of a name, of steps without graphs: id -> number
+        self._called: dict[str | None, dict[int, int]] = {}
         self._cuda: Any = None
         self._events: Iterator[Any] = iter(())
         self._record_event: Callable[[Any], None] = lambda event: None
@@ -253,7 +255,10 @@ class StepWindow:
         step = self._step
         step.end, step.end_ns = self._record(), time.perf_counter_ns()
         if not step.parts and entry is not None:
-            step.function = torch_compat.name_called(entry)
+            name, key = torch_compat.name_called(entry)
+            numbers = self._called.setdefault(name, {})
+            number = numbers.setdefault(key, len(numbers) + 1)
+            step.function = f"{name} ({number})" if name and number > 1 else name
         step.has_compiled = self._has_compiled
         self._count_call()
         if self._phase == TIMED:

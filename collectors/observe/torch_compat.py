@@ -508,11 +508,15 @@ def start_profiler(with_cuda: bool) -> Any:
     return profiler
 
 
-def name_called(entry: FrameType) -> str | None:
-    """Return the compiled function that a call of torch's wrapper enters; of a module its class."""
+def name_called(entry: FrameType) -> tuple[str | None, int]:
+    """Return the compiled function that a call of torch's wrapper enters, of a module its class,
+    and the `id` of the function or module.
+    """
     function = entry.f_locals.get("fn")
     module = getattr(function, "__self__", None)
-    return getattr(function if module is None else type(module), "__qualname__", None)
+    if module is None:
+        return getattr(function, "__qualname__", None), id(function)
+    return type(module).__qualname__, id(module)
 
 
 def compiled_call_count() -> int | None:

@@ -144,19 +144,21 @@ def test_a_window_that_never_began_says_how_many_calls_came() -> None:
 
 
 def test_steps_without_graphs_have_the_function_that_they_call() -> None:
-    window, written = open_window(4)
+    window, written = open_window(5)
     switch = window.wrap_entry(lambda callback: None)
 
     def call(fn: Callable[..., Any]) -> None:  # as torch's wrapper names it
         switch(print)
         switch(None)
 
-    for _ in range(3):
+    modules = [Program(window), Program(window)]
+    for _ in range(2):
         call(open_window)
-        call(Program(window).step)  # a module's
+        for module in modules:
+            call(module.step)
     window.end()
     names = [step["function"] for step in written[0]["steps"]]
-    assert names == ["Program", "open_window", "Program", "open_window"]
+    assert names == ["Program", "Program (2)", "open_window", "Program", "Program (2)"]
 
 
 def test_a_step_that_compiles_in_the_window_says_so() -> None:
