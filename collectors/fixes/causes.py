@@ -830,7 +830,8 @@ def _draft_breaks(
         )
         cause = _apply_trials(cause, run)
         freed = _list_freed(cause, broken.values(), saved)
-        claims, consequences = _claim_joined(events, broken, rows, freed, guards, costs)
+        is_passed = _left_by(cause) == "passed"
+        claims, consequences = _claim_joined(events, broken, rows, freed, guards, costs, is_passed)
         # What runs eagerly is compiled with the fix, which takes more than it saves.
         claims = {} if eager or _left_by(cause) == "each" else claims
         return Draft(replace(cause, freed_keys=tuple(freed)), claims, consequences)
@@ -888,9 +889,11 @@ def _claim_joined(
     freed: Mapping[int, RecordedCompile],
     guards: Mapping[int, tuple[RecordedGuard, ...]],
     costs: Mapping[int, Cost],
+    is_passed: bool,
 ) -> tuple[Claims, frozenset[int]]:
     """Return the compile time saved if the code around a break becomes one graph, and the keys of
-    the recompiles that the break caused; those `freed` do not happen either.
+    the recompiles that the break caused; those `freed` do not happen either. What the break left is
+    passed in with some fixes, and then varies as an argument.
     """
     functions = {(row.file, row.function) for row in broken.values()}
     # A function that another with the same break called is compiled only for that.
@@ -916,6 +919,9 @@ def _claim_joined(
             left.append(row)
         elif first_guard is None:
             gone.append(row)
+        elif is_passed and _LEFT_BY_BREAK.search(first_guard.source or ""):
+            of_state[row.process_id, row.frame].append(row)
+            consequences.add(row.key)
         elif (row.file, row.function) in inner or not _OWN_STATE.match(first_guard.source or ""):
             gone.append(row)
             consequences.add(row.key)

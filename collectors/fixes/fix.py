@@ -19,8 +19,13 @@ Kind = Literal["recompile", "graph_break", "cudagraph"]
 CATALOGUE = Path(__file__).parent / "catalogue"
 OLDEST_TORCH = (2, 4)
 _FACTS = {"for", "applies", "cost", "changes", "left", "torch", "gone", "needless", "unsure"}
-Left = Literal["first", "dynamic", "each"]
-_LEFT: dict[str, Left] = {"the first": "first", "one for any size": "dynamic", "as many": "each"}
+Left = Literal["first", "dynamic", "each", "passed"]
+_LEFT: dict[str, Left] = {
+    "the first": "first",
+    "one for any size": "dynamic",
+    "as many": "each",
+    "those of what is passed in": "passed",
+}
 _PROGRAM = re.compile(
     r"^## (Before|After|Settings)\n\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -51,7 +56,7 @@ class Fix:
     gone_in: tuple[int, ...] | None = None
     is_needless: bool = False  # what is recorded is as it should be: nothing to fix
     is_unsure: bool = False  # it is worth trying, and promises nothing
-    left: Left = "first"  # which compiles of a function remain: the first, one for any size, or all
+    left: Left = "first"  # which compiles of a function remain
 
     def warn(self, title: str) -> str:
         """Add to a title what else the fix changes."""

@@ -224,6 +224,26 @@ def test_recompiles_after_a_break_belong_to_the_break() -> None:
     assert (alone.kind, alone.saved_us) == ("recompile", 60)
 
 
+def test_what_a_break_left_recompiles_as_an_argument_too_where_the_fix_passes_it_in() -> None:
+    compiles = [_compile(1), _compile(2, 60, 8), _again(3, 2, 60, resumed_at=8)]
+    guard = RecordedGuard(
+        "g", "int_value", "___stack0[0]", "3", "4", "___stack0[0] == 3", None, None
+    )
+    code = [
+        SourceLines("model.py", 7, ("def f(x, n):", "    for i in n.tolist():", "        x += i"))
+    ]
+    line = replace(_break(1, 8), gb_id="GB0109", source_line="for i in n.tolist():")
+    recorded = RecordedRun(
+        compiles,
+        [RecordedRecompile(3, (guard,))],
+        [line],
+        [BreakOccurrence(1, 1, "resumed", 8)],
+        code,
+    )
+    (cause,) = build_causes(recorded)
+    assert cause.fixes[0].fix.id == "tolist_in_caller" and (cause.saved_us or 0) <= 60
+
+
 def test_a_function_compiled_alone_only_because_a_break_is_in_it_belongs_to_the_break() -> None:
     inner = {"function": "inner", "frame": (0, 2)}
     compiles = [_compile(1), _compile(2, **inner), _compile(3, is_recompile=True, **inner)]
