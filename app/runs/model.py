@@ -54,6 +54,7 @@ from compileboard.app.runs.run_queries import (
 )
 from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
 from compileboard.collectors.fixes.fix import TriedFix
+from compileboard.collectors.store.dashboard import list_trials
 from compileboard.collectors.store.results import fill
 from compileboard.collectors.store.run_causes import (
     find_first_call,
@@ -167,7 +168,7 @@ class RunSummaryScreen:
     phases: compiles.Phases
     longest: Sequence[compiles.CompileRow]
     incidents: Sequence[tuple[str, str]]  # that began with this run: id and title
-    trials: Sequence[TriedFix] = ()  # of patches, and of combined fixes
+    trials: Sequence[TriedFix] = ()  # of no cause
     costs: Sequence[RunCost] = ()  # only if steps were timed
     is_pruned: bool = False
 
@@ -247,12 +248,25 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
             for incident in list_incidents(reader, selected, limit=MOST_INCIDENTS).rows
             if incident.state != "withdrawn"
         ],
-        trials=[
-            trial for trial in list_tried_fixes(reader, run.id) if trial.cause_fingerprint is None
-        ],
+        trials=_list_other_trials(reader, run.id, causes),
         costs=rank_run_costs(reader, run.id, causes),
         is_pruned=is_pruned(reader, run.id),
     )
+
+
+def _list_other_trials(
+    reader: sqlite3.Connection, run_id: str, causes: Sequence[CauseRow]
+) -> list[TriedFix]:
+    """List the run's trials that stand below no cause: of patches, of several fixes, and of advice
+    that is no longer given.
+    """
+    own = {trial.key for trial in list_trials(reader, run_id)}
+    shown = {trial.key[:2] for cause in causes for trial in cause.trials}
+    return [
+        trial
+        for trial in list_tried_fixes(reader, run_id)
+        if trial.cause_fingerprint is None or (trial.key in own and trial.key[:2] not in shown)
+    ]
 
 
 def rank_run_costs(

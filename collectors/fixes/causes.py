@@ -641,8 +641,9 @@ def _apply_trials(cause: Cause, run: RecordedRun) -> Cause:
     """
     trials: dict[str, TriedFix] = {}
     fixes: list[SuggestedFix] = []
+    fingerprints = {cause.fingerprint, *cause.fingerprints}
     for suggested in cause.fixes:
-        of_fix = (trial for trial in run.trials if trial.is_of(cause.fingerprint, suggested))
+        of_fix = (trial for trial in run.trials if trial.is_of(fingerprints, suggested))
         trial = next((trial for trial in of_fix if trial.outcome != "interrupted"), None)
         if trial is not None:
             trials[suggested.fix.id] = trial
@@ -653,7 +654,7 @@ def _apply_trials(cause: Cause, run: RecordedRun) -> Cause:
     verified = {fix_id for fix_id, trial in trials.items() if trial.is_verified}
     fixes.sort(key=lambda suggested: suggested.fix.id not in verified)
     ordered = sorted(trials.values(), key=lambda trial: not trial.is_verified)
-    together = (trial for trial in run.trials if cause.fingerprint in trial.causes)
+    together = (trial for trial in run.trials if not fingerprints.isdisjoint(trial.causes))
     helped = next((trial for trial in together if trial.is_verified), None)
     timed = (
         trial

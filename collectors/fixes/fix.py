@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -225,8 +225,13 @@ class TriedFix:
             return None
         return max(0.0, 1 - self.new_us / self.base_us)
 
-    def is_of(self, fingerprint: str, suggested: SuggestedFix) -> bool:
-        is_same = self.cause_fingerprint == fingerprint and self.fix_id == suggested.fix.id
+    @property
+    def key(self) -> tuple[str | None, str | None, int]:
+        return self.cause_fingerprint, self.fix_id, self.ended_us
+
+    def is_of(self, fingerprints: Collection[str], suggested: SuggestedFix) -> bool:
+        """Return whether it tried a fix of a cause, or of one that is a part of the cause now."""
+        is_same = self.cause_fingerprint in fingerprints and self.fix_id == suggested.fix.id
         return is_same and (bool(suggested.edits) or self.settings == suggested.settings)
 
 

@@ -299,6 +299,10 @@ class Trial:
     def outcome_label(self) -> str:
         return OUTCOME_LABELS[self.outcome]
 
+    @property
+    def key(self) -> tuple[str | None, str | None, int]:
+        return self.cause_fingerprint, self.fix_id, self.ended_us
+
 
 def save_trial(connection: sqlite3.Connection, trial: Trial) -> None:
     values = {

@@ -144,3 +144,14 @@ def test_a_patch_that_was_tried_stands_on_the_page_of_its_run(client: FlaskClien
     words = " ".join(client.get("/runs/R2").text.split())
     assert "Tried on this program" in words
     assert "Take &lt;print&gt; out: 7 breaks → 0, output equal" in words
+
+
+def test_a_trial_of_advice_that_is_no_longer_given_stands_on_the_page_of_its_run(
+    client: FlaskClient, store
+):
+    (trial,) = list_trials(store, "R2")
+    save_trial(store, replace(trial, id="Y", fix_id="print_in_caller", cause_fingerprint="f" * 32))
+    words = " ".join(client.get("/runs/R2").text.split())
+    assert words.count("Take &lt;print&gt; out: 7 breaks → 0, output equal") == 2
+    assert words.count("(this advice is no longer given)") == 1
+    assert "Take" not in client.get("/runs/R1").text
