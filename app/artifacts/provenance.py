@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 SOURCE, PRE_GRAD, POST_GRAD, CODE = PANES = ("source", "pre", "post", "code")
-KernelTimes = Mapping[str, float]  # measured µs by a kernel's name in the generated code
+# Measured µs by whether a kernel is in a backward graph, and its name in the generated code.
+KernelTimes = Mapping[tuple[bool, str], float]
 Links = dict[str, dict[int, dict[str, list[int]]]]  # pane: line: other pane: its lines
 
 _FILE_COMMENT = re.compile(r"File: (.+?):(\d+) in (.+?), code: (.*)")
@@ -257,7 +258,7 @@ def _read_mapping(texts: Texts) -> _Mapping:
 def trace_provenance(texts: Texts, measured_us: KernelTimes | None = None) -> Provenance:
     """Join the kernels of generated code to nodes and source lines.
 
-    `measured_us` has the measured time of kernels by their name in the code.
+    `measured_us` has the measured time of kernels.
     """
     post_grad, pre_grad = read_graph(texts.post_grad), read_graph(texts.pre_grad)
     code, mapping = _read_code(texts.code), _read_mapping(texts)
@@ -322,7 +323,7 @@ def _trace_kernel(
         sources=tuple(sources.values()),
         callers=tuple(frame for place, frame in callers.items() if place not in sources),
         nodes_from=nodes_from,
-        measured_us=measured_us.get(call.name),
+        measured_us=measured_us.get((kind == "backward", call.name)),
     )
 
 

@@ -77,7 +77,7 @@ class CudaGraph:
     call_count: int | None
     status: str | None
     reasons: Annotated[
-        tuple[GraphMismatch, ...], "What did not fit of each graph of the function at that place."
+        tuple[GraphMismatch, ...], "What did not fit of the function's four newest graphs there."
     ]
     time_us: fields.EventTime
 

@@ -60,6 +60,7 @@ class PartRow:
     wrapper_us: float | None = None
     guard_us: float | None = None
     kernel_us: float | None = None
+    input_bytes: int = 0  # that the graph before it wrote
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,14 @@ class WindowView:
         called = [row.compile for row in self.parts if row.phase]
         known = called or [row.example for row in self.costs]
         return known[0].function if known and known[0] else None
+
+    @property
+    def title(self) -> str:
+        """Return what tells it apart from the run's other windows."""
+        window = self.window
+        names = (window.process, self.first_function)
+        after = f"after {format_plural(window.earlier_count, 'step')}"
+        return ", ".join([*filter(None, names), after])
 
     @property
     def problem(self) -> str | None:
@@ -339,6 +348,7 @@ def _list_parts(
             seen["wrapper_us"] if seen else None,
             seen["guard_us"] if seen else None,
             sum(kernel["us"] for kernel in seen["kernels"]) if seen and window.device else None,
+            part.graph["input_bytes"] if place > 1 else 0,
         )
 
 
@@ -455,22 +465,25 @@ def find_wrapper_times(
 
 def find_kernel_times(
     windows: Sequence[StepWindow], process_id: str, compile_id: str | None
-) -> dict[str, float]:
-    """Return what one launch of each kernel of a compile took in traced steps, in microseconds.
-
-    Inductor numbers kernels in each graph: a name that both a forward and a backward have is left
-    out.
+) -> dict[tuple[bool, str], float]:
+    """Return what one launch of each kernel of a compile took in the newest traced steps, in
+    microseconds, by whether it is in the backward, where inductor numbers kernels anew, and name.
     """
-    found: dict[str, list[float]] = defaultdict(list)
+    found: dict[tuple[bool, str], float] = {}
     for window in windows:
         if window.process_id != process_id or window.traced is None:
             continue
-        numbers = {row["number"] for row in window.graphs if row["compile_id"] == compile_id}
+        is_backward = {
+            row["number"]: row["phase"] == "backward"
+            for row in window.graphs
+            if row["compile_id"] == compile_id
+        }
         for graph in window.traced["graphs"]:
-            if graph["number"] in numbers:
+            if graph["number"] in is_backward:
                 for kernel in graph["kernels"]:
-                    found[kernel["name"]].append(kernel["us"] / kernel["count"])
-    return {name: times[0] for name, times in found.items() if len(times) == 1}
+                    key = is_backward[graph["number"]], kernel["name"]
+                    found[key] = kernel["us"] / kernel["count"]
+    return found
 
 
 def _draw(spans: Sequence[TracedSpan]) -> Iterable[StripLane]:

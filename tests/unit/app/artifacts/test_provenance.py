@@ -205,7 +205,9 @@ def test_a_mapping_of_torch_2_8_is_of_names_without_a_call(store: Store) -> None
 
 def test_measured_times_are_those_of_the_kernels_name(store: Store) -> None:
     texts = read_texts(store, build(store, "torch2.11-cuda", "0/0"))
-    found = trace_provenance(texts, {"triton_poi_fused_gelu_view_2": 12.5})
+    found = trace_provenance(
+        texts, {(False, (name := "triton_poi_fused_gelu_view_2")): 12.5, (True, name): 3.0}
+    )
     measured = Counter((kernel.name, kernel.measured_us) for kernel in found.kernels)
     assert measured["triton_poi_fused_gelu_view_2", 12.5] == 2
     assert sum(us is None for _name, us in measured.elements()) == len(found.kernels) - 2

@@ -177,6 +177,7 @@ def test_the_page_names_breaks_parts_and_kernels(client: FlaskClient, training: 
         "12 steps that begin with in_training.&lt;locals&gt;.forward_broken",
         "What breaks cost a step",
         "Until the next step",
+        "takes 64.0 KiB that the graph before it wrote",
         "evaluating guards",
         "triton_",
         "GPU stream",
@@ -210,6 +211,20 @@ def test_a_window_says_how_many_calls_were_asked_for_and_came(
     page = client.get(f"/runs/{training}/steps").text
     assert "asked for 40 calls of compiled functions; 30 came before it and none in it" in page
     assert client.get(f"/api/v1/runs/{training}/costs").get_json()["data"] == []
+
+
+def test_several_windows_of_a_process_are_told_apart(
+    client: FlaskClient, store: sqlite3.Connection, training: str
+) -> None:
+    with store:
+        (row,) = store.execute("select * from step_windows").fetchall()
+        other = {**dict(row), "id": 9, "sequence": 999, "earlier_count": 50}
+        store.execute(
+            f"insert into step_windows values ({', '.join('?' * len(other))})", [*other.values()]
+        )
+    page = client.get(f"/runs/{training}/steps").text
+    name = "in_training.&lt;locals&gt;.forward_broken"
+    assert f"<h2>{name}, after 1 step</h2>" in page and f"<h2>{name}, after 50 steps</h2>" in page
 
 
 def test_a_graph_that_was_changed_leaves_the_others_their_names(
@@ -273,11 +288,13 @@ def test_the_api_has_each_step(client: FlaskClient, training: str) -> None:
 
 def test_kernels_of_a_compile_have_their_times(store: sqlite3.Connection, training: str) -> None:
     windows = list_windows(store, training).rows
-    times = find_kernel_times(windows, windows[0].process_id, "0/0")
+    graphs = {row["number"]: row for row in windows[0].traced["graphs"]}
+    forward, backward = (graphs[number]["kernels"][0] for number in (2, 1))
+    backward["name"] = forward["name"]  # inductor numbers the kernels of each graph from 0
+    times = find_kernel_times([*windows, *windows], windows[0].process_id, "0/0")
     assert times and all(0 < us < 100 for us in times.values())
-    (graph,) = (row for row in windows[0].traced["graphs"] if row["number"] == 2)
-    kernel = next(row for row in graph["kernels"] if row["name"].startswith("triton_"))
-    assert times[kernel["name"]] == kernel["us"] / kernel["count"]
+    for is_backward, kernel in ((False, forward), (True, backward)):
+        assert times[is_backward, kernel["name"]] == kernel["us"] / kernel["count"]
     assert find_kernel_times(windows, "of another process", "0/0") == {}
 
 
