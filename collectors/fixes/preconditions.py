@@ -510,7 +510,16 @@ def find_module_call(loop: ast.For | ast.While, line: int) -> ast.Call | None:
 
 
 Use = Literal[
-    "tensor", "argument", "returned", "stored", "logged", "branch", "size", "loop", "unknown"
+    "tensor",
+    "argument",
+    "fixed",
+    "returned",
+    "stored",
+    "logged",
+    "branch",
+    "size",
+    "loop",
+    "unknown",
 ]
 
 LOGS = {"debug", "info", "warning", "error", "critical", "log", "add_scalar", "write", "format"}
@@ -518,13 +527,21 @@ _SIZE_CALLS = {"arange", "empty", "full", "new_empty", "new_ones", "new_zeros", 
     "randn",
     "zeros",
 }
+# Run with 2 and 3 for a number that is dynamic: each value was a compile of its own.
+_FIXED_CALLS = {
+    *("argmax", "argmin", "avg_pool1d", "avg_pool2d", "cat", "chunk", "cumprod", "cumsum"),
+    *("diagonal", "flatten", "flip", "index_select", "log_softmax", "max_pool1d", "max_pool2d"),
+    *("mean", "movedim", "one_hot", "permute", "pixel_shuffle", "pixel_unshuffle", "rot90"),
+    *("select", "softmax", "stack", "std", "sum", "transpose", "unfold", "unsqueeze", "var"),
+}
+_FIXED_KEYWORDS = {"axis", "dim", "dims", "dim0", "dim1"}
 _NUMBER_CALLS = {"abs", "float", "int", "max", "min", "round"}
 _ITERATING = {"enumerate", "zip"}
 
 
 def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozenset()) -> set[Use]:
     """Return what consumes a number: "tensor" where it is computed with one, "argument" where
-    torch takes it, and so on.
+    torch takes it, "fixed" where torch compiles its value in, and so on.
     """
     parents = {child: part for part in ast.walk(function) for child in ast.iter_child_nodes(part)}
     use, name = _climb(function, parents, node)
@@ -650,6 +667,8 @@ def _climb(
             return "unknown", None
         elif isinstance(parent, ast.Call):
             use = _name_call_use(parent)
+            is_place = isinstance(node, ast.keyword) and node.arg in _FIXED_KEYWORDS
+            use = "fixed" if use in ("argument", "unknown") and is_place else use
             if use is not None:
                 return use, None
         elif isinstance(parent, ast.Attribute) and parent.attr == "item":
@@ -754,6 +773,8 @@ def _name_call_use(call: ast.Call) -> Use | None:
     if name.startswith("torch.nn.utils."):  # Python, which may need a number
         return "unknown"
     is_torch = name.startswith(("torch.", "F.")) or last in TENSOR_METHODS
+    if last in _FIXED_CALLS and isinstance(call.func, ast.Attribute):
+        return "fixed"
     return "argument" if is_torch else "unknown"
 
 

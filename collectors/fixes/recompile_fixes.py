@@ -191,7 +191,7 @@ def suggest_together(changes: Sequence[RecompileFacts]) -> list[SuggestedFix]:
     has_all = all(suggested.settings for suggested in firsts)
     return [
         SuggestedFix(
-            firsts[0].fix,
+            next((one for one in firsts if one.fix.is_unsure), firsts[0]).fix,
             f"Together: {'. '.join(titles)}",
             settings=(join_settings(settings) if has_all else None) or (),
             parts=tuple(titles),
@@ -480,7 +480,7 @@ def _int(facts: RecompileFacts) -> Chosen:
     uses = _list_uses(facts, facts.source)
     if _is_looped(facts) or (_is_compiled_in(facts) and "branch" in uses):
         return ["int-that-the-code-needs", "variants-that-stay"]
-    if _is_compiled_in(facts):
+    if _is_compiled_in(facts) or "fixed" in uses:
         return ["int-that-is-needed", "variants-that-stay"]
     return [*_name_dynamic(facts), "int"]
 
@@ -501,6 +501,8 @@ def _name_dynamic(facts: RecompileFacts) -> Chosen:
 def _number(facts: RecompileFacts, as_tensor: str) -> Chosen:
     """A tensor takes a number's place only where each reading of it is known to do with one."""
     uses = [_list_uses(facts, source) for source in (facts.source, *facts.siblings)]
+    if any("fixed" in known for known in uses):
+        return ["int-that-is-needed"]
     can_be_tensor = all(known and {*known} <= _OF_TENSORS for known in uses)
     return [*_name_dynamic(facts), *([as_tensor] * can_be_tensor)] or ["int-that-is-needed"]
 

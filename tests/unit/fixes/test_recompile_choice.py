@@ -85,6 +85,23 @@ INT = {"category": "int_value", "source": "k", "values": ("2",)}
 
 
 @pytest.mark.parametrize(
+    ("line", "fix_id"),
+    [
+        ("return x.unfold(-1, 2, k)", "int-that-is-needed"),
+        ("return torch.nn.functional.avg_pool2d(x, k)", "int-that-is-needed"),
+        ("return x.logsumexp(dim=k)", "int-that-is-needed"),
+        ("return x.narrow(1, 0, k)", "dynamic-number"),
+    ],
+)
+def test_a_number_that_torch_compiles_in_is_not_to_be_made_dynamic(line: str, fix_id: str) -> None:
+    facts = RecompileFacts(**INT, lines=("def f(x, k):", f"    {line}"), is_static=True)
+    attribute = replace(facts, category="module_attribute", source="self.k")
+    attribute = replace(attribute, lines=("def f(self, x):", f"    {line.replace('k', 'self.k')}"))
+    for known in (facts, attribute):
+        assert suggest_recompile_fixes(known)[0].fix.id == fix_id
+
+
+@pytest.mark.parametrize(
     ("facts", "fix_id"),
     [
         ({**SIZE, "values": ("4", "5"), "after_break": True}, "value-after-a-break"),
