@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from markupsafe import Markup
 
@@ -23,7 +23,14 @@ from compileboard.app.artifacts.artifact_labels import (
     list_metadata,
     view_text,
 )
-from compileboard.app.artifacts.diff import NOISE, SHOWN_LIMIT, TextDiff, diff_texts
+from compileboard.app.artifacts.diff import (
+    NOISE,
+    SHOWN_LIMIT,
+    Fold,
+    ShownRow,
+    TextDiff,
+    diff_texts,
+)
 from compileboard.app.artifacts.graph_program import RUNNABLE, build_graph_program
 from compileboard.app.artifacts.provenance import (
     CODE,
@@ -41,8 +48,10 @@ from compileboard.app.artifacts.text import Bytecode, highlight, is_bytecode, pa
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import CompileEntry, build_entries
 from compileboard.app.compiles.run_queries import CompileFilter, CompileRow
+from compileboard.app.core.fields import Count
 from compileboard.app.core.labels import Word
 from compileboard.app.core.page import Page
+from compileboard.app.core.schema import one_of
 from compileboard.app.core.store import Store
 from compileboard.app.guards.model import GuardDiff, compare_guards
 from compileboard.app.reasons import run_queries as recompiles
@@ -98,6 +107,32 @@ def compare_artifacts(
 
 
 @dataclass(frozen=True)
+class ArtifactDiffLine:
+    """A line of the comparison, or a fold of equal lines."""
+
+    kind: Annotated[str, one_of(("same", "changed", "added", "removed", "fold")), "Its outcome."]
+    count: Annotated[Count, "Lines that it stands for: more than 1 for a fold."]
+    left_number: Annotated[int | None, "Line in `a`, from 1."]
+    left_text: Annotated[str | None, "That line; null if `a` has none, and for a fold."]
+    right_number: Annotated[int | None, "Line in `b`, from 1."]
+    right_text: Annotated[str | None, "That line; null if `b` has none, and for a fold."]
+
+
+def list_diff_lines(diff: TextDiff) -> list[ArtifactDiffLine]:
+    return [_make_line(part) for part in diff.parts]
+
+
+def _make_line(part: ShownRow | Fold) -> ArtifactDiffLine:
+    if isinstance(part, Fold):
+        return ArtifactDiffLine(**vars(part), left_text=None, right_text=None)
+    left, right = (
+        None if side is None else "".join(text for text, _ in side)
+        for side in (part.left, part.right)
+    )
+    return ArtifactDiffLine(part.kind, 1, part.left_number, left, part.right_number, right)
+
+
+@dataclass(frozen=True)
 class ArtifactPair:
     a: ArtifactRow
     b: ArtifactRow
@@ -105,48 +140,82 @@ class ArtifactPair:
     guards: GuardDiff | None = None
     is_equal: bool = False
 
+    @property
+    def is_same(self) -> bool:
+        if self.guards is not None:
+            return not (self.guards.added or self.guards.removed or self.guards.changed)
+        return self.is_equal or bool(self.diff and self.diff.diff and self.diff.diff.equivalent)
+
 
 @dataclass(frozen=True)
 class Section:
+    """The artifacts of one kind of two compiles; `alone` are those of each that have no partner
+    with a text.
+    """
+
     key: str
     title: str
     meaning: str
     pairs: tuple[ArtifactPair, ...]
+    alone: tuple[tuple[ArtifactRow, ...], tuple[ArtifactRow, ...]]
+    hidden_count: int  # pairs that were not compared
 
     @property
     def is_same(self) -> bool:
-        return all(_is_same(pair) for pair in self.pairs)
-
-
-def _is_same(pair: ArtifactPair) -> bool:
-    if pair.guards is not None:
-        return not (pair.guards.added or pair.guards.removed or pair.guards.changed)
-    return pair.is_equal or bool(pair.diff and pair.diff.diff and pair.diff.diff.equivalent)
+        is_whole = self.pairs and not any(self.alone)
+        return bool(is_whole) and all(pair.is_same for pair in self.pairs)
 
 
 # Of two texts compared on a page with others; each pair also has a page of its own.
 TOGETHER_CHARS = 250_000
 SHOWN_ROWS = 250  # of one comparison; the page of that pair shows all
-COMPARED = (*GUARDS, DYNAMO_GRAPH, OUTPUT_CODE)
+_MOST_PAIRS = 8  # of one kind: a compile has a graph, and a code each for forward and backward
 _SECTIONS = (
     ("guards", "Guards", "which calls the compiled code accepts", GUARDS),
     ("graph", "Graph", "what dynamo captured of the function", (DYNAMO_GRAPH,)),
     ("code", "Code", "what inductor generated", (OUTPUT_CODE,)),
 )
+CompileSource = tuple[sqlite3.Connection, int]  # the detail of its run, and its key
 
 
-def compare_pairs(pairs: Sequence[tuple[Artifact, Artifact]]) -> list[Section]:
-    sections = []
-    for key, title, meaning, names in _SECTIONS:
-        changed = tuple(_compare_pair(a, b) for a, b in pairs if a.name in names)
-        if changed:
-            sections.append(Section(key, title, meaning, changed))
-    return sections
+def compare_compile_artifacts(a: CompileSource, b: CompileSource) -> list[Section]:
+    """Compare guards, graph and generated code of two compiles, of one run or of two."""
+    return [_compare_section(a, b, *section) for section in _SECTIONS]
 
 
-def list_missing(sections: Sequence[Section]) -> list[str]:
-    there = {section.key for section in sections}
-    return [title for key, title, _meaning, _names in _SECTIONS if key not in there]
+def _compare_section(
+    a: CompileSource, b: CompileSource, key: str, title: str, meaning: str, names: Sequence[str]
+) -> Section:
+    here, there = (
+        [row for name in names for row in artifacts.list_named(reader, compile_key=own, name=name)]
+        for reader, own in (a, b)
+    )
+    partners = dict(artifacts.pair_artifacts(here, there))
+    if not partners and here and there:  # versions of torch name their guards differently
+        partners = {here[-1].id: there[-1]}
+    taken = {row.id for row in partners.values()}
+    alone = (
+        [row for row in here if row.id not in partners],
+        [row for row in there if row.id not in taken],
+    )
+    matched = [(row, partners[row.id]) for row in here if row.id in partners]
+    pairs = []
+    for row, other in matched[:_MOST_PAIRS]:
+        first = artifacts.get_artifact(a[0], row.run_id, row.id)
+        second = artifacts.get_artifact(b[0], other.run_id, other.id)
+        if first and second and None not in (first.text, second.text):
+            pairs.append(_compare_pair(first, second))
+        else:
+            alone[0].append(row)
+            alone[1].append(other)
+    return Section(
+        key,
+        title,
+        meaning,
+        tuple(pairs),
+        (tuple(alone[0]), tuple(alone[1])),
+        len(matched[_MOST_PAIRS:]),
+    )
 
 
 def _compare_pair(a: Artifact, b: Artifact) -> ArtifactPair:
@@ -348,10 +417,6 @@ class CompileChangesScreen:
     recompiles: Sequence[recompiles.RecompileRow]
     sections: Sequence[Section]
 
-    @property
-    def missing(self) -> list[str]:
-        return list_missing(self.sections)
-
 
 def build_changes(
     reader: sqlite3.Connection, run_id: str, key: int, older_id: str | None = None
@@ -367,13 +432,14 @@ def build_changes(
     older = next(
         (other for other in others if other.compile_id == (older_id or row.recompiled_from)), None
     )
-    pairs = [] if older is None else artifacts.list_pairs(reader, older.id, row.id, COMPARED)
     return CompileChangesScreen(
         compile=row,
         older=older,
         others=others,
         recompiles=recompiles.list_compile_recompiles(reader, [row.id]),
-        sections=compare_pairs(pairs),
+        sections=[]
+        if older is None
+        else compare_compile_artifacts((reader, older.id), (reader, row.id)),
     )
 
 

@@ -13,8 +13,8 @@ from flask import Blueprint, Response, abort, current_app, request, url_for
 
 from compileboard.app.artifacts import run_queries as artifacts
 from compileboard.app.artifacts.artifact_labels import GUARDS, PROVENANCE_NAMES, describe_state
-from compileboard.app.artifacts.diff import Fold, ShownRow
 from compileboard.app.artifacts.model import (
+    ArtifactDiffLine,
     ArtifactScreen,
     build_artifact,
     build_artifact_diff,
@@ -23,6 +23,7 @@ from compileboard.app.artifacts.model import (
     build_program,
     build_provenance,
     compare_artifacts,
+    list_diff_lines,
     name_program,
     read_artifact,
 )
@@ -41,13 +42,14 @@ from compileboard.app.core.fields import Count
 from compileboard.app.core.labels import describe_outcome
 from compileboard.app.core.page import FilterError, Page, read_id
 from compileboard.app.core.parameters import Parameter
-from compileboard.app.core.schema import Keywords, one_of, published
+from compileboard.app.core.schema import Keywords, published
 from compileboard.app.core.store import open_store
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.shell import find_run, render_run
 from compileboard.app.runs.trace_files import get_trace_file, read_trace_file
 from compileboard.app.steps.model import find_kernel_times
 from compileboard.app.steps.run_queries import MOST_WINDOWS, list_windows
+from compileboard.collectors.contract.fingerprints import normalize_run_id
 from compileboard.collectors.store.results import fill
 
 blueprint = Blueprint("artifacts", __name__)
@@ -144,7 +146,8 @@ def _read_side(run_id: str, name: str) -> Artifact | None:
 @blueprint.get("/runs/<run_id>/artifacts/diff")
 def diff(run_id: str) -> str:
     detail = find_run(run_id)
-    a, b = _read_side(run_id, "a"), _read_side(run_id, "b")
+    b_run = normalize_run_id(request.args.get("b_run") or run_id)
+    a, b = _read_side(run_id, "a"), _read_side(b_run, "b")
     if a is None:
         raise FilterError("a: this page needs the number of an artifact, and of another as b")
     exact, whole = request.args.get("exact") == "1", request.args.get("context") == "all"
@@ -174,9 +177,7 @@ def changes(run_id: str, key: str) -> str:
     screen = build_changes(get_run_reader(run_id), run_id, read_id(key), request.args.get("from"))
     if screen is None:
         abort(404, f"Run {detail.run.shown_name[:80]} has no compile number {key[:40]}.")
-    return render_run(
-        detail, "artifacts/changes.html", tab="directory", screen=screen, guard_page=guard_page
-    )
+    return render_run(detail, "artifacts/changes.html", tab="directory", screen=screen)
 
 
 _RUN = "/runs/<run_id>/artifacts"
@@ -204,18 +205,6 @@ class ArtifactText(artifacts.Artifact):
     @published
     def state_meaning(self) -> Annotated[str, "The state in words."]:
         return describe_state(self.state, self.unreadable).meaning
-
-
-@dataclass(frozen=True)
-class ArtifactDiffLine:
-    """A line of the comparison, or a fold of equal lines."""
-
-    kind: Annotated[str, one_of(("same", "changed", "added", "removed", "fold")), "Its outcome."]
-    count: Annotated[Count, "Lines that it stands for: more than 1 for a fold."]
-    left_number: Annotated[int | None, "Line in `a`, from 1."]
-    left_text: Annotated[str | None, "That line; null if `a` has none, and for a fold."]
-    right_number: Annotated[int | None, "Line in `b`, from 1."]
-    right_text: Annotated[str | None, "That line; null if `b` has none, and for a fold."]
 
 
 @dataclass(frozen=True)
@@ -263,9 +252,10 @@ def get_diff(detail: RunDetail, query: DiffQuery) -> ArtifactDiffJson:
     """Return two artifacts, of this run or of any, compared by lines: at most 5,000 rows, equal
     lines folded.
     """
+    b_run = normalize_run_id(query.b_run or detail.run.id)
     a, b = (
-        _find_side(detail.run.id, name, text) or refuse(_NO_ARTIFACT.format(name, int(text)))
-        for name, text in (("a", query.a), ("b", query.b))
+        _find_side(run_id, name, text) or refuse(_NO_ARTIFACT.format(name, int(text)))
+        for run_id, name, text in ((detail.run.id, "a", query.a), (b_run, "b", query.b))
     )
     pair = compare_artifacts(a, b, ignore=query.ignore, context=query.context)
     values: dict[str, Any] = {
@@ -274,19 +264,9 @@ def get_diff(detail: RunDetail, query: DiffQuery) -> ArtifactDiffJson:
         "remark": pair.remark,
     }
     if pair.diff is not None:
-        rows = [_make_diff_row(part) for part in pair.diff.parts]
+        rows = list_diff_lines(pair.diff)
         values |= vars(pair.diff) | {"hidden_count": pair.diff.hidden_count, "rows": rows}
     return fill(ArtifactDiffJson, values)
-
-
-def _make_diff_row(part: ShownRow | Fold) -> ArtifactDiffLine:
-    if isinstance(part, Fold):
-        return ArtifactDiffLine(**vars(part), left_text=None, right_text=None)
-    left, right = (
-        None if side is None else "".join(text for text, _ in side)
-        for side in (part.left, part.right)
-    )
-    return ArtifactDiffLine(part.kind, 1, part.left_number, left, part.right_number, right)
 
 
 directory_blueprint = Blueprint("directory", __name__)

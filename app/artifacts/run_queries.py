@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -189,6 +189,7 @@ _NUMBER = Keywords(pattern="^[0-9]+$")  # `check_artifact_id` reads it; a missin
 class ArtifactPairQuery:
     a: Annotated[str, _NUMBER, "An artifact's `id`; its text is on the left."] = ""
     b: Annotated[str, _NUMBER, "Another artifact's `id`; its text is on the right."] = ""
+    b_run: Annotated[str | None, "The run that `b` is of, if not this one."] = None
 
 
 @dataclass(frozen=True)
@@ -297,18 +298,16 @@ def find_counterpart(
 ) -> ArtifactRow | None:
     if artifact.compile_key is None:
         return None
-    keys = artifact.compile_key, other_compile_key
-    return _pair_named(connection, keys, artifact.name).get(artifact.id)
+    here, there = (
+        list_named(connection, compile_key=key, name=artifact.name)
+        for key in (artifact.compile_key, other_compile_key)
+    )
+    return pair_artifacts(here, there).get(artifact.id)
 
 
-def _pair_named(
-    connection: sqlite3.Connection, keys: tuple[int, int], name: str
+def pair_artifacts(
+    here: Sequence[ArtifactRow], there: Sequence[ArtifactRow]
 ) -> Mapping[int, ArtifactRow]:
-    here, there = (list_named(connection, compile_key=key, name=name) for key in keys)
-    return pair_artifacts(here, there)
-
-
-def pair_artifacts(here: list[ArtifactRow], there: list[ArtifactRow]) -> Mapping[int, ArtifactRow]:
     """Pair artifacts of two compiles by name, kind of title and position, within their last
     attempts.
     """
@@ -323,27 +322,7 @@ def pair_artifacts(here: list[ArtifactRow], there: list[ArtifactRow]) -> Mapping
     return pairs
 
 
-def list_pairs(
-    connection: sqlite3.Connection,
-    older_key: int,
-    newer_key: int,
-    names: Iterable[str],
-    limit: int = 8,
-) -> list[tuple[Artifact, Artifact]]:
-    pairs = []
-    for name in names:
-        matched = _pair_named(connection, (older_key, newer_key), name)
-        for own_id, other in list(matched.items())[:limit]:
-            older, newer = (
-                get_artifact(connection, other.run_id, artifact_id)
-                for artifact_id in (own_id, other.id)
-            )
-            if older and newer and None not in (older.text, newer.text):
-                pairs.append((older, newer))
-    return pairs
-
-
-def _find_role(row: ArtifactRow, rows: list[ArtifactRow]) -> tuple[str, str, bool]:
+def _find_role(row: ArtifactRow, rows: Sequence[ArtifactRow]) -> tuple[str, str, bool]:
     last = max((artifact.attempt or 0 for artifact in rows), default=0)
     return row.name, kind_of_title(row.title), (row.attempt or 0) == last
 

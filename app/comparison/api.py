@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from compileboard.app.artifacts.model import (
+    SHOWN_ROWS,
+    ArtifactDiffLine,
+    ArtifactPair,
+    list_diff_lines,
+)
+from compileboard.app.artifacts.run_queries import ArtifactRow
 from compileboard.app.benchmarks.series import SeriesFields
 from compileboard.app.checks.decision import Check, build_check
 from compileboard.app.checks.model import CannotCompare, RuleOptions
@@ -14,6 +21,13 @@ from compileboard.app.comparison.baselines import BaselineRow, load_baseline
 from compileboard.app.comparison.baselines import get_baseline as find_stored
 from compileboard.app.comparison.baselines import list_baselines as list_stored
 from compileboard.app.comparison.compare import build_default_comparison
+from compileboard.app.comparison.compiles import (
+    FORM,
+    ComparedFact,
+    NoSuchCompile,
+    compare_compiles,
+    find_compile,
+)
 from compileboard.app.comparison.model import (
     ChangedSetting,
     CompareDistinct,
@@ -23,9 +37,10 @@ from compileboard.app.comparison.model import (
 from compileboard.app.comparison.queries import Distinct, DistinctItem, FunctionCost
 from compileboard.app.comparison.sides import FORMS
 from compileboard.app.comparison.summary import ComparisonSummary, comparison_row
+from compileboard.app.compiles.run_queries import CompileRow
 from compileboard.app.core.api import PageQuery, operation, refuse
 from compileboard.app.core.db import get_clock, get_reader, get_store
-from compileboard.app.core.fields import Count
+from compileboard.app.core.fields import Count, RunId
 from compileboard.app.core.page import FilterError, Page
 from compileboard.app.core.parameters import (
     BackendName,
@@ -36,7 +51,9 @@ from compileboard.app.core.parameters import (
     SuiteName,
 )
 from compileboard.app.core.schema import Keywords, one_of
+from compileboard.app.guards.model import GuardChange
 from compileboard.collectors.contract.verdicts import LABELS, METHODS
+from compileboard.collectors.store.payloads import GuardNode
 from compileboard.collectors.store.results import fill
 
 
@@ -328,3 +345,104 @@ def get_comparison(sides: SidesQuery) -> ComparisonJson:
     if screen is None:
         refuse("There is nothing to compare with: name both sides, base and new.")
     return ComparisonJson(**comparison_row(screen.comparison))
+
+
+@dataclass(frozen=True)
+class CompilesQuery:
+    a: Annotated[str, Parameter(most=500), f"A compile: {FORM}."] = ""
+    b: Annotated[str, Parameter(most=500), "Another, likewise."] = ""
+
+
+@dataclass(frozen=True)
+class CompileSide:
+    """One of two compiles."""
+
+    run_id: RunId
+    run_name: Annotated[str, "The run's name."]
+    compile: Annotated[CompileRow, "The compile."]
+
+
+@dataclass(frozen=True)
+class ArtifactComparison:
+    """Two artifacts of one kind. Guards are compared one by one, other texts by lines."""
+
+    a: Annotated[ArtifactRow, "The artifact of `a`."]
+    b: Annotated[ArtifactRow, "The artifact of `b`."]
+    is_same: Annotated[bool, "Whether they are the same but for addresses and object ids."]
+    remark: Annotated[str, "What was not compared, and why. Empty without one."]
+    changed_count: Annotated[Count | None, "Guards or lines that changed; null if not compared."]
+    added_count: Annotated[Count | None, "Guards or lines that only `b` has."]
+    removed_count: Annotated[Count | None, "Guards or lines that only `a` has."]
+    lines: Annotated[Sequence[ArtifactDiffLine], f"The first {SHOWN_ROWS} rows; none of guards."]
+    added: Annotated[Sequence[GuardNode], f"The first {SHOWN_ROWS} guards only in `b`."]
+    removed: Annotated[Sequence[GuardNode], f"The first {SHOWN_ROWS} guards only in `a`."]
+    changed: Annotated[Sequence[GuardChange], f"The first {SHOWN_ROWS} guards that changed."]
+
+
+@dataclass(frozen=True)
+class ArtifactsComparison:
+    """The artifacts of one kind of both compiles."""
+
+    key: Annotated[str, one_of(("guards", "graph", "code")), "The kind."]
+    pairs: Annotated[Sequence[ArtifactComparison], "Those of both that have a text."]
+    only_a: Annotated[Sequence[ArtifactRow], "Those without a partner with a text."]
+    only_b: Annotated[Sequence[ArtifactRow], "Likewise of `b`."]
+
+
+@dataclass(frozen=True)
+class CompileComparisonJson:
+    """Two compiles side by side."""
+
+    a: Annotated[CompileSide, "The first."]
+    b: Annotated[CompileSide, "The second."]
+    is_same_compile: Annotated[bool, "Whether both are one compile."]
+    facts: Annotated[Sequence[ComparedFact], "Runs, compiles and phases, fact by fact."]
+    artifacts: Annotated[Sequence[ArtifactsComparison], "Guards, graph and generated code."]
+
+
+@operation("/compare/compiles")
+def get_compile_comparison(query: CompilesQuery) -> CompileComparisonJson:
+    """Return two compiles side by side, of one run or of two: facts, phases, guards, graph and
+    generated code.
+    """
+    store = get_store()
+    try:
+        a, b = (find_compile(store, text) for text in (query.a, query.b))
+    except NoSuchCompile as error:
+        refuse(str(error))
+    comparison = compare_compiles(store, a, b)
+    return CompileComparisonJson(
+        a=CompileSide(a.run.id, a.run.shown_name, a.compile),
+        b=CompileSide(b.run.id, b.run.shown_name, b.compile),
+        is_same_compile=comparison.is_same_compile,
+        facts=comparison.facts,
+        artifacts=[
+            ArtifactsComparison(
+                section.key, [_describe_pair(pair) for pair in section.pairs], *section.alone
+            )
+            for section in comparison.sections
+        ],
+    )
+
+
+def _describe_pair(pair: ArtifactPair) -> ArtifactComparison:
+    guards, texts = pair.guards, pair.diff
+    diff = texts.diff if texts else None
+    if guards is not None:
+        counts = [len(nodes) for nodes in (guards.changed, guards.added, guards.removed)]
+    else:
+        counts = [diff.changed_count, diff.added_count, diff.removed_count] if diff else []
+    changed, added, removed = counts or (None, None, None)
+    return ArtifactComparison(
+        a=pair.a,
+        b=pair.b,
+        is_same=pair.is_same,
+        remark=texts.remark if texts else "",
+        changed_count=changed,
+        added_count=added,
+        removed_count=removed,
+        lines=list_diff_lines(diff) if diff else [],
+        added=guards.added[:SHOWN_ROWS] if guards else (),
+        removed=guards.removed[:SHOWN_ROWS] if guards else (),
+        changed=guards.changed[:SHOWN_ROWS] if guards else (),
+    )

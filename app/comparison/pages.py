@@ -19,6 +19,15 @@ from compileboard.app.comparison.compare import (
     build_default_comparison,
     list_proposals,
 )
+from compileboard.app.comparison.compiles import (
+    FORM,
+    ComparedCompile,
+    NoSuchCompile,
+    compare_compiles,
+    find_compile,
+    list_choices,
+    name_function_side,
+)
 from compileboard.app.comparison.model import (
     COMPARED,
     GROUPS,
@@ -29,8 +38,10 @@ from compileboard.app.comparison.model import (
 from compileboard.app.comparison.queries import DISTINCT, find_distinct_ids
 from compileboard.app.comparison.sides import list_side_choices
 from compileboard.app.comparison.table import DEFAULT_ORDER, ComparisonHeadline, choose
+from compileboard.app.compiles.charts import chart_pair
 from compileboard.app.core.db import get_clock, get_engine, get_reader, get_settings, get_store
 from compileboard.app.core.filters import url_with
+from compileboard.app.core.labels import sum_phases
 from compileboard.app.core.page import FilterError, check_limit
 from compileboard.app.core.parameters import check_keys
 from compileboard.app.reports.comparison_report import (
@@ -83,6 +94,38 @@ def download(format: str) -> Response:
     return send_report(body, format, name, policy_of(screen.comparison) if format == "html" else "")
 
 
+@blueprint.get("/compare/compiles")
+def compiles() -> str:
+    check_keys(request.args, ("a", "b"), noun="parameter")
+    a, b = (_find_compile(name) for name in ("a", "b"))
+    if a is None and b is not None:
+        a, b = b, None
+    store = get_store()
+    comparison = compare_compiles(store, a, b) if a and b else None
+    pair = (comparison.a, comparison.b) if comparison else ()
+    return render_template(
+        "comparison/compiles.html",
+        a=a,
+        b=b,
+        comparison=comparison,
+        choices=list_choices(store, a, b) if a else None,
+        chart=chart_pair([side.compile for side in pair], [side.run.id for side in pair])
+        if any(sum_phases(side.compile.phases) for side in pair)
+        else None,
+        has_charts=comparison is not None,
+        side_of=name_function_side,
+        form_hint=FORM,
+    )
+
+
+def _find_compile(name: str) -> ComparedCompile | None:
+    text = request.args.get(name, "").strip()
+    try:
+        return find_compile(get_store(), text) if text else None
+    except NoSuchCompile as error:
+        abort(404, f"{name}: {error}")
+
+
 def _build_from_query(given: dict[str, str]) -> ComparisonScreen | None:
     return build_default_comparison(
         get_store(),
@@ -111,6 +154,13 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         if choice.metrics
         else None
     )
+    run_ids = [run.id for side in (comparison.base, comparison.new) for run in side.runs]
+    is_pair = len(comparison.base.runs) == len(comparison.new.runs) == 1
+
+    def pair_address(function_id: int) -> str:
+        a, b = (name_function_side(run_id, function_id) for run_id in run_ids)
+        return url_for("compare.compiles", a=a, b=b)
+
     asked: dict[str, Any] = {"base": comparison.base.asked, "new": comparison.new.asked}
     asked |= {key: given[key] for key in ("anyway", "suite") if given[key]}
     return {
@@ -136,6 +186,7 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         "swapped": asked | {"base": comparison.new.asked, "new": comparison.base.asked},
         "ids": {name: _find_ids(name, getattr(comparison, name)) for name in DISTINCT},
         "most_functions": MOST_FUNCTIONS,
+        "pair_address": pair_address if is_pair else None,
         **_WORDS,
     }
 

@@ -302,7 +302,7 @@ def count_observed(connection: sqlite3.Connection, run_id: str) -> int:
 
 FUNCTIONS_SQL = """
 select
-  f.file, f.name, sum(n.compile_count) as compile_count,
+  f.id, f.file, f.name, sum(n.compile_count) as compile_count,
   sum(n.graph_break_count) as graph_break_count,
   sum(n.recompile_count) as recompile_count, nullif(sum(n.compile_us), 0) as compile_us
 from $each(:run_ids) as wanted
@@ -325,6 +325,7 @@ limit :limit
 class FunctionCost:
     """One side's cost of a function."""
 
+    id: int = field(metadata=PRIVATE)
     file: str = field(metadata=PRIVATE)
     name: str = field(metadata=PRIVATE)
     compile_count: Annotated[Count, "Compiles."]

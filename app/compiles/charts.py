@@ -53,21 +53,35 @@ def _format_times(bars: Sequence[HasPhases], phase: Phase) -> list[str]:
     return [format_duration(bar.get(phase.name)) for bar in bars]
 
 
-def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int) -> Chart:
+def _stack_compiles(
+    compiles: Sequence[CompileRow], run_ids: Sequence[str], labels: Sequence[str]
+) -> dict[str, Any]:
     bars = [compile_row.phases for compile_row in compiles]
     divisor, unit = duration_axis(max((sum_phases(phases) or 0 for phases in bars), default=0))
+    addresses = [f"/runs/{run_id}/compiles/{row.id}" for run_id, row in zip(run_ids, compiles)]
     traces = [
         trace
         | {
-            "customdata": [f"/runs/{run_id}/compiles/{compile_row.id}" for compile_row in compiles],
+            "customdata": addresses,
             "text": _format_times(bars, phase),
             "textposition": "none",
             "hovertemplate": f"{phase.label}: %{{text}}",
         }
         for phase, trace in _list_traces(bars, divisor).items()
     ]
-    figure = _stack_traces(traces, unit, [_label_compile(compile_row) for compile_row in compiles])
+    return _stack_traces(traces, unit, labels)
+
+
+def chart_pair(compiles: Sequence[CompileRow], run_ids: Sequence[str]) -> Chart:
+    """Draw the phases of two compiles; the page has them as a table."""
+    labels = [f"{side} · {row.compile_id} " for side, row in zip("AB", compiles)]
+    figure = _stack_compiles(compiles, run_ids, labels)
+    return Chart("phases-chart", "Time by phase", figure, (), (), "a bar opens its compile", "s")
+
+
+def chart_compiles(compiles: Sequence[CompileRow], run_id: str, total_count: int) -> Chart:
     shown = len(compiles)
+    figure = _stack_compiles(compiles, [run_id] * shown, [_label_compile(row) for row in compiles])
     note = (
         "by phase; a bar opens its compile"
         if shown >= total_count

@@ -132,6 +132,7 @@ def list_links(run_id: str, screen: CompileScreen) -> list[tuple[str, str]]:
     if row.recompiled_from and screen.entry.artifact_count and row.outcome != "recompile_limit":
         changes = url_for("artifacts.changes", run_id=run_id, key=row.id)
         links.append((f"Changes from {row.recompiled_from}", changes))
+    links.append(("Compare with…", url_for("compare.compiles", a=f"{run_id}:{row.id}")))
     if row.function and get_run_features(get_run_reader(run_id), run_id).has_stacks:
         links.append(("Among all stacks", url_for("stacks.show", run_id=run_id, q=row.function)))
     return links

@@ -302,6 +302,15 @@ where c.process_id = :process_id
 order by c.frame_compile_id, c.id
 limit :limit
 """
+# Of one function, the first compile first.
+FUNCTION_SQL = f"""
+select {_COLUMNS}
+{_SOURCE}
+where c.function_id = :function_id
+  and c.run_id = :run_id
+order by c.started_us, c.id
+limit :limit
+"""
 BEFORE_SQL = f"""
 select {_COLUMNS}
 {_SOURCE}
@@ -446,6 +455,19 @@ def get_compile(connection: sqlite3.Connection, run_id: str, key: int) -> Compil
     sql = f"select {_COLUMNS} {_SOURCE} where c.id = :key and c.run_id = :run_id limit 1"
     records = connection.execute(sql, {"key": key, "run_id": run_id}).fetchall()
     return _to_rows(connection, records)[0] if records else None
+
+
+def get_function_id(connection: sqlite3.Connection, key: int) -> int | None:
+    sql = "select function_id from compiles where id = :key"
+    row = connection.execute(sql, {"key": key}).fetchone()
+    return None if row is None else row["function_id"]
+
+
+def list_function_compiles(
+    connection: sqlite3.Connection, run_id: str, function_id: int, limit: int = 50
+) -> list[CompileRow]:
+    values = {"run_id": run_id, "function_id": function_id, "limit": limit}
+    return _to_rows(connection, connection.execute(FUNCTION_SQL, values).fetchall())
 
 
 def list_chain(

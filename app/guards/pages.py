@@ -42,6 +42,7 @@ from compileboard.app.guards.run_queries import (
 )
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.shell import find_run, render_run
+from compileboard.collectors.contract.fingerprints import normalize_run_id
 from compileboard.collectors.store.payloads import GuardNode, walk
 
 blueprint = Blueprint("guards", __name__)
@@ -111,9 +112,10 @@ def show_one(run_id: str, artifact_id: str) -> str:
 def show_diff(run_id: str) -> str:
     """Compare the guards of two compiles: `a` is the earlier artifact, `b` the later one."""
     detail = find_run(run_id)
+    b_run = normalize_run_id(request.args.get("b_run") or run_id)
     before, after = (
-        find_set(run_id, check_artifact_id(name, request.args.get(name, "")), of_any=True)
-        for name in ("a", "b")
+        find_set(own_id, check_artifact_id(name, request.args.get(name, "")), of_any=True)
+        for name, own_id in (("a", run_id), ("b", b_run))
     )
     screen = compare_guard_sets(before, after)
     return render_run(detail, "guards/diff.html", tab="guards", screen=screen, most=DIFF_ROWS)
@@ -196,13 +198,14 @@ def get_sums(detail: RunDetail) -> GuardSums:
     )
 
 
-def _read_guard_set(run_id: str | None, artifact_id: int, asked: str) -> GuardSetScreen:
-    screen = build_guard_set(
-        get_run_reader(run_id) if run_id else get_reader(), run_id, artifact_id
-    )
+def _read_guard_set(run_id: str, asked: str, *, of_any: bool = False) -> GuardSetScreen:
+    number = read_id(asked)
+    screen = build_guard_set(get_run_reader(run_id), run_id, number)
+    if screen is None and of_any:
+        screen = build_guard_set(get_reader(), None, number)
     if screen is None:
         refuse(
-            f"{f'Run {run_id[:80]}' if run_id else 'This database'} has no guards with the "
+            f"{'This database' if of_any else f'Run {run_id[:80]}'} has no guards with the "
             f"number {asked[:40]}."
         )
     return screen
@@ -211,7 +214,7 @@ def _read_guard_set(run_id: str | None, artifact_id: int, asked: str) -> GuardSe
 @operation(f"{_RUN}/<guards_id>")
 def get_guards(detail: RunDetail, guards_id: str) -> GuardTreeJson:
     """Return the guards of one compile as a flattened tree."""
-    screen = _read_guard_set(detail.run.id, read_id(guards_id), guards_id)
+    screen = _read_guard_set(detail.run.id, guards_id)
     previous, tree = screen.previous, screen.tree
     return GuardTreeJson(
         **vars(screen.guard_set),
@@ -227,9 +230,10 @@ def get_diff(detail: RunDetail, sides: ArtifactPairQuery) -> GuardDiffJson:
     """Return the guards of two compiles, of this run or of any, compared: `a` is the earlier
     one.
     """
-    named = (("a", sides.a), ("b", sides.b))
+    b_run = normalize_run_id(sides.b_run or detail.run.id)
     before, after = (
-        _read_guard_set(None, check_artifact_id(name, text), text) for name, text in named
+        _read_guard_set(run_id, str(check_artifact_id(name, text)), of_any=True)
+        for name, text, run_id in (("a", sides.a, detail.run.id), ("b", sides.b, b_run))
     )
     screen = compare_guard_sets(before, after)
     a, b, diff = screen.before, screen.after, screen.diff

@@ -83,6 +83,7 @@ def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
         "parts": screen.parts,
         "most_models": MOST_MODELS,
         "most_functions": MOST_FUNCTIONS,
+        "pair_address": None,
         "describe": screen.describe,
         **TEMPLATE_WORDS,
         "written_us": written_us,

@@ -220,6 +220,7 @@ _SERVER_PAGES = frozenset(
         "artifacts.raw",
         "artifacts.program",
         "artifacts.diff",
+        "compare.compiles",
         "compare.download",
         "guards.show_diff",
         "repros.download_program",

@@ -139,6 +139,9 @@ def needed(operation, reader: sqlite3.Connection) -> dict[str, str]:
     """Return the parameters without which an address has no answer."""
     if operation.path == "/check":
         return {"run": BENCHED[1], "baseline": "main"}
+    if operation.path == "/compare/compiles":
+        rows = reader.execute("select run_id, id from compiles order by id limit 2")
+        return dict(zip(("a", "b"), (f"{run_id}:{number}" for run_id, number in rows)))
     if "/guards/" in operation.path:
         sets = [
             str(number)

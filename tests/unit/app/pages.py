@@ -110,7 +110,13 @@ def _compare_runs(reader: sqlite3.Connection) -> list[str]:
     sql = "select run_id from run_totals order by compile_count desc, run_id limit 2"
     base, new = (run_id for (run_id,) in reader.execute(sql))
     sides = f"base={base}&new={new}"
+    firsts = "select run_id, min(id) from compiles group by run_id order by run_id limit 2"
+    a, b = (f"{run_id}:{key}" for run_id, key in reader.execute(firsts))
     return [
+        "/compare/compiles",
+        f"/compare/compiles?a={a}",
+        f"/compare/compiles?a={a}&b={b}",
+        f"/compare/compiles?a={a}&b={a}",
         f"/compare?{sides}",
         f"/compare?base={base}&new={base}",
         f"/compare/report.html?{sides}",
@@ -185,11 +191,14 @@ def _artifacts(reader: sqlite3.Connection) -> list[str]:
     keys = reader.execute("select run_id, id from compiles order by id").fetchall()
     changes = [f"/runs/{run_id}/compiles/{key}/changes" for run_id, key in keys]
     other = next(key for run_id, key in keys if run_id == spans[0][0])
+    sides = [f"{run_id}:{key}" for run_id, key in keys]
+    compared = [f"/compare/compiles?a={sides[0]}&b={side}" for side in sides]
     against = [f"{pages[0].rpartition('/')[0]}/diff?a={spans[0][1]}&against={other}"]
     return [
         *pages,
         *diffs,
         *changes,
+        *compared,
         *against,
         *(f"/runs/{run_id}/compiles/{key}" for run_id, key in keys),
     ]

@@ -106,6 +106,7 @@ def list_addresses(reader: sqlite3.Connection) -> list[str]:
         if re.match(r"/(graph_breaks|recompiles|cuda_graphs|failures)/", page)
     ]
     api = [f"/api/v1{page}{more}" for page in reasons for more in ("", "/runs")]
+    api += [f"/api/v1{page}" for page in listed if re.match("/compare/compiles.+&b=", page)]
     sorted_by = [page for page in listed if "sort=" in page]
     pages = [page for page in listed if page not in sorted_by or page in sorted_by[::9]]
     return list(dict.fromkeys((*pages, *api, *PAGES, *(f"/api/v1/{more}" for more in MORE))))

@@ -18,6 +18,7 @@ from compileboard.app.benchmarks.queries import ModelFilter
 from compileboard.app.benchmarks.trend_queries import TrendFilter
 from compileboard.app.comparison import queries as comparison
 from compileboard.app.comparison import sides
+from compileboard.app.compiles import queries as compiles
 from compileboard.app.core import newest, run_cache
 from compileboard.app.core.engine import SqliteEngine
 from compileboard.app.reasons import failure_issues
@@ -308,6 +309,10 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     ),
     run_cache.cached_ancestry: _each(hashes=_HASHES),
     comparison.list_function_sums: _of_runs(),
+    compiles.list_function_runs: lambda board: (
+        {"function_id": id_, "limit": 7}
+        for id_ in (*_some(board.select("select id from functions order by id")), -1)
+    ),
     comparison.find_distinct_ids: _each(
         table=("breaks", "causes", "rerecordings"),
         fingerprints=([f"odd {number}" for number in range(9)], ["b1", "size-x", "'"], []),
