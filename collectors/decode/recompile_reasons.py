@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -126,8 +127,8 @@ def _name_part(seen: Any, name: str) -> str | None:
 
 
 def _list_mismatches(source: str, text: str, seen: Any) -> list[str]:
-    """Describe in torch's words all sizes in which a tensor differs from its guard; torch itself
-    reports only the first.
+    """Describe in torch's words all sizes in which a tensor differs from its guard, and a stride
+    that they do not explain; torch itself reports only the first.
     """
     expected = _CHECKED_TENSOR.search(text)
     if not isinstance(seen, dict) or "size" not in seen or expected is None:
@@ -145,7 +146,7 @@ def _list_mismatches(source: str, text: str, seen: Any) -> list[str]:
         flag = int(expected["requires_grad"] == "True")
         return [f"tensor '{source}' requires_grad mismatch. expected requires_grad={flag}"]
     for name in ("size", "stride"):
-        wanted, actual = expected[name].replace(" ", "").split(","), seen.get(name)
+        wanted, actual = _split(expected[name]), seen.get(name)
         if not isinstance(actual, list):
             continue
         if len(wanted) != len(actual):
@@ -158,8 +159,49 @@ def _list_mismatches(source: str, text: str, seen: Any) -> list[str]:
             if want not in ("None", str(got))
         ]
         if different:
+            dim = _find_other_layout(expected, seen) if name == "size" else None
+            if dim is not None:
+                want, got = _split(expected["stride"])[dim], seen["stride"][dim]
+                text = f"stride mismatch at index {dim}. expected {want}, actual {got}"
+                different.append(f"tensor '{source}' {text}")
             return different
     return [f"tensor '{source}' dispatch key set mismatch. expected {expected['keys']}"]
+
+
+def _split(numbers: str) -> list[str]:
+    return numbers.replace(" ", "").split(",")
+
+
+def _find_other_layout(expected: re.Match[str], seen: dict[str, Any]) -> int | None:
+    """Return a dimension whose stride would differ though all sizes were the same: that of a slice
+    or of a transposed tensor. None if a size is dynamic.
+    """
+    wanted, actual = (
+        _list_gaps(_split(str(sizes).strip("[]")), _split(str(strides).strip("[]")))
+        for sizes, strides in (
+            (expected["size"], expected["stride"]),
+            (seen.get("size"), seen.get("stride")),
+        )
+    )
+    if [*map(bool, wanted)] != [*map(bool, actual)]:
+        return None  # a dimension of 1 has any stride
+    return next((dim for dim, gap in enumerate(wanted) if gap != actual[dim]), None)
+
+
+def _list_gaps(sizes: Sequence[str], strides: Sequence[str]) -> list[tuple[int, float] | None]:
+    """Return each dimension's place from the innermost one, and its stride in sizes of what lies
+    within it, which is 1.0 in a dense tensor.
+    """
+    if len(sizes) != len(strides) or not all(map(str.isdecimal, (*sizes, *strides))):
+        return []
+    gaps: list[tuple[int, float] | None] = [None] * len(sizes)
+    within = 1
+    ordered = sorted((int(stride), dim) for dim, stride in enumerate(strides) if int(stride))
+    several = [(stride, dim) for stride, dim in ordered if int(sizes[dim]) > 1]
+    for place, (stride, dim) in enumerate(several):
+        gaps[dim] = place, stride / within
+        within = stride * int(sizes[dim])
+    return gaps
 
 
 def parse_reason(text: str, namer: PathNamer | None = None) -> GuardFailure:

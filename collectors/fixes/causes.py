@@ -21,7 +21,7 @@ from compileboard.collectors.fixes.break_fixes import (
     suggest_break_fixes,
     suggest_library_fixes,
 )
-from compileboard.collectors.fixes.cache_entries import choose_guards, list_entries
+from compileboard.collectors.fixes.cache_entries import Guards, choose_guards, list_entries
 from compileboard.collectors.fixes.counterfactual import (
     Failed,
     add_causes,
@@ -1168,7 +1168,7 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
     return [
         _Saved(
             row,
-            tuple(dict.fromkeys(guards.values())),
+            tuple(dict.fromkeys((*guards.values(), *_list_other_layouts(recompile, guards)))),
             tuple(guards),
             variation,
             recompile,
@@ -1177,6 +1177,22 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
         )
         for guards, (recompile, row) in zip(chosen, frame, strict=True)
         if guards
+    ]
+
+
+def _list_other_layouts(recompile: RecordedRecompile, guards: Guards) -> list[RecordedGuard]:
+    """List strides that the sizes beside them do not explain: as many sizes of a slice that varies
+    are compiled, whichever is dynamic.
+    """
+    sizes = {
+        (guard.source, guard.cache_entry)
+        for guard in guards.values()
+        if guard.category == "tensor_size"
+    }
+    return [
+        guard
+        for guard in recompile.failed
+        if guard.category == "tensor_stride" and (guard.source, guard.cache_entry) in sizes
     ]
 
 
@@ -1444,7 +1460,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
     return Cause(
         number=0,
         kind="recompile",
-        title=title_recompiles(changes, is_together=len(first.sources) > 1),
+        title=title_recompiles(changes, is_together=len(first.guards) > 1),
         fingerprint=first.fingerprint,
         saved_us=None,
         is_eager=is_eager,

@@ -91,8 +91,9 @@ def title_recompiles(changes: Sequence[RecompileFacts], is_together: bool = True
 
 
 def _name_change(facts: RecompileFacts) -> str:
-    if facts.category == "tensor_size" and facts.source:
-        return f"the size of {', '.join(map(name_source, (facts.source, *facts.siblings)))}"
+    if facts.category in ("tensor_size", "tensor_stride") and facts.source:
+        kind = facts.category.removeprefix("tensor_")
+        return f"the {kind} of {', '.join(map(name_source, (facts.source, *facts.siblings)))}"
     category = label_category(facts.category)
     label = category.label.lower()
     return label if category.title else name_source(facts.source, label)

@@ -290,6 +290,17 @@ def test_a_tensors_guard_says_all_that_differs(seen, expected):
     assert _failed(["TENSOR_MATCH", "L['x']", CHECKED, {**SEEN, **seen}]) == expected
 
 
+@pytest.mark.parametrize(
+    ("stride", "has_other_layout"),
+    [([65, 5, 1], False), ([195, 15, 1], True), ([1, 1, 13], True), ([9999, 5, 1], False)],
+)
+def test_a_stride_that_the_sizes_do_not_explain_is_said_beside_them(stride, has_other_layout):
+    text = CHECKED.replace("[2, None, 4], stride=[4, 4, 1]", "[1, 12, 5], stride=[60, 5, 1]")
+    seen = {**SEEN, "size": [1, 13, 5], "stride": stride}
+    own = [("tensor_stride", "x", str(stride[1]))] * has_other_layout
+    assert _failed(["TENSOR_MATCH", "L['x']", text, seen]) == [("tensor_size", "x", "13"), *own]
+
+
 def test_a_failed_guard_has_the_value_that_was_seen():
     assert _failed(
         ["EQUALS_MATCH", "L['self'].mode", "L['self'].mode == 'a'", "'b'"],

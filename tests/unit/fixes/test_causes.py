@@ -97,6 +97,13 @@ def test_one_size_in_several_places_is_one_cause_with_its_siblings() -> None:
     assert len(build_causes(RecordedRun(compiles, two))) == 2
 
 
+def test_a_slice_whose_stride_its_sizes_do_not_explain_is_to_be_contiguous_too() -> None:
+    stride = replace(_size("x", "96", "32", 1), category="tensor_stride")
+    (cause,) = _recompiled_by((_size("x", "12", "13", 1), stride))
+    assert cause.title == "The size of x and the stride of x change together"
+    assert [part.partition(" ")[0] for part in cause.fixes[0].parts] == ["Mark", "Make"]
+
+
 def test_values_of_several_kinds_say_what_they_are() -> None:
     grad = replace(_size(), category="tensor_requires_grad", reason="", expected="False")
     guards = [
