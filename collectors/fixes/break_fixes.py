@@ -54,7 +54,7 @@ from compileboard.collectors.fixes.statement import (
     parse_statement,
     shorten,
 )
-from compileboard.collectors.fixes.titles import is_of_ddp, name_builtin, name_skipped
+from compileboard.collectors.fixes.titles import is_of_ddp, join_names, name_builtin, name_skipped
 
 _BREAKS = re.compile(
     r"\.item\(|\.tolist\(|\bprint\(|\bgraph_break\(|\blog(?:ger|ging)?\.\w+\(|\btime\.|\.numpy\("
@@ -67,6 +67,7 @@ _GENERIC = {
     "mask": "mask",
     "function": "the function",
     "calling": "Call",
+    "doing": "read the number",
     "tested": "",
 }
 
@@ -775,7 +776,7 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
     names = {"expression": site.quote(tensor), "call": call}
     uses = site.uses(read)
     captured = site.suggest("item_captured", given=names)
-    outside = site.suggest("item_in_caller", given=names)
+    outside = _read_in_caller(site, read, tensor, call)
     given = [site.suggest("item_size_in_caller", given=names)] if site.is_given(tensor) else []
     if "branch" in uses:
         chosen = [site.suggest("item_branch", given=names)] if site.only_chooses(read) else []
@@ -793,6 +794,26 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
     if given:
         return [*given, replace(captured, settings=())]
     return _choose_around(site) if site.facts.is_inlined else [outside, captured]
+
+
+def _read_in_caller(site: BreakSite, read: ast.Call, tensor: ast.expr, call: str) -> SuggestedFix:
+    """Move a number's read, or the whole line where that stores it: it may read others too, and
+    what it stores them in may break.
+    """
+    node = site.statement.node if site.statement else None
+    targets = getattr(node, "targets", (getattr(node, "target", None),))
+    is_named = any(isinstance(target, ast.Name) for target in targets)
+    is_plain = isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)
+    if not is_plain or is_named or site.uses(read) != {"stored"}:
+        return site.suggest("item_in_caller", expression=site.quote(tensor), doing=f"call `{call}`")
+    reads = [part for part in site.calls if is_read(part) and site.uses(part) == {"stored"}]
+    tensors = [getattr(part.func, "value", None) or part.args[0] for part in reads]
+    quoted = [text for text in dict.fromkeys(map(site.quote, tensors)) if text]
+    return site.suggest(
+        "item_in_caller",
+        expression=join_names(quoted),
+        doing=f"{'call' if isinstance(node, ast.Expr) else 'run'} {site.quote(node)}",
+    )
 
 
 def _is_for_caller(site: BreakSite, uses: set[Use]) -> bool:
@@ -895,7 +916,7 @@ def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Su
         indexed = site.suggest("tolist_indexed", expression=tensor, edit=edit)
     captured = site.suggest("tolist_captured", expression=tensor)
     is_integer = site.facts.gb_id != "GB0109"
-    names = {"expression": tensor, "call": ".tolist()"}
+    names = {"expression": tensor, "doing": "call `.tolist()`"}
     left = [site.suggest("item_in_caller", given=names)] if _is_for_caller(site, uses) else []
     is_captured = is_integer and uses <= _CAPTURED_USES and not _splits_for_attention(site)
     fixes = [

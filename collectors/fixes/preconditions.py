@@ -144,14 +144,14 @@ def find_function(
         return None
     around = [
         node
-        for node in _list_functions(lines, first_line)
+        for node in list_functions(lines, first_line)
         if min(part.lineno for part in (node, *node.decorator_list)) <= line
         and line <= (node.end_lineno or node.lineno)
     ]
     return max(around, key=lambda node: node.lineno, default=None)
 
 
-def _list_functions(lines: Sequence[str], first_line: int = 1) -> list[Function]:
+def list_functions(lines: Sequence[str], first_line: int = 1) -> list[Function]:
     try:
         tree = ast.parse(textwrap.dedent("\n".join(lines)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -560,7 +560,7 @@ def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozense
 def list_readings(lines: Sequence[str], name: str) -> set[Use]:
     """Return what consumes a value wherever a function names it, nothing where none does."""
     uses: set[Use] = set()
-    for function in _list_functions(lines):
+    for function in list_functions(lines):
         for node in ast.walk(function):
             match node:
                 case ast.Name() | ast.Attribute() | ast.Subscript() if ast.unparse(node) == name:
@@ -572,7 +572,7 @@ def list_readings(lines: Sequence[str], name: str) -> set[Use]:
 def list_looped_dims(lines: Sequence[str], name: str) -> set[int]:
     """Return the dimensions of a tensor that loops run over, those counted from its end as well."""
     dims: set[int] = set()
-    for function in _list_functions(lines):
+    for function in list_functions(lines):
         for node in ast.walk(function):
             if isinstance(node, ast.While):
                 dims |= _list_sizes(function, node.test, name)

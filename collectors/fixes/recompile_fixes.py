@@ -17,7 +17,11 @@ from compileboard.collectors.fixes.fix import (
     find_fix,
     list_fixes_for,
 )
-from compileboard.collectors.fixes.preconditions import list_looped_dims, list_readings
+from compileboard.collectors.fixes.preconditions import (
+    list_functions,
+    list_looped_dims,
+    list_readings,
+)
 from compileboard.collectors.fixes.statement import Statement, dotted_name, parse_statement
 from compileboard.collectors.fixes.titles import (
     join_names,
@@ -123,6 +127,7 @@ _LOOP_OR_BRANCH = (
 _SUBSCRIPT = r"[\w)\]]\[[^\],:]*\b{name}\b[^\],:]*\]"
 _POSITION = r"[\w)\]]\[(?:[^\]]*,[^\],:]*\b{name}\b[^\],:]*[,\]]|[^\],:]*\b{name}\b[^\],:]*,)"
 _BOOLS = {"True", "False"}
+_DTYPE = r"(?:\b{name}\.(?:dtype|is_\w+\(\))|\bis_\w+\({name}\))"
 _LOOKED_UP = r"(?:getattr\([^)]*|\.get\(|\[)\b{name}\b"
 _SPLIT = r"\bsplit\w*\([^)]*\b{name}"
 _MUTATION = re.compile(r"\.(?:append|extend|insert|add|pop|update)\(|\+=|\]\s*=")
@@ -552,6 +557,11 @@ def _string(facts: RecompileFacts) -> Chosen:
     """A text that the code compares or looks up, or one of few, chooses code; another is what it
     works on.
     """
+    statement = parse_statement(facts.source_line or "")
+    targets = getattr(statement.node, "targets", ()) if statement else ()
+    name = name_source(facts.source)
+    if any(isinstance(to, ast.Subscript) and ast.unparse(to.slice) == name for to in targets):
+        return ["text-to-store-by"]
     is_read = facts.source_line is not None and not _is_in_loop_or_branch(facts)
     is_read = is_read and not _is_written_in(facts, _list_looked_up, _LOOKED_UP)
     return ["text-in-caller" if is_read and len(facts.values) > 3 else "value-variants"]
@@ -654,6 +664,22 @@ def _identity(facts: RecompileFacts) -> Chosen:
     return ["function-object"]
 
 
+def _dtype(facts: RecompileFacts) -> Chosen:
+    """Converted in the caller, a value is computed with as another branch does, or integers as
+    fractions.
+    """
+    asked = re.compile(_DTYPE.format(name=re.escape(name_source(facts.source))))
+    tests = (
+        node.test
+        for function in list_functions(facts.lines)
+        for node in ast.walk(function)
+        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert)
+    )
+    is_asked = any(asked.search(ast.unparse(test)) for test in tests)
+    are_floats = [bool(re.search(r"float|complex", value)) for value in facts.values]
+    return ["dtype-variants" if is_asked or len({*are_floats}) > 1 else "dtype"]
+
+
 def _keys(facts: RecompileFacts) -> Chosen:
     if "FuncTorch" in facts.reason:
         return ["functorch"]
@@ -678,6 +704,7 @@ def _type(facts: RecompileFacts) -> Chosen:
 
 _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "tensor_size": _size,
+    "tensor_dtype": _dtype,
     "dict_keys": _dict_keys,
     "dispatch_keys": _keys,
     "grad_mode": lambda facts: [

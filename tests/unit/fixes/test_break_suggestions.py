@@ -504,6 +504,23 @@ def test_a_condition_is_known_to_the_caller_where_it_is_passed_on(call: str, fix
 
 
 @pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        (
+            "history.loc[0] = [x.sum().item(), y.item()]",
+            "Return `x.sum()` and `y`, and run "
+            "`history.loc[0] = [x.sum().item(), y.item()]` in the caller",
+        ),
+        ("seen.append(y.item())", "Return `y`, and call `seen.append(y.item())` in the caller"),
+        ("n = y.item(); seen.append(n)", "Return `y`, and call `.item()` in the caller"),
+    ],
+)
+def test_a_line_that_stores_numbers_is_moved_whole(line: str, title: str) -> None:
+    facts = facts_of("GB0124", f"def f(x, y):\n    {line}\n    return x\n", 2)
+    assert suggest_break_fixes(facts)[0].title == title
+
+
+@pytest.mark.parametrize(
     ("test", "joined"),
     [
         ("(x > 0).all() and (x < 1).all()", "(x > 0).all() & (x < 1).all()"),

@@ -25,6 +25,7 @@ BLANKS: dict[str, set[str]] = {
         "place",
         "package",
         "calling",
+        "doing",
         "tested",
     },
     "recompile": {

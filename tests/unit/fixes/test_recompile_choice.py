@@ -80,6 +80,7 @@ def test_a_local_of_code_after_a_break_is_never_named(facts: RecompileFacts, nam
 
 SIZE = {"category": "tensor_size", "source": "x"}
 TEXT = {"category": "string_value", "source": "text", "values": ("'a'", "'b'", "'c'", "'d'")}
+DTYPE = {"category": "tensor_dtype", "source": "x"}
 BOOLS = ("True", "False")
 INT = {"category": "int_value", "source": "k", "values": ("2",)}
 
@@ -217,12 +218,20 @@ def test_a_number_that_torch_compiles_in_is_not_to_be_made_dynamic(line: str, fi
             "value-variants",
         ),
         ({"category": "tensor_requires_grad", "source": "w"}, "requires-grad-variants"),
+        ({**DTYPE, "values": ("torch.float32", "torch.bfloat16")}, "dtype"),
+        ({**DTYPE, "values": ("torch.uint8", "torch.float32")}, "dtype-variants"),
+        (
+            {**DTYPE, "lines": ("def f(x):", "    if x.dtype == torch.half: x = x * 2")},
+            "dtype-variants",
+        ),
+        ({**DTYPE, "lines": ("def f(x):", "    return x.float().to(x.dtype)")}, "dtype"),
         (
             {"category": "tensor_requires_grad", "source": "w", "is_without_gradients": True},
             "requires-grad",
         ),
         ({**TEXT, "source_line": "ids = [ord(c) for c in text]"}, "text-in-caller"),
         ({**TEXT, "source_line": 'if text == "a":'}, "value-variants"),
+        ({**TEXT, "source_line": "self.fields[text] = x.float()"}, "text-to-store-by"),
         ({**TEXT, "source_line": "return getattr(torch, text)(x)"}, "value-variants"),
         ({**TEXT, "source_line": "return x * SCALES[text]"}, "value-variants"),
         ({"category": "module_attribute", "source": "self.last", "values": BOOLS}, "bool"),
