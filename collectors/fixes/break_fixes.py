@@ -315,6 +315,7 @@ _CALLED = {"GB9186": ("grad",)}  # what a title names, of the calls of a line
 _LOGGER_METHODS = ("debug", "info", "warning", "error", "critical", "exception", "log")
 _RANDOM = ("random.", "np.random.", "numpy.random.")
 _NUMPY = ("np.", "numpy.")
+_LINEAR = re.compile(r"\.(?:\w*_)?(?:fc|linear|lin|proj|head|classifier|embedding)\w*$")
 
 
 def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
@@ -991,11 +992,30 @@ def _choose_for_empty(site: BreakSite, expression: str) -> list[SuggestedFix]:
 
 
 def _is_given_to_module(site: BreakSite, node: ast.AST) -> bool:
-    """Return whether it is the argument of a submodule, which may branch on its size as BatchNorm
-    does.
+    """Return whether it is the argument of a submodule, itself or by its name, which may branch on
+    its size as BatchNorm and attention do. A linear layer does not.
     """
     parent = site.statement.parents[node] if site.statement else None
-    return isinstance(parent, ast.Call) and dotted_name(parent.func).startswith("self.")
+    if isinstance(parent, ast.Call) and dotted_name(parent.func).startswith("self."):
+        return True
+    parts = list(ast.walk(site.function)) if site.function else []
+    targets = parent.targets if isinstance(parent, ast.Assign) else ()
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    modules = {
+        ast.unparse(part.target)
+        for part in parts
+        if isinstance(part, ast.For) and "self." in ast.unparse(part.iter)
+    }
+    calls = [
+        part for part in parts if isinstance(part, ast.Call) and part.lineno > site.line_number
+    ]
+    return any(
+        (called in modules or called.startswith("self."))
+        and not _LINEAR.search(called)
+        and any(isinstance(given, ast.Name) and given.id in names for given in call.args)
+        for call in calls
+        if (called := ast.unparse(call.func))
+    )
 
 
 def _sizes_decide(site: BreakSite, node: ast.AST | None) -> bool:

@@ -418,9 +418,23 @@ def test_a_line_is_shown_with_its_statement_or_marked_as_a_part() -> None:
         ("GB0170", "def f(x):\n    if x.sum() > 0:\n        return x\n", 2, True),
         ("GB0124", "def log(self, loss):\n    self.meter.update(loss.item())\n", 2, True),
         ("GB0036", "def f(self, h, m):\n    return self.norm(h[m])\n", 2, False),
+        (
+            "GB0036",
+            "def f(self, h, m):\n    h = h[m]\n    for b in self.blocks: h = b(h)\n",
+            2,
+            False,
+        ),
         ("GB0208", "def f(self):\n    self.seed = torch.initial_seed()\n", 2, False),
     ],
-    ids=["torch's own", "computed", "if of a callee", "loss of a callee", "module", "number"],
+    ids=[
+        "torch's own",
+        "computed",
+        "if of a callee",
+        "loss of a callee",
+        "module",
+        "its name",
+        "number",
+    ],
 )
 def test_nothing_is_promised_where_a_precondition_fails(
     gb_id: str, program: str, line: int, is_inlined: bool
@@ -428,6 +442,11 @@ def test_nothing_is_promised_where_a_precondition_fails(
     first = suggest_break_fixes(facts_of(gb_id, program, line, is_inlined=is_inlined))[0]
     assert first.title.startswith("No safe fix is known")
     assert not first.edits and not first.helps
+
+
+def test_a_size_that_a_linear_layer_takes_is_captured() -> None:
+    program = "def f(self, h, m):\n    h = h[m]\n    return self.head(h)\n"
+    assert suggest_break_fixes(facts_of("GB0036", program, 2))[0].fix.id == "shape_captured"
 
 
 @pytest.mark.parametrize("gb_id", ["GB0007", "GB0025"])
