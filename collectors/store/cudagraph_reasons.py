@@ -5,7 +5,13 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import dataclass
 
-from compileboard.collectors.fixes.cudagraph_fixes import OVERWRITTEN
+from compileboard.collectors.fixes.cudagraph_fixes import (
+    OVERWRITTEN,
+    suggest_overwritten,
+    suggest_recorded_again,
+    suggest_skipped,
+)
+from compileboard.collectors.fixes.fix import Fix
 from compileboard.collectors.store.run_causes import STACK_SQL, Caller
 
 MOST = 100
@@ -79,6 +85,14 @@ class CudagraphReason:
     file: str | None = None
     line: int | None = None
     code: str | None = None
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        if self.kind == "skipped":
+            return suggest_skipped(self.status, self.code)
+        if self.kind == "overwritten":
+            return suggest_overwritten(self.status)
+        return suggest_recorded_again(self.status)
 
 
 def list_cudagraph_reasons(connection: sqlite3.Connection, run_id: str) -> list[CudagraphReason]:

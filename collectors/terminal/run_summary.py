@@ -13,7 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
-from compileboard.collectors.contract.compile_labels import build_label, label_function
+from compileboard.collectors.contract.compile_labels import (
+    build_label,
+    label_function,
+    label_line,
+)
 from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.run_config import (
@@ -31,6 +35,7 @@ from compileboard.collectors.fixes.titles import (
 )
 from compileboard.collectors.observe.torch_compat import describe_too_old
 from compileboard.collectors.store.connection import open_reader
+from compileboard.collectors.store.cudagraph_reasons import list_cudagraph_reasons
 from compileboard.collectors.store.repros import ReproLine, list_repros
 from compileboard.collectors.store.run_causes import load_causes
 from compileboard.collectors.store.run_costs import RunCost, list_run_costs
@@ -147,6 +152,7 @@ class RunSummary:
     can_try: bool  # whether `try` has an automatic fix
     causes: list[CountedItem]
     costs: list[CountedItem]  # if steps were timed
+    cudagraphs: list[CountedItem]
     ranks: list[CountedItem]  # those that behaved the same, if not all did
     failures: list[CountedItem]
     unfinished: list[CountedItem]
@@ -247,6 +253,7 @@ class RunSummary:
                 "Time of the run, steps included, an estimate where not verified",
                 self.costs,
             ),
+            ("CUDA graphs recorded again, not used or overwritten", self.cudagraphs),
             ("The ranks diverge", self.ranks),
             ("Failures", self.failures),
             ("Compiles that never finished", self.unfinished),
@@ -432,6 +439,7 @@ def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: st
         can_try=can_try and any(cause.can_try for cause in causes),
         causes=_list_fixes(causes, row["id"] if can_try else None, database),
         costs=_describe_costs(list_run_costs(connection, row["id"], causes)),
+        cudagraphs=_list_cudagraphs(connection, row["id"]),
         ranks=_list_diverging_ranks(connection, row["id"]),
         failures=_top_failures(connection, row["id"]),
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
@@ -502,6 +510,16 @@ def _describe_costs(costs: Sequence[RunCost]) -> list[CountedItem]:
         note = ", ".join(filter(None, [" and ".join(parts), fix]))
         text = f"{duration_text(cost.run_us)}: {strip_ticks(cost.title)}"
         items.append(CountedItem(text, place, note, is_numbered=True))
+    return items
+
+
+def _list_cudagraphs(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
+    items = []
+    for reason in list_cudagraph_reasons(connection, run_id)[:TOP]:
+        place = reason if reason.file or reason.call is None else reason.call
+        where = filter(None, (reason.function, label_line(place.file, place.line)))
+        notes = [", ".join(where), *(fix.warn(fix.title) for fix in reason.fixes[:1])]
+        items.append(CountedItem(reason.status, reason.count, "\n".join(notes)))
     return items
 
 

@@ -16,11 +16,6 @@ from compileboard.collectors.fixes.cudagraph_edits import (
     mark_static,
     return_change,
 )
-from compileboard.collectors.fixes.cudagraph_fixes import (
-    suggest_overwritten,
-    suggest_recorded_again,
-    suggest_skipped,
-)
 from compileboard.collectors.fixes.fix import Fix, LineEdit
 from compileboard.collectors.store.cudagraph_reasons import CudagraphReason
 from compileboard.collectors.trials.patches import RecordedProgram, apply_edits
@@ -58,20 +53,12 @@ def list_cudagraph_fixes(
     """Return the fix of each reason that has one: the first that is an edit, or else the first."""
     found = []
     for reason in reasons:
-        fixes = _suggest(reason)
+        fixes = reason.fixes
         edited = [(fix, _write(fix, reason, roots)) for fix in fixes]
         fix, edits = next((pair for pair in edited if pair[1]), (fixes[0] if fixes else None, ()))
         if fix is not None:
             found.append(CudagraphFix(reason, fix, edits))
     return found
-
-
-def _suggest(reason: CudagraphReason) -> tuple[Fix, ...]:
-    if reason.kind == "skipped":
-        return suggest_skipped(reason.status, reason.code)
-    if reason.kind == "overwritten":
-        return suggest_overwritten(reason.status)
-    return suggest_recorded_again(reason.status)
 
 
 def _write(fix: Fix, reason: CudagraphReason, roots: Sequence[Path]) -> tuple[LineEdit, ...]:

@@ -20,4 +20,9 @@ def test_show_counts_graphs_recorded_again_and_does_not_call_them_fine(tmp_path:
     summary = summarize(str(tmp_path / "t.db"), run_id)
     assert summary is not None
     assert dict(summary.headline())["CUDA graphs recorded again"] == "4"
-    assert "Nothing to fix" not in summary.text() and "not used" not in summary.text()
+    assert "Nothing to fix" not in summary.text()
+    (again,) = summary.cudagraphs
+    assert (again.text, again.count) == ("CudagraphManagedIdxMismatch", 4)
+    assert again.note.startswith(
+        "another_output.<locals>.<lambda>, benchmarks/cuda_graphs/programs.py:143\nClone what"
+    )
