@@ -49,7 +49,7 @@ from compileboard.collectors.fixes.fix import (
     TriedFix,
     TriedStep,
 )
-from compileboard.collectors.fixes.preconditions import find_function
+from compileboard.collectors.fixes.preconditions import find_function, name_argument
 from compileboard.collectors.fixes.recompile_fixes import (
     parse_dynamic_source,
     suggest_recompile_fixes,
@@ -130,6 +130,7 @@ def _judge(hint: str, facts: BreakFacts) -> str | None:
 
 
 _DIM = re.compile(r"at index (\d{1,4})\b")
+_ARGUMENT = re.compile(r"args\[\d+\]|kwargs\['\w+'\]")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 # Settings of the whole process: one change is one cause, in however many functions it shows.
 _Member = TypeVar("_Member")
@@ -181,7 +182,9 @@ class SeenValue:
 class VaryingSource:
     """What differed between calls of a function, and how many of its recompiles it alone caused."""
 
-    source: Annotated[str, "What differs, as the guards name it."]
+    source: Annotated[
+        str, "What differs, as the guards name it, or the call of torch's own function."
+    ]
     values: Annotated[tuple[SeenValue, ...], "Its values, in the order of the compiles."]
     saved_alone: Annotated[
         int, "Recompiles that would not have happened if it alone had stayed the same."
@@ -1131,6 +1134,7 @@ class _Saved:
     variation: Variation
     recompile: RecordedRecompile
     frame: tuple[RecordedRecompile, ...]  # all recompiles of its function
+    names: tuple[tuple[str, str], ...] = ()  # of its arguments, and what the user's call passes
     # Dimensions that differed after torch had made them dynamic: each size is compiled in.
     compiled_in: frozenset[tuple[str, int]] = frozenset()
 
@@ -1165,6 +1169,7 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
     chosen, whole = choose_guards(recompiles), tuple(recompiles)
     variation = _describe_variation(frame, options, chosen)
     compiled_in = _find_compiled_in(frame)
+    names = _name_arguments(frame)
     return [
         _Saved(
             row,
@@ -1173,11 +1178,56 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
             variation,
             recompile,
             whole,
+            names,
             compiled_in,
         )
         for guards, (recompile, row) in zip(chosen, frame, strict=True)
         if guards
     ]
+
+
+def _name_arguments(frame: Sequence[Recompiled]) -> tuple[tuple[str, str], ...]:
+    """Name the arguments of torch's wrapper as the user's calls do, where all that were compiled
+    pass the same.
+    """
+    codes = {row.source_line or "" for _recompile, row in frame if row.torch_function}
+    roots = {
+        match[0]
+        for recompile, _row in frame
+        for guard in recompile.failed or recompile.guards
+        if (match := _ARGUMENT.match(guard.source or ""))
+    }
+    named = {root: {name_argument(code, root) for code in codes} for root in sorted(roots)}
+    return tuple(
+        (root, name)
+        for root, found in named.items()
+        if len(found) == 1 and (name := next(iter(found)))
+    )
+
+
+def _rename_arguments(cause: Cause, names: Sequence[tuple[str, str]]) -> Cause:
+    def rename(text: str) -> str:
+        for root, name in names:
+            text = text.replace(root, name)
+        return text
+
+    variation = cause.variation and replace(
+        cause.variation,
+        sources=tuple(replace(one, source=rename(one.source)) for one in cause.variation.sources),
+        sets=tuple(
+            replace(one, sources=tuple(map(rename, one.sources))) for one in cause.variation.sets
+        ),
+    )
+    return replace(
+        cause,
+        title=rename(cause.title),
+        sources=tuple(map(rename, cause.sources)),
+        variation=variation,
+        fixes=tuple(
+            replace(one, title=rename(one.title), parts=tuple(map(rename, one.parts)))
+            for one in cause.fixes
+        ),
+    )
 
 
 def _list_other_layouts(recompile: RecordedRecompile, guards: Guards) -> list[RecordedGuard]:
@@ -1457,7 +1507,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
     if fixes and not fixes[0].fix.is_needless:
         needless = [_find_needless(member, common) for member in own]
         fixes = [one for one in needless[:1] if one and all(needless)] or fixes
-    return Cause(
+    cause = Cause(
         number=0,
         kind="recompile",
         title=title_recompiles(changes, is_together=len(first.guards) > 1),
@@ -1490,6 +1540,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         code=_cut(part, line),
         fixes=tuple(fixes),
     )
+    return _rename_arguments(cause, first.names) if first.names else cause
 
 
 def _find_needless(member: _Saved, common: RecompileFacts) -> SuggestedFix | None:

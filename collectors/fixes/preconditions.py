@@ -6,12 +6,13 @@ Where the function was not recorded whole, nothing is known of it and no such fi
 from __future__ import annotations
 
 import ast
+import builtins
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from compileboard.collectors.fixes.statement import dotted_name
+from compileboard.collectors.fixes.statement import dotted_name, parse_statement
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -776,6 +777,27 @@ def _name_call_use(call: ast.Call) -> Use | None:
     if last in _FIXED_CALLS and isinstance(call.func, ast.Attribute):
         return "fixed"
     return "argument" if is_torch else "unknown"
+
+
+def name_argument(code: str, root: str) -> str | None:
+    """Return the expression that a line of the user passes as `args[0]` or `kwargs['x']`, None
+    where more than one of its calls could be the compiled one.
+    """
+    statement = parse_statement(code)
+    own = [call for call in statement.calls() if not _is_of_torch(call)] if statement else []
+    if len(own) != 1 or any(isinstance(argument, ast.Starred) for argument in own[0].args):
+        return None
+    passed = {f"args[{place}]": argument for place, argument in enumerate(own[0].args)}
+    passed |= {f"kwargs[{keyword.arg!r}]": keyword.value for keyword in own[0].keywords}
+    found = passed.get(root)
+    return ast.unparse(found) if isinstance(found, ast.Name | ast.Attribute) else None
+
+
+def _is_of_torch(call: ast.Call) -> bool:
+    name = dotted_name(call.func)
+    last = name.rsplit(".", 1)[-1] if name else getattr(call.func, "attr", "")
+    is_method = isinstance(call.func, ast.Attribute) and last in TENSOR_METHODS | {"item"}
+    return is_method or name.startswith(("torch.", "F.", "nn.")) or hasattr(builtins, name)
 
 
 def is_read(call: ast.Call) -> bool:

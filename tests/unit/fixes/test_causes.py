@@ -168,6 +168,27 @@ def test_a_guard_in_torchs_own_function_is_at_the_users_call() -> None:
     assert (cause.line, cause.source_line) == (compiles[1].line, "opt.step()")
 
 
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("loss = F.cross_entropy(model(x), y)", "x"),
+        ("hits += (model(self.x).argmax(1) == y).sum().item()", "self.x"),
+        ("y = criterion(model(x), y)", "args[0]"),
+        ("y = model(*batch)", "args[0]"),
+        ("y = model(x + 1)", "args[0]"),
+    ],
+)
+def test_an_argument_of_torchs_wrapper_has_the_name_that_the_users_call_gives(
+    code: str, name: str
+) -> None:
+    row = {"torch_function": "inner", "source_line": code}
+    compiles = [_compile(1, **row), _again(2, of=1, total_us=5, **row)]
+    (cause,) = build_causes(RecordedRun(compiles, [RecordedRecompile(2, (_size("args[0]"),))]))
+    assert cause.title.startswith(f"Dimension 0 of {name} changes")
+    assert cause.variation and cause.variation.sources[0].name == name
+    assert f"of {name}" in cause.fixes[0].title
+
+
 def test_a_guard_of_a_function_that_torchs_wrapper_inlined_is_at_its_line() -> None:
     row = {"torch_function": "inner", "function": "module called by <module>", "line": 33}
     compiles = [_compile(1, **row), _again(2, of=1, total_us=5, **row)]
