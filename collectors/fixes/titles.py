@@ -223,7 +223,8 @@ def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) ->
     if cause.measured_step is not None:
         tried = cause.measured_step
         base, new = (format_duration(round(us)) for us in (tried.base_us, tried.new_us))
-        measured.append(f"step {base} → {new}")
+        once = "" if tried.is_judged else " in one execution"
+        measured.append(f"step {base} → {new}{once}")
     trial = cause.verified or cause.step_trial
     if measured and trial is not None:
         day = datetime.fromtimestamp(trial.ended_us / 1e6, timezone.utc).date()
@@ -272,8 +273,8 @@ def describe_savings(
             together = {cause.together for cause in saving}
             if len(saving) == 1 or (len(together) == 1 and None not in together):
                 verified = f"{subject} {verb} {saved_us / whole_us:.0%} {whole}, verified"
-                is_measured = all(cause.measured_step for cause in fixable if cause.step_us)
-                estimate = "" if is_measured else "an estimated "
+                tried = [cause.measured_step for cause in fixable if cause.step_us]
+                estimate = "" if all(one and one.is_judged for one in tried) else "an estimated "
                 return f"{verified}, and {estimate}{step}" if step else verified
             shares = [cause.measured.saved_share or 0.0 for cause in saving if cause.measured]
             return f"{subject}, verified each alone: the best saves {max(shares):.0%} {whole}"

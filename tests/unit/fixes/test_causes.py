@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.contract.events import Recompiled
+from compileboard.collectors.contract.verdicts import LABELS
 from compileboard.collectors.decode.recompile_reasons import parse_reason
 from compileboard.collectors.fixes.cache_entries import to_recorded
 from compileboard.collectors.fixes.causes import Cause, build_causes
@@ -759,6 +760,14 @@ def test_a_step_that_a_trial_measured_stands_in_place_of_the_estimate() -> None:
     first, *_others = build_causes(replace(run, trials=[trial]))
     assert (first.kind, first.step_us, first.measured_step) == ("graph_break", 30, step)
     assert "step 500 → 470, verified" in (describe_saving(first, str) or "")
+    (fixable,) = build_causes(RecordedRun(*_varied_size()))
+    tried = replace(first, fixes=fixable.fixes)
+    assert describe_savings([tried], 1_000, str).endswith("verified, and 30 of each 500 step")
+    once = replace(trial, step=replace(step, label=LABELS["single"]))
+    first, *_others = build_causes(replace(run, trials=[once]))
+    assert "step 500 → 470 in one execution, verified" in (describe_saving(first, str) or "")
+    tried = replace(first, fixes=fixable.fixes)
+    assert "and an estimated 30 of each 500 step" in describe_savings([tried], 1_000, str)
 
 
 def test_fixes_tried_together_save_what_they_saved_together() -> None:
