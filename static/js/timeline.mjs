@@ -24,6 +24,7 @@ const placed = ([from, to]) => ({ from: axis.place(from - data.first_us), to: ax
 let view = placed([Number(box.dataset.from), Number(box.dataset.to)]);
 let [rects, marks, scroll, chosen, matches, colors] = [unfold(data.lanes), [], 0, null, null, null];
 let [frame, timer, asked] = [0, 0, null];
+let linked = /^#at=(\d+)\.(\d+)\.(\d+)$/.exec(location.hash)?.slice(1).map(Number); // of a link to a phase, until it is drawn
 
 function draw() {
   frame = 0;
@@ -53,6 +54,7 @@ function look(next) {
 const real = (on) => data.first_us + Math.round(axis.time(on));
 
 function remember() {
+  if (!box.dataset.window) return; // a copy of static files
   const address = new URL(location.href);
   const opening = placed(box.dataset.opening.split(" ").map(Number));
   const isOpening = Math.abs(view.from - opening.from) < 1 && Math.abs(view.to - opening.to) < 1;
@@ -62,13 +64,23 @@ function remember() {
   }
   if (idle) address.searchParams.set("idle", "shown");
   else address.searchParams.delete("idle");
+  if (!linked) address.hash = chosen ? `at=${chosen.begin}.${chosen.lane}.${chosen.depth}` : "";
   history.replaceState(null, "", address);
+}
+
+// A link names a phase by its start, lane and depth; a short one is drawn once the server has sent the window.
+function openLinked() {
+  const it = linked && rects.find((rect) => [rect.begin, rect.lane, rect.depth].every((part, n) => part === linked[n]));
+  if (!it) return;
+  [chosen, linked] = [it, null];
+  showDetails(it);
+  redraw();
 }
 
 // Half a window more on both sides, so that moving shows what is there before the next answer.
 async function ask() {
-  if (!box.dataset.window) return; // a copy of static files: what is drawn is scaled
   remember();
+  if (!box.dataset.window) return; // a copy of static files: what is drawn is scaled
   const more = (view.to - view.from) / 2;
   const from = real(Math.max(0, view.from - more));
   const to = Math.max(from + 1, real(Math.min(axis.total, view.to + more)));
@@ -85,6 +97,7 @@ async function ask() {
     data = found;
     rects = unfold(data.lanes);
     chosen = same && rects.find((it) => it.begin === same.begin && it.depth === same.depth && it.lane === same.lane);
+    openLinked();
     search();
   } catch (error) {
     if (error.name !== "AbortError") get("flame-status").textContent = "The server did not answer; what is drawn may be coarse.";
@@ -123,6 +136,7 @@ function findPage(address) {
 
 // What is known of a phase or an instant, below the timeline, with a link to its compile.
 function showDetails(it) {
+  remember();
   if (!it) return;
   const parts = [["Process", data.lanes[it.lane].label]];
   if (it.mark) parts.push(["At", duration(it.begin)], ["Count", String(it.count)]);
@@ -239,7 +253,7 @@ function press(x, y) {
   const it = under(x, y);
   const name = it ? null : laneUnder(x, y);
   if (name) return fold([name], !folded.has(name));
-  chosen = it?.mark ? null : it;
+  [chosen, linked] = [it?.mark ? null : it, null];
   showDetails(it);
   return redraw();
 }
@@ -259,3 +273,5 @@ document.addEventListener("themechange", repaint);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 document.querySelector("[data-flame=idle]").setAttribute("aria-pressed", String(idle));
 draw();
+openLinked();
+if (linked) ask();

@@ -134,6 +134,21 @@ def test_a_phase_is_chosen_by_keys_and_opens_its_compile(tab: Page, timeline: st
     tab.wait_for_url(re.compile(r"/compiles/\d+$"))
 
 
+def test_a_link_shows_the_phase_that_was_chosen(
+    tab: Page, open_tab: Callable[..., Page], timeline: str
+) -> None:
+    tab.goto(timeline)
+    tab.focus(CANVAS)
+    for key in ("Shift+ArrowRight", "Shift+ArrowDown", "Enter"):
+        tab.keyboard.press(key)
+    details = tab.inner_text("#flame-details")
+    assert "#at=" in tab.url and "of dynamo" in details
+    other = open_tab()
+    other.goto(tab.url)
+    other.wait_for_selector("#flame-details", state="visible")
+    assert other.inner_text("#flame-details") == details and other.url == tab.url
+
+
 def test_pointing_says_what_it_is_and_a_click_shows_its_details(tab: Page, timeline: str) -> None:
     tab.goto(timeline)
     box = tab.locator(CANVAS).bounding_box()
