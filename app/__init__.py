@@ -57,6 +57,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     from compileboard.app.stacks import pages as stacks
     from compileboard.app.steps import pages as steps
     from compileboard.app.timeline import pages as timeline
+    from compileboard.app.views import pages as views
 
     app = Flask(
         "app",
@@ -81,6 +82,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         filters,
         navigation,
         assets,
+        views,
     ):
         part.init_app(app)
     # One line a page or API.
@@ -94,6 +96,7 @@ def create_app(settings: Settings | None = None) -> Flask:
         alerts.blueprint,
         runs.list_blueprint,
         activity.blueprint,
+        views.blueprint,
         boxes.blueprint,
         runs.blueprint,
         artifacts.download_blueprint,

@@ -26,6 +26,7 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("Import", "imports.index"),
             ("Boxes", "boxes.index"),
             ("Activity", "activity.index"),
+            ("Saved views", "views.index"),
         ),
     ),
     ("Benchmarks", (("Models", "models.index"), ("Trends", "trends.index"))),
@@ -42,7 +43,7 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 )
 MOST_UNAVAILABLE = 3  # runs with a lost file named on one page
 # Only on the dashboard: a static site has none.
-LOCAL_PAGES = frozenset(("imports.index", "boxes.index", "activity.index"))
+LOCAL_PAGES = frozenset(("imports.index", "boxes.index", "activity.index", "views.index"))
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,19 @@ def _list_data_files(text: str, page: SitePage) -> dict[str, str]:
 
 # Parts of the dashboard that are forms, files or about the machine.
 _SERVER_PARTS = frozenset(
-    ("alerts", "api", "feed", "health", "imports", "reports", "search", "site", "static", "traces")
+    (
+        "alerts",
+        "api",
+        "feed",
+        "health",
+        "imports",
+        "reports",
+        "search",
+        "site",
+        "static",
+        "traces",
+        "views",
+    )
 )
 _SERVER_PAGES = frozenset(
     (

@@ -843,6 +843,14 @@ created_us|time_us||When it was saved.
 changed_us|time_us||When it was last updated.
 body|blob||Compressed JSON.
 
+table saved_views|Names that people gave to a page with its filters.
+id|int|primary key|
+name|text|unique|
+address|text||Path, query and fragment of the page.
+author|text?||The login that saved it.
+created_us|time_us||When it was saved.
+changed_us|time_us||When it was last renamed.
+
 table detection|The state of detection: one row.
 id|int|primary key check (id = 1)|
 seen|json||What of the database has been looked at.

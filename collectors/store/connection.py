@@ -263,7 +263,7 @@ def find_address(board: str) -> str:
     return _addresses.get(board, board)
 
 
-APPLICATION_ID = 0x43424F46  # "CBOF": tells our files from other people's SQLite files
+APPLICATION_ID = 0x43424F47  # "CBOG": tells our files from other people's SQLite files
 # Of builds before 0.2.0.
 UNRELEASED_APPLICATION_IDS = (0x43425244, *range(0x43424F41, APPLICATION_ID))
 DATABASE_VERSION = 1

@@ -50,6 +50,13 @@ function wireFold(fold) {
   }
 }
 
+// A chart that is zoomed in changes the address.
+function wireView(form) {
+  form.addEventListener("submit", () => {
+    form.elements.address.value = location.pathname + location.search + location.hash;
+  });
+}
+
 function wireCopy(button) {
   if (!navigator.clipboard) return; // only where the address is trusted
   button.hidden = false;
@@ -178,4 +185,5 @@ for (const it of document.querySelectorAll("[data-theme-toggle]")) wireTheme(it)
 for (const it of document.querySelectorAll("form[data-filters]")) wireFilters(it);
 for (const it of document.querySelectorAll("[data-filters-fold]")) wireFold(it);
 for (const it of document.querySelectorAll(".command > [data-copy]")) wireCopy(it);
+for (const it of document.querySelectorAll("form[data-save-view]")) wireView(it);
 for (const it of document.querySelectorAll("form[method=post]")) wireOnce(it);

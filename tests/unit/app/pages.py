@@ -45,7 +45,7 @@ def _runs(reader: sqlite3.Connection) -> list[str]:
         "commit=abc",
         "since=2020-01-01",
     ]
-    activity = ["/boxes", "/activity", "/activity?subject=R1"]
+    activity = ["/boxes", "/activity", "/activity?subject=R1", "/views"]
     return [
         *sorts,
         *(f"/runs?{query}" for query in more),
