@@ -179,6 +179,7 @@ def test_the_page_names_breaks_parts_and_kernels(client: FlaskClient, training: 
         "Until the next step",
         "takes 64.0 KiB that the graph before it wrote",
         "evaluating guards",
+        "the rest of a graph's call is its wrappers",
         "triton_",
         "GPU stream",
     ):
@@ -257,6 +258,7 @@ def test_a_skipped_frame_on_a_cpu_has_no_cost_of_0(
     assert 50 < cost["eager_us"] < 80  # the call's median is 62.65
     page = client.get(f"/runs/{run_id}/steps").text
     assert page.count("not measured on a CPU") == 2 and ">0 µs" not in page
+    assert "CompiledFxGraph” a graph" not in page  # it calls none
 
 
 def test_a_run_without_a_window_says_how_to_time_steps(
