@@ -72,6 +72,9 @@ def join_names(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
+_UNKNOWN = "a guard of an unknown kind"
+
+
 def title_recompiles(changes: Sequence[RecompileFacts], is_together: bool = True) -> str:
     """Return the title of what changed; of several sources, whether they change together."""
     if len(changes) == 1:
@@ -95,7 +98,7 @@ def _name_change(facts: RecompileFacts) -> str:
         kind = facts.category.removeprefix("tensor_")
         return f"the {kind} of {', '.join(map(name_source, (facts.source, *facts.siblings)))}"
     category = label_category(facts.category)
-    label = category.label.lower()
+    label = _UNKNOWN if facts.category == "unknown" else category.label.lower()
     return label if category.title else name_source(facts.source, label)
 
 
@@ -122,6 +125,8 @@ def title_recompile(
         return (
             f"{'Size' if category == 'tensor_size' else label} after a graph break changes{changes}"
         )
+    if category == "unknown":
+        return f"{_capitalize(_UNKNOWN)} fails"
     if category == "symbolic_shape" and names and not _SIZE.search(source or ""):
         return f"Condition on {names} changes"
     if category == "tensor_size" and names:

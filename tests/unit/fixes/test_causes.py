@@ -238,6 +238,14 @@ def test_a_condition_on_a_number_is_not_called_a_shape() -> None:
     assert cause.title == "Condition on step changes"
 
 
+def test_a_guard_of_an_unknown_kind_is_called_so() -> None:
+    guard = replace(_size("x"), category="unknown", source=None, reason="check(7)")
+    (alone,) = _recompiled_by((guard,))
+    (together,) = _recompiled_by((guard, _size("y")))
+    assert alone.title == "A guard of an unknown kind fails"
+    assert "unknown kind" in together.title and "Unknown" not in together.title
+
+
 def test_recompiles_after_a_break_belong_to_the_break() -> None:
     compiles = [
         _compile(1, 90, restart_us=30),
