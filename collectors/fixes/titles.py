@@ -84,7 +84,15 @@ def title_recompiles(changes: Sequence[RecompileFacts], is_together: bool = True
         return title_recompile(
             only.category, only.source, only.siblings, only.dim, only.values, only.after_break
         )
-    names = [_name_change(facts) for facts in changes]
+    sized = {
+        source
+        for facts in changes
+        if facts.category == "tensor_size"
+        for source in (facts.source, *facts.siblings)
+    }
+    strides = [one for one in changes if one.category == "tensor_stride" and one.source in sized]
+    names = [_name_change(facts) for facts in changes if facts not in strides]
+    names += ["its stride" if len(strides) == 1 else "their strides"] if strides else []
     if names.count(_LEFT) > 1:
         names = ["the values left by the break", *(name for name in names if name != _LEFT)]
     more = f", {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""

@@ -101,7 +101,7 @@ def test_one_size_in_several_places_is_one_cause_with_its_siblings() -> None:
 def test_a_slice_whose_stride_its_sizes_do_not_explain_is_to_be_contiguous_too() -> None:
     stride = replace(_size("x", "96", "32", 1), category="tensor_stride")
     (cause,) = _recompiled_by((_size("x", "12", "13", 1), stride))
-    assert cause.title == "The size of x and the stride of x change together"
+    assert cause.title == "The size of x and its stride change together"
     assert [part.partition(" ")[0] for part in cause.fixes[0].parts] == ["Mark", "Make"]
 
 
