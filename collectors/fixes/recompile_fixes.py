@@ -768,6 +768,9 @@ def _quote_appended(facts: RecompileFacts) -> str:
                 case ast.Call(func=ast.Attribute(value=tensor, attr="item")):
                     return f"Return `{ast.unparse(tensor)}`, and append `{ast.unparse(item)}`"
             return f"Return `{ast.unparse(item)}`, and append it"
+    match statement and statement.node:
+        case ast.Assign(targets=[ast.Subscript()], value=stored):
+            return f"Return `{ast.unparse(stored)}`, and add it"
     return "Append"
 
 

@@ -95,6 +95,7 @@ FORWARDED = {
     signal.SIGUSR1,
     signal.SIGUSR2,
 }
+_ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 SENT_BY_KERNEL = 0x80  # SI_KERNEL: a key on the terminal, which reaches the whole foreground group
 AS_TYPED = "What follows `--` is a command as you would type it: -- python train.py"
 
@@ -104,7 +105,7 @@ class ProgramExit:
     exit_code: int | None
     signal_number: int | None = None
     is_interrupted: bool = (
-        False  # a SIGINT arrived in the meantime, whatever the program did with it
+        False  # a signal to end arrived in the meantime, whatever the program did with it
     )
 
 
@@ -163,7 +164,7 @@ def run_program(
         program = _start_program(command, environment, mask, group, streams)
         while program.poll() is None:
             received = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, STEP_S)
-            is_interrupted |= received is not None and received.si_signo == signal.SIGINT
+            is_interrupted |= received is not None and received.si_signo in _ENDING
             if received is not None and _is_for_program(received, group) and program.poll() is None:
                 program.send_signal(received.si_signo)
             beat()

@@ -144,7 +144,8 @@ def test_an_imported_log_has_no_command(workplace, run):
     assert (code, "is an imported log, which has no command to run again" in errors) == (2, True)
 
 
-def test_an_interrupted_trial_is_recorded_as_one(workplace, run):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_trial_is_recorded_as_one(workplace, run, number):
     program = workplace.folder / "program.py"
     program.write_text(f"{PROGRAM}\nimport time\n\nprint('ready', flush=True)\ntime.sleep(60)\n")
     path = workplace.folder / "fix.patch"
@@ -165,7 +166,7 @@ def test_an_interrupted_trial_is_recorded_as_one(workplace, run):
         output.exists() and b"ready" in output.read_bytes()
     ):
         time.sleep(0.05)
-    started.send_signal(signal.SIGINT)
+    started.send_signal(number)
     assert started.wait(60) == 130
     assert workplace.rows("select outcome, new_run_id from trials") == [
         {"outcome": "interrupted", "new_run_id": None}

@@ -449,3 +449,10 @@ def test_what_a_forward_hook_appends_is_kept_for_after_the_call() -> None:
         (first, *_others) = suggest_recompile_fixes(facts)
         assert first.fix.id == "hook-that-stores"
     assert "append them to the hook's seen after" in first.title
+
+
+def test_what_a_dictionary_gains_is_returned() -> None:
+    line = "self.fields[name] = value.float()"
+    facts = RecompileFacts("container_length", "store.fields", source_line=line)
+    (first,) = suggest_recompile_fixes(facts)
+    assert first.title == "Return `value.float()`, and add it to store.fields in the caller"
