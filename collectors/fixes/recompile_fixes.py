@@ -557,11 +557,10 @@ def _string(facts: RecompileFacts) -> Chosen:
     """A text that the code compares or looks up, or one of few, chooses code; another is what it
     works on.
     """
-    statement = parse_statement(facts.source_line or "")
-    targets = getattr(statement.node, "targets", ()) if statement else ()
-    name = name_source(facts.source)
-    if any(isinstance(to, ast.Subscript) and ast.unparse(to.slice) == name for to in targets):
-        return ["text-to-store-by"]
+    statement, name = parse_statement(facts.source_line or ""), name_source(facts.source)
+    match statement and statement.node:
+        case ast.Assign(targets=[ast.Subscript(slice=key)]) if ast.unparse(key) == name:
+            return ["text-to-store-by"]
     is_read = facts.source_line is not None and not _is_in_loop_or_branch(facts)
     is_read = is_read and not _is_written_in(facts, _list_looked_up, _LOOKED_UP)
     return ["text-in-caller" if is_read and len(facts.values) > 3 else "value-variants"]
@@ -669,13 +668,12 @@ def _dtype(facts: RecompileFacts) -> Chosen:
     fractions.
     """
     asked = re.compile(_DTYPE.format(name=re.escape(name_source(facts.source))))
-    tests = (
-        node.test
+    is_asked = any(
+        asked.search(ast.unparse(test))
         for function in list_functions(facts.lines)
         for node in ast.walk(function)
-        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert)
+        if (test := getattr(node, "test", None))
     )
-    is_asked = any(asked.search(ast.unparse(test)) for test in tests)
     are_floats = [bool(re.search(r"float|complex", value)) for value in facts.values]
     return ["dtype-variants" if is_asked or len({*are_floats}) > 1 else "dtype"]
 

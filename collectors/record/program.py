@@ -86,16 +86,9 @@ def _pending_signals(pid: int) -> int:
 
 
 STEP_S = 0.2
-# Passed on to the program, unless the terminal has already sent them to it.
-FORWARDED = {
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-}
 _ENDING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+# Passed on to the program, unless the terminal has already sent them to it.
+FORWARDED = {*_ENDING, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
 SENT_BY_KERNEL = 0x80  # SI_KERNEL: a key on the terminal, which reaches the whole foreground group
 AS_TYPED = "What follows `--` is a command as you would type it: -- python train.py"
 
@@ -145,7 +138,7 @@ def check_program(command: list[str], environment: Mapping[str, str]) -> None:
 
 def end_as_interrupted() -> None:
     """Handle SIGTERM and SIGHUP like Ctrl-C: finished work is kept and children are ended."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING:
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
 
