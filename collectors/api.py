@@ -240,9 +240,9 @@ def observe(
 def profile(steps: int = 40) -> Iterator[None]:
     """Time the first `steps` calls of compiled functions in a `with` block, and trace three more.
 
-    What each graph and graph break costs a step is on the run's page. Outside a run, the block is
-    recorded as one, as by observe(); what was compiled before is then no graph of its own. Calls
-    that compile are left out of what is usual, so warm up before it.
+    The run's page shows what each graph and graph break costs per step. Outside a run, the block is
+    recorded as one, as by observe(); graphs compiled before it are then not shown separately. Calls
+    that compile are not timed, so warm up before the block.
 
     Raises ValueError for a number of steps that is not from 1 to 10,000; ImportError without torch.
     """

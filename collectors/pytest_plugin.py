@@ -43,9 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def compileboard(request: pytest.FixtureRequest) -> CompileBoard:
-    """Watch graph breaks and recompiles of torch.compile in a test, and assert how many there may
-    be.
-    """
+    """Count torch.compile's graph breaks and recompiles in a test, and assert limits on them."""
     test = request.node
     return CompileBoard(
         test.nodeid,

@@ -82,7 +82,9 @@ def list_matching(
 ) -> list[IncidentEvent]:
     start = get_rule_start(reader, rule.name)
     since_us, noticed_us = (
-        (start.since_us, start.seen_us - LOOK_AGAIN_US) if start else (find_since(rule, now_us), 0)
+        (start.since_us, start.seen_us - LOOK_AGAIN_US)
+        if start
+        else (find_earliest_us(rule, now_us), 0)
     )
     keys = list_new_keys(reader, rule.name, channel, since_us, noticed_us)
     events = filter(None, (load_event(reader, key) for key in keys))
@@ -99,7 +101,7 @@ def load_event(reader: sqlite3.Connection, key: AlertKey) -> IncidentEvent | Non
     return IncidentEvent(key, stored, changes)
 
 
-def find_since(rule: AlertRule, now_us: int) -> int:
+def find_earliest_us(rule: AlertRule, now_us: int) -> int:
     return now_us - FIRST_LOOK_US if rule.since_us is None else rule.since_us
 
 
@@ -143,7 +145,7 @@ def _queue_new(
 ) -> None:
     start = get_rule_start(connection, rule.name)
     if start is None:
-        start_rule(connection, rule.name, find_since(rule, now_us), now_us)
+        start_rule(connection, rule.name, find_earliest_us(rule, now_us), now_us)
         since = "in the last 24 hours" if rule.since_us is None else "since the day that it names"
         report.notes.append(
             f"rule {rule.name} runs for the first time: it sends only what was confirmed {since}"

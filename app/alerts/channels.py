@@ -35,13 +35,13 @@ from compileboard.app.alerts.message import (
     MessagePart,
     clean,
     describe_event,
-    find_address,
+    incident_url,
 )
 from compileboard.app.alerts.rules import Channel
 from compileboard.app.core.resources import resource_folder
 from compileboard.app.core.schema import get_plain
 from compileboard.app.incidents.model import SeriesChange
-from compileboard.collectors.wire.http import Connection, ServerAway
+from compileboard.collectors.wire.http import Connection, ServerUnavailable
 
 
 class DeliveryFailed(Exception):
@@ -88,7 +88,7 @@ def _prepare_delivery(
 
 
 @contextmanager
-def hold_deadline(
+def enforce_deadline(
     find_socket: Callable[[], socket.socket | None], seconds: float
 ) -> Iterator[None]:
     """Shut the socket down after `seconds`; its own timeout limits only one operation."""
@@ -127,10 +127,10 @@ def post_json(
     try:
         with (
             closing(Connection(url.strip(), environ, timeout_s)) as connection,
-            hold_deadline(lambda: connection.sock, 2 * timeout_s),
+            enforce_deadline(lambda: connection.sock, 2 * timeout_s),
         ):
             answer = connection.request("POST", path, body, headers, MOST_ANSWER_BYTES)
-    except ServerAway as error:
+    except ServerUnavailable as error:
         raise (DeliveryUnknown if error.may_have_arrived else DeliveryFailed)(
             _redact(str(error), parts)
         ) from None
@@ -192,7 +192,8 @@ def make_slack(message: AlertMessage) -> bytes:
     ]
     for part in message.parts:
         blocks += [
-            _make_section(text) for text in _write_part(part, is_titled=part.title != message.title)
+            _make_section(text)
+            for text in _format_part(part, is_titled=part.title != message.title)
         ]
     end = f"Rule {escape(message.rule)}"
     end += f" · <{_make_slack_link(message.url)}|open the dashboard>" if message.url else ""
@@ -214,9 +215,9 @@ def _make_section(text: str) -> dict[str, object]:
     return {"type": "section", "text": {"type": "mrkdwn", "text": text}}
 
 
-def _write_part(part: MessagePart, *, is_titled: bool) -> list[str]:
+def _format_part(part: MessagePart, *, is_titled: bool) -> list[str]:
     title = [f"*{_escape_within(part.title, 500)}*"] if is_titled else []
-    lines = [*title, *(_write_line(line, part.url) for line in part.lines)]
+    lines = [*title, *(_format_line(line, part.url) for line in part.lines)]
     for label, facts in part.facts:
         lines += [f"*{label}*", *(f"• {_escape_within(fact, 600)}" for fact in facts)]
     sections, held = [], ""
@@ -228,7 +229,7 @@ def _write_part(part: MessagePart, *, is_titled: bool) -> list[str]:
     return [*sections, held]
 
 
-def _write_line(line: str, url: str) -> str:
+def _format_line(line: str, url: str) -> str:
     text = _escape_within(line, 1000)
     return f"• <{_make_slack_link(url)}|{text}>" if url and len(url) < 1500 else f"• {text}"
 
@@ -274,7 +275,7 @@ def _make_incident(event: IncidentEvent, base_url: str) -> dict[str, Any]:
         "event": event.key.event,
         "text": clean(describe_event(event)),
         **get_plain(event.incident),
-        "url": find_address(event.incident, base_url) or None,
+        "url": incident_url(event.incident, base_url) or None,
         "changes": [_make_change(change) for change in event.changes],
     }
 
@@ -319,9 +320,9 @@ def send_mail(body: bytes, channel: Channel, environ: Mapping[str, str]) -> str:
     """
     server = _connect(channel)
     try:
-        with hold_deadline(lambda: server.sock, 4 * channel.timeout_s):
+        with enforce_deadline(lambda: server.sock, 4 * channel.timeout_s):
             refused = _begin_mail(server, channel, environ)
-            _hand_over(server, body, channel.host)
+            _send_body(server, body, channel.host)
     finally:
         server.close()
     return f"refused by {channel.host}: {', '.join(refused)}" if refused else ""
@@ -372,7 +373,7 @@ def _begin_mail(server: smtplib.SMTP, channel: Channel, environ: Mapping[str, st
     return refused
 
 
-def _hand_over(server: smtplib.SMTP, body: bytes, host: str) -> None:
+def _send_body(server: smtplib.SMTP, body: bytes, host: str) -> None:
     try:
         code, reply = server.docmd("DATA")
         if code == 354:

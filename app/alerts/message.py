@@ -18,7 +18,7 @@ from compileboard.app.alerts.rules import (
     Channel,
     find_digest_after,
     find_quiet_end,
-    fits,
+    matches_any_pattern,
 )
 from compileboard.app.benchmarks.series_queries import list_series_names
 from compileboard.app.benchmarks.trend_queries import list_branches
@@ -97,17 +97,17 @@ def make_message(
     parts = [_make_part(event, base_url) for event in events[:MOST_PARTS]]
     if len(events) > MOST_PARTS:
         others = f"and {format_plural(len(events) - MOST_PARTS, 'other incident')}"
-        parts.append(MessagePart(others, make_address(base_url, "/incidents"), ["All incidents"]))
+        parts.append(MessagePart(others, absolute_url(base_url, "/incidents"), ["All incidents"]))
     url = (
-        find_address(events[0].incident, base_url)
+        incident_url(events[0].incident, base_url)
         if len(events) == 1
-        else make_address(base_url, "/incidents")
+        else absolute_url(base_url, "/incidents")
     )
     return AlertMessage(message_id, rule, make_title(events), url, now_us, events, parts)
 
 
 def make_test_message(rule: str, base_url: str, now_us: int) -> AlertMessage:
-    title, url = f"Test of rule {rule}", make_address(base_url, "/alerts")
+    title, url = f"Test of rule {rule}", absolute_url(base_url, "/alerts")
     part = MessagePart(title, url, ["Incidents of this rule come here. This is a test."])
     message_id = name_message(rule, "test", [str(now_us)])
     return AlertMessage(message_id, rule, title, url, now_us, (), [part], is_test=True)
@@ -148,8 +148,8 @@ def describe_event(event: IncidentEvent) -> str:
     return f"{incident.subject}: {what} since {since}{f', cause: {text}' if text else ''}"
 
 
-def find_address(incident: Incident, base_url: str) -> str:
-    return make_address(base_url, f"/incidents/{quote(incident.id, safe='')}")
+def incident_url(incident: Incident, base_url: str) -> str:
+    return absolute_url(base_url, f"/incidents/{quote(incident.id, safe='')}")
 
 
 def clean(text: str, limit: int = LINE_LIMIT) -> str:
@@ -175,7 +175,7 @@ def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
     ]
     return MessagePart(
         clean(describe_event(event)),
-        find_address(incident, base_url),
+        incident_url(incident, base_url),
         lines,
         [(label, texts) for label, texts in facts if texts],
     )
@@ -215,7 +215,7 @@ def _list_causes(incident: Incident) -> list[str]:
     return lines
 
 
-def make_address(base_url: str, path: str) -> str:
+def absolute_url(base_url: str, path: str) -> str:
     return f"{base_url}{path}" if base_url else ""
 
 
@@ -237,7 +237,7 @@ def describe_filters(rule: AlertRule) -> str:
     return ", ".join(parts)
 
 
-def describe_when(rule: AlertRule) -> str:
+def describe_schedule(rule: AlertRule) -> str:
     when = "at once" if rule.digest is None else f"as a digest, {rule.digest_text}"
     quiet = f", quiet {rule.quiet_text}" if rule.quiet_text else ""
     return f"{when}{quiet}{f' ({rule.zone.key})' if rule.digest or rule.quiet_text else ''}"
@@ -269,7 +269,7 @@ def describe_start(reader: sqlite3.Connection, rule: AlertRule) -> str:
     return f"runs since {first}, takes incidents confirmed since {since}"
 
 
-def find_next_us(rule: AlertRule, now_us: int) -> int:
+def find_next_send_us(rule: AlertRule, now_us: int) -> int:
     next_us = now_us if rule.digest is None else find_digest_after(rule.digest, rule.zone, now_us)
     return find_quiet_end(rule.quiet, rule.zone, next_us)
 
@@ -295,7 +295,8 @@ def list_unmatched_patterns(engine: Engine, rule: AlertRule) -> list[str]:
     ]
     values += _list_unmatched("branch", rule.branch, list_branches(engine))
     if values or any(
-        all(fits(getattr(rule, key), getattr(name, key)) for key in KEYS) for name in names
+        all(matches_any_pattern(getattr(rule, key), getattr(name, key)) for key in KEYS)
+        for name in names
     ):
         return values
     return [
@@ -309,7 +310,7 @@ def list_unmatched_patterns(engine: Engine, rule: AlertRule) -> list[str]:
 def _list_unmatched(key: str, patterns: Iterable[str], values: Iterable[str]) -> Iterator[str]:
     known = sorted({value for value in values if value})
     for pattern in patterns:
-        if not any(fits((pattern,), name) for name in known):
+        if not any(matches_any_pattern((pattern,), name) for name in known):
             near = get_close_matches(pattern, known, MOST_NAMED) or known[:MOST_NAMED]
             more = (
                 f" and {format_plural(len(known) - len(near), 'other')}"

@@ -94,20 +94,20 @@ def list_rule_statuses(reader: sqlite3.Connection, rules: Rules, now_us: int) ->
         status = RuleStatus(
             rule=rule,
             filters=labels.describe_filters(rule),
-            when=labels.describe_when(rule),
+            when=labels.describe_schedule(rule),
             start=labels.describe_start(reader, rule),
             counts=[(state, count) for state, count in counts.items() if count],
             waiting_count=len(waiting),
-            next_us=_find_next(rule, waiting, now_us),
+            next_us=_find_next_send_us(rule, waiting, now_us),
         )
         statuses.append(status)
     return statuses
 
 
-def _find_next(rule: AlertRule, waiting: list[Delivery], now_us: int) -> int | None:
+def _find_next_send_us(rule: AlertRule, waiting: list[Delivery], now_us: int) -> int | None:
     if not waiting or list_due(rule, waiting, now_us):
         return None
-    return labels.find_next_us(rule, max(now_us, min(delivery.due_us for delivery in waiting)))
+    return labels.find_next_send_us(rule, max(now_us, min(delivery.due_us for delivery in waiting)))
 
 
 blueprint = Blueprint("alerts", __name__)
@@ -193,11 +193,11 @@ def _make_entry(incident: Incident) -> dict[str, Any]:
         "updated": format_iso_time(incident.changed_us),
         "authors": [name for name in authors if name.strip()] or ["CompileBoard"],
         "terms": dict.fromkeys(filter(None, (incident.direction, incident.state, incident.suite))),
-        "content": "\n".join(_clean_xml(line, 1000) for line in _list_lines(incident)),
+        "content": "\n".join(_clean_xml(line, 1000) for line in _list_summary_lines(incident)),
     }
 
 
-def _list_lines(incident: Incident) -> Iterator[str]:
+def _list_summary_lines(incident: Incident) -> Iterator[str]:
     yield f"{INCIDENT_LABELS[incident.state][0]}: {incident.title}"
     yield incident.measured_as
     yield f"first bad {incident.first_bad.label}" + (

@@ -194,20 +194,20 @@ PATTERNS = ("suite", "model", "metric", "branch", "hardware")
 
 
 def matches(rule: AlertRule, direction: str, changes: Iterable[SeriesChange]) -> bool:
-    return direction in rule.direction and any(_fits_change(rule, change) for change in changes)
+    return direction in rule.direction and any(_matches_change(rule, change) for change in changes)
 
 
-def _fits_change(rule: AlertRule, change: SeriesChange) -> bool:
+def _matches_change(rule: AlertRule, change: SeriesChange) -> bool:
     if change.direction not in rule.direction or (
         rule.subject and change.subject not in rule.subject
     ):
         return False
     if change.relative is not None and abs(change.relative) * 100 < rule.least_percent:
         return False
-    return all(fits(getattr(rule, name), getattr(change, name)) for name in PATTERNS)
+    return all(matches_any_pattern(getattr(rule, name), getattr(change, name)) for name in PATTERNS)
 
 
-def fits(patterns: tuple[str, ...], value: str) -> bool:
+def matches_any_pattern(patterns: tuple[str, ...], value: str) -> bool:
     return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
 
 
@@ -230,15 +230,15 @@ _ADDRESS = re.compile(r"(\w://)([^/?#\s'\"]*)([^\s'\"]*)")
 Accept = Callable[[Any], Any]  # converts a key's value, None if it is invalid
 
 
-def parse_matching(pattern: re.Pattern[str]) -> Accept:
+def accept_pattern(pattern: re.Pattern[str]) -> Accept:
     return lambda value: value if isinstance(value, str) and pattern.fullmatch(value) else None
 
 
-def parse_filled(kind: type) -> Accept:
+def accept_nonempty(kind: type) -> Accept:
     return lambda value: value if isinstance(value, kind) and value else None
 
 
-def parse_texts(value: Any) -> tuple[str, ...] | None:
+def parse_strings(value: Any) -> tuple[str, ...] | None:
     texts = [value] if isinstance(value, str) else value
     good = (
         isinstance(texts, list)
@@ -248,15 +248,15 @@ def parse_texts(value: Any) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(texts)) if good else None
 
 
-def parse_each(is_good: Callable[[str], object]) -> Accept:
+def accept_each(is_good: Callable[[str], object]) -> Accept:
     def accept(value: Any) -> tuple[str, ...] | None:
-        texts = parse_texts(value)
+        texts = parse_strings(value)
         return texts if texts and all(map(is_good, texts)) else None
 
     return accept
 
 
-def one_of(known: tuple[str, ...]) -> Accept:
+def accept_one_of(known: tuple[str, ...]) -> Accept:
     return lambda value: value if isinstance(value, str) and value in known else None
 
 
@@ -269,12 +269,12 @@ def format_one_of(known: tuple[str, ...]) -> str:
 
 
 def parse_days(value: Any) -> frozenset[int] | None:
-    texts = parse_texts(value)
+    texts = parse_strings(value)
     good = texts and set(texts) <= set(DAYS) and len(texts) < len(DAYS)
     return frozenset(map(DAYS.index, texts)) if texts and good else None
 
 
-def parse_whole(most: int) -> Accept:
+def accept_whole_up_to(most: int) -> Accept:
     return lambda value: value if type(value) is int and 1 <= value <= most else None
 
 
@@ -424,7 +424,7 @@ class Key:
 
 def _name_variable(example: str, *, is_required: bool = False) -> Key:
     return Key(
-        parse_matching(VARIABLE),
+        accept_pattern(VARIABLE),
         f"the name of an environment variable, as {example}",
         "",
         is_required,
@@ -435,11 +435,11 @@ ZONE = Key(parse_zone, "a time zone's name, as Europe/Berlin or UTC")
 TOP_KEYS = {
     "base_url": Key(parse_url, "the dashboard's address, as https://compileboard.example.org", ""),
     "timezone": ZONE,
-    "channels": Key(parse_filled(dict), "tables, as [channels.team]", {}, is_required=True),
-    "rules": Key(parse_filled(list), "tables, as [[rules]]", [], is_required=True),
+    "channels": Key(accept_nonempty(dict), "tables, as [channels.team]", {}, is_required=True),
+    "rules": Key(accept_nonempty(list), "tables, as [[rules]]", [], is_required=True),
 }
-KIND = Key(one_of(tuple(KINDS)), format_one_of(tuple(KINDS)), is_required=True)
-TIMEOUT = Key(parse_whole(60), "whole seconds from 1 to 60", 10)
+KIND = Key(accept_one_of(tuple(KINDS)), format_one_of(tuple(KINDS)), is_required=True)
+TIMEOUT = Key(accept_whole_up_to(60), "whole seconds from 1 to 60", 10)
 WEBHOOK = _name_variable("TEAM_WEBHOOK", is_required=True)
 CHANNEL_KEYS = {
     "webhook": {
@@ -452,15 +452,15 @@ CHANNEL_KEYS = {
     "email": {
         "kind": KIND,
         "host": Key(
-            parse_matching(HOST), "a host's name, as smtp.example.org", "", is_required=True
+            accept_pattern(HOST), "a host's name, as smtp.example.org", "", is_required=True
         ),
-        "port": Key(parse_whole(65535), "a port from 1 to 65535"),
-        "security": Key(one_of(SECURITIES), format_one_of(SECURITIES), "starttls"),
+        "port": Key(accept_whole_up_to(65535), "a port from 1 to 65535"),
+        "security": Key(accept_one_of(SECURITIES), format_one_of(SECURITIES), "starttls"),
         "username_env": _name_variable("SMTP_PASSWORD"),
         "password_env": _name_variable("SMTP_PASSWORD"),
         "from": Key(parse_address, _MAIL_FORM, "", is_required=True),
         "to": Key(
-            parse_each(parse_address), f"{_MAIL_FORM}, or a list of such", (), is_required=True
+            accept_each(parse_address), f"{_MAIL_FORM}, or a list of such", (), is_required=True
         ),
         "timeout_s": TIMEOUT,
     },
@@ -469,22 +469,22 @@ CHANNEL_KEYS = {
 
 def _list_rule_keys(channels: tuple[str, ...]) -> dict[str, Key]:
     metrics = list_metric_names()
-    patterns = {name: Key(parse_texts, _PATTERN_FORM, ()) for name in PATTERNS}
+    patterns = {name: Key(parse_strings, _PATTERN_FORM, ()) for name in PATTERNS}
     return {
-        "name": Key(parse_matching(NAME), _NAME_FORM, "", is_required=True),
+        "name": Key(accept_pattern(NAME), _NAME_FORM, "", is_required=True),
         "channels": Key(
-            parse_each(channels.__contains__),
+            accept_each(channels.__contains__),
             f"a list of {format_one_of(channels)}",
             (),
             is_required=True,
         ),
         "direction": Key(
-            parse_each(DIRECTIONS.__contains__), format_one_of(DIRECTIONS), ("worse",)
+            accept_each(DIRECTIONS.__contains__), format_one_of(DIRECTIONS), ("worse",)
         ),
-        "subject": Key(parse_each(SUBJECTS.__contains__), format_one_of(SUBJECTS), ()),
+        "subject": Key(accept_each(SUBJECTS.__contains__), format_one_of(SUBJECTS), ()),
         **patterns,
         "metric": Key(
-            parse_each(lambda text: keep_fitting(metrics, text)),
+            accept_each(lambda text: keep_fitting(metrics, text)),
             f"patterns of {', '.join(metrics)}",
             (),
         ),
@@ -509,7 +509,7 @@ class RulesTable:
     def __init__(self, where: str, values: Mapping[str, Any], mistakes: list[str]) -> None:
         self.where, self.values, self.mistakes = where, values, mistakes
 
-    def say(self, key: str, came: object, expected: str) -> None:
+    def add_mistake(self, key: str, came: object, expected: str) -> None:
         hidden = "not a name that a variable can have (it may be a secret and is not shown)"
         is_secret = key.endswith("_env")
         self.mistakes.append(
@@ -537,7 +537,7 @@ class RulesTable:
             return key.default
         made = key.accept(self.values[name])
         if made is None:
-            self.say(name, self.values[name], key.expected)
+            self.add_mistake(name, self.values[name], key.expected)
             return key.default
         return made
 
@@ -607,7 +607,7 @@ def _read_channel(name: str, table: RulesTable) -> Channel | None:
                 f"{table.where}: {lacks} is missing; expected both or none, and {has[0]} is there"
             )
         if values["password_env"] and values["security"] == "none":
-            table.say("security", "none", "starttls or tls, as a password is sent")
+            table.add_mistake("security", "none", "starttls or tls, as a password is sent")
     return Channel(name, **values)
 
 

@@ -110,7 +110,7 @@ _INPUT = re.compile(r"primals_\d+")
 
 @dataclass(frozen=True)
 class SavedTensors:
-    """Memory that a forward graph keeps until its backward. A view counts with its own size."""
+    """Memory that a forward graph keeps until its backward. A view counts as its own size."""
 
     tensor_count: Annotated[Count, "Tensors that are saved."]
     bytes: Annotated[
@@ -176,7 +176,7 @@ class AotGraphRow(AotGraph):
 
 @dataclass(frozen=True)
 class GraphName:
-    """A graph."""
+    """A graph by ID, with the compile it belongs to."""
 
     id: RowId
     compile_id: CompileId
@@ -198,7 +198,7 @@ class RunWrapperCost:
 
 
 @dataclass(frozen=True)
-class RunReport:
+class WrapperReport:
     graph_count: Annotated[Count, "Graphs that AOTAutograd compiled."]
     trained_count: Annotated[Count, "Of these, with a backward."]
     plain_count: Annotated[Count, "Of these, with only the plain wrapper."]
@@ -258,7 +258,7 @@ def sum_up_graphs(
     wrappers: Mapping[int, frozenset[str]],
     rng_settings: Mapping[int, bool],
     times: Mapping[int, WrapperTime] = MappingProxyType({}),
-) -> RunReport:
+) -> WrapperReport:
     """List what the wrappers of a run's graphs do, each once, the most frequent first.
 
     `rows` are id, compile, compile id and summary (JSON) of each graph.
@@ -292,7 +292,7 @@ def sum_up_graphs(
     listed = sorted(
         costs.items(), key=lambda item: (item[1][0][2] == PLAIN, -_count_known(item[1]), item[0])
     )
-    return RunReport(
+    return WrapperReport(
         len(rows),
         trained_count,
         plain_count,
@@ -323,7 +323,7 @@ _MOST_FAILURES = 100
 
 @dataclass(frozen=True)
 class AotScreen:
-    report: RunReport
+    report: WrapperReport
     graphs: Sequence[AotGraphRow]
     next: str | None
     errors: Sequence[WrapperError]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from flask import Blueprint, request
 
-from compileboard.app.aot.model import AotGraphRow, RunReport, build_aot
+from compileboard.app.aot.model import AotGraphRow, WrapperReport, build_aot
 from compileboard.app.core.api import PageQuery, operation
 from compileboard.app.core.db import get_run_reader
 from compileboard.app.core.page import check_limit, encode_cursor
@@ -34,7 +34,7 @@ def show(run_id: str) -> str:
 
 
 @dataclass(frozen=True)
-class AotReport(RunReport):
+class AotReport(WrapperReport):
     """A run's graphs."""
 
     graphs: Annotated[Sequence[AotGraphRow], "One page of graphs, as they were compiled."]

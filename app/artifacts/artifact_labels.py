@@ -160,7 +160,7 @@ def guess_language(name: str, text: str, encoding: str = "string") -> str:
     return _PYTHON if re.search(r"^(?:import |from \w|def |class )", head, re.MULTILINE) else _TEXT
 
 
-def lay_out(text: str, language: str) -> str:
+def reformat(text: str, language: str) -> str:
     if language == _JSON:
         return indent_json(text)
     return (
@@ -228,7 +228,7 @@ class TextView:
 
 def view_text(name: str, text: str, encoding: str) -> TextView:
     language = guess_language(name, text[:SHOWN_CHARS], encoding)
-    whole = lay_out(text, language) if len(text) <= LAID_OUT_CHARS else text
+    whole = reformat(text, language) if len(text) <= LAID_OUT_CHARS else text
     shown = whole
     if len(shown) > SHOWN_CHARS:
         head = shown[:SHOWN_CHARS]

@@ -117,8 +117,8 @@ def diff_texts(
     left, right = old.split("\n"), new.split("\n")
     noise = _Noise(ignored)
     numbers: dict[str, int] = {}
-    a = [numbers.setdefault(line, len(numbers)) for line in noise.without(left)]
-    b = [numbers.setdefault(line, len(numbers)) for line in noise.without(right)]
+    a = [numbers.setdefault(line, len(numbers)) for line in noise.remove_noise(left)]
+    b = [numbers.setdefault(line, len(numbers)) for line in noise.remove_noise(right)]
     matcher = _Matcher(a, b)
     rows = tuple(_iterate_rows(left, right, matcher.match(), noise))
     counts = Counter(row.kind for row in rows)
@@ -146,7 +146,7 @@ class _Noise:
         self._hints = tuple(hint for name in names for hint in _HINTS[name])
         self._pattern = re.compile("|".join(NOISE[name] for name in names)) if names else None
 
-    def without(self, lines: Sequence[str]) -> Iterator[str]:
+    def remove_noise(self, lines: Sequence[str]) -> Iterator[str]:
         return (self._clean(line) for line in lines) if self._pattern else iter(lines)
 
     def _clean(self, line: str) -> str:
@@ -197,7 +197,7 @@ class _Matcher:
                 pairs.append((a_high, b_high))
             if a_low == a_high or b_low == b_high:
                 continue
-            anchors, final = self._anchors(a_low, a_high, b_low, b_high)
+            anchors, final = self._find_anchors(a_low, a_high, b_low, b_high)
             pairs += anchors
             if anchors and not final:
                 ends = [(a_low - 1, b_low - 1), *anchors, (a_high, b_high)]
@@ -208,7 +208,7 @@ class _Matcher:
                 ]
         return sorted(pairs)
 
-    def _anchors(
+    def _find_anchors(
         self, a_low: int, a_high: int, b_low: int, b_high: int
     ) -> tuple[list[tuple[int, int]], bool]:
         self._budget -= a_high - a_low + b_high - b_low
@@ -234,12 +234,12 @@ class _Matcher:
         for j in range(b_high - 1, b_low - 1, -1):
             if self.b[j] in anchors:
                 anchors[self.b[j]].append(j)
-        return _longest_chain(
+        return _find_longest_chain(
             (i, anchors[self.a[i]]) for i in range(a_low, a_high) if self.a[i] in anchors
         ), final
 
 
-def _longest_chain(candidates: Iterable[tuple[int, Iterable[int]]]) -> list[tuple[int, int]]:
+def _find_longest_chain(candidates: Iterable[tuple[int, Iterable[int]]]) -> list[tuple[int, int]]:
     ends: list[int] = []
     links: list[tuple[int, int, object]] = []
     for i, positions in candidates:
@@ -296,11 +296,11 @@ class _Aligner:
             return [(i, None) for i in range(a_low, a_high)] + [
                 (None, j) for j in range(b_low, b_high)
             ]
-        here = [self._words(line) for line in self._left[a_low:a_high]]
-        there = [self._words(line) for line in self._right[b_low:b_high]]
+        here = [self._split_words(line) for line in self._left[a_low:a_high]]
+        there = [self._split_words(line) for line in self._right[b_low:b_high]]
         if size <= self._budget:
             self._budget -= size
-            pairs = _best_pairs(here, there)
+            pairs = _choose_best_pairs(here, there)
         else:  # too many to compare all pairs: the first with the first
             pairs = [
                 (k, k)
@@ -318,7 +318,7 @@ class _Aligner:
             i, j = i + 1, j + 1
         return aligned
 
-    def _words(self, line: str) -> frozenset[str]:
+    def _split_words(self, line: str) -> frozenset[str]:
         return frozenset(line[:_LIKE_CHARS].replace("(", " ").replace(",", " ").split())
 
 
@@ -326,7 +326,7 @@ def _measure_similarity(left: frozenset[str], right: frozenset[str]) -> float:
     return 2 * len(left & right) / (len(left) + len(right)) if left or right else 1.0
 
 
-def _best_pairs(
+def _choose_best_pairs(
     here: Sequence[frozenset[str]], there: Sequence[frozenset[str]]
 ) -> list[tuple[int, int]]:
     width = len(there) + 1

@@ -19,8 +19,8 @@ from compileboard.app.artifacts.artifact_labels import (
     TextView,
     describe_state,
     guess_language,
-    lay_out,
     list_metadata,
+    reformat,
     view_text,
 )
 from compileboard.app.artifacts.diff import (
@@ -39,7 +39,7 @@ from compileboard.app.artifacts.provenance import (
     KernelTimes,
     Links,
     Provenance,
-    Texts,
+    ProvenanceTexts,
     describe_code,
     trace_provenance,
 )
@@ -87,7 +87,7 @@ def compare_artifacts(
             a, b, None, "Both texts are needed for a comparison, and one is not there."
         )
     texts = [
-        lay_out(
+        reformat(
             artifact.text or "",
             guess_language(artifact.name, artifact.text or "", artifact.encoding),
         )
@@ -538,7 +538,7 @@ def build_provenance(
     if group is None:
         return None
     texts = [_read_text(reader, row) for row in group.rows]
-    provenance = trace_provenance(Texts(*texts), measured_us)
+    provenance = trace_provenance(ProvenanceTexts(*texts), measured_us)
     panes = [
         _make_pane(CODE, "Generated code", "kernels, and what calls them", group.code, texts[0]),
         _make_pane(POST_GRAD, "Post-grad graph", "ATen operations", group.post_grad, texts[1]),

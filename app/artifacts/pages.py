@@ -56,7 +56,7 @@ blueprint = Blueprint("artifacts", __name__)
 _NO_ARTIFACT = "{}: there is no artifact number {}."
 
 
-def find_one(run_id: str, text: str, shown_name: str) -> ArtifactScreen:
+def get_artifact_or_404(run_id: str, text: str, shown_name: str) -> ArtifactScreen:
     screen = build_artifact(get_run_reader(run_id), run_id, read_id(text))
     if screen is None:
         abort(404, f"Run {shown_name[:80]} has no artifact number {text[:40]}.")
@@ -66,7 +66,7 @@ def find_one(run_id: str, text: str, shown_name: str) -> ArtifactScreen:
 @blueprint.get("/runs/<run_id>/artifacts/<artifact_id>")
 def show(run_id: str, artifact_id: str) -> str:
     detail = find_run(run_id)
-    screen = find_one(run_id, artifact_id, detail.run.shown_name)
+    screen = get_artifact_or_404(run_id, artifact_id, detail.run.shown_name)
     return render_run(
         detail,
         "artifacts/one.html",
@@ -80,7 +80,7 @@ def show(run_id: str, artifact_id: str) -> str:
 @blueprint.get("/runs/<run_id>/artifacts/<artifact_id>/provenance")
 def provenance(run_id: str, artifact_id: str) -> str:
     detail = find_run(run_id)
-    artifact = find_one(run_id, artifact_id, detail.run.shown_name).artifact
+    artifact = get_artifact_or_404(run_id, artifact_id, detail.run.shown_name).artifact
     reader = get_run_reader(run_id)
     windows = list_windows(reader, run_id, None, MOST_WINDOWS).rows
     measured_us = find_kernel_times(windows, artifact.process_id, artifact.compile_id)
@@ -105,7 +105,7 @@ def guard_page(artifact: ArtifactRow) -> str | None:
 @blueprint.get("/runs/<run_id>/artifacts/<artifact_id>/raw")
 def raw(run_id: str, artifact_id: str) -> Response:
     detail = find_run(run_id)
-    screen = find_one(run_id, artifact_id, detail.run.shown_name)
+    screen = get_artifact_or_404(run_id, artifact_id, detail.run.shown_name)
     artifact = screen.artifact
     if artifact.text is None:
         abort(404, f"Artifact {artifact.id} has no text. {screen.state.meaning}")
@@ -116,7 +116,7 @@ def raw(run_id: str, artifact_id: str) -> Response:
 @blueprint.get("/runs/<run_id>/artifacts/<artifact_id>/program")
 def program(run_id: str, artifact_id: str) -> Response:
     detail = find_run(run_id)
-    artifact = find_one(run_id, artifact_id, detail.run.shown_name).artifact
+    artifact = get_artifact_or_404(run_id, artifact_id, detail.run.shown_name).artifact
     try:
         text = build_program(get_run_reader(run_id), artifact)
     except ValueError as error:

@@ -74,7 +74,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Texts:
+class ProvenanceTexts:
     """The texts that torch wrote for one piece of generated code, empty if missing."""
 
     code: str
@@ -112,7 +112,7 @@ def describe_code(code: str) -> tuple[str, str]:
 
 
 def read_graph(text: str) -> Graph:
-    """Read a printed graph. Of nodes with the same name, the outermost graph's counts."""
+    """Read a printed graph. If nodes share a name, the outermost graph's node is used."""
     graph, depths, frame = Graph(), dict[str, int](), None
     for number, line in enumerate(split_lines(text), 1):
         stripped = line.lstrip()
@@ -245,7 +245,7 @@ class _Mapping:
     malformed_count: int
 
 
-def _read_mapping(texts: Texts) -> _Mapping:
+def _read_mapping(texts: ProvenanceTexts) -> _Mapping:
     mapping, odd = _read_json(texts.mapping)
     traces, odd_traces = _read_json(texts.stack_traces)
     kernels, odd_kernels = read_lists(mapping.get("cppCodeToPost"))
@@ -255,7 +255,7 @@ def _read_mapping(texts: Texts) -> _Mapping:
     return _Mapping(kernels, post_to_pre, stacks, count)
 
 
-def trace_provenance(texts: Texts, measured_us: KernelTimes | None = None) -> Provenance:
+def trace_provenance(texts: ProvenanceTexts, measured_us: KernelTimes | None = None) -> Provenance:
     """Join the kernels of generated code to nodes and source lines.
 
     `measured_us` has the measured time of kernels.
@@ -271,7 +271,7 @@ def trace_provenance(texts: Texts, measured_us: KernelTimes | None = None) -> Pr
         pre_grad = Graph()  # the graph is the forward's; torch joins no backward kernel to it
     sources = _list_sources(kernels, (pre_grad, post_grad))
     links = _link_panes(
-        kernels, pre_grad, post_grad, _post_to_pre(kernels, code, mapping, kind), sources
+        kernels, pre_grad, post_grad, _map_post_to_pre_grad(kernels, code, mapping, kind), sources
     )
     return Provenance(
         kernels,
@@ -328,7 +328,7 @@ def _trace_kernel(
 
 
 def _find_call_values(values: Mapping[str, tuple[str, ...]], call: _Call) -> tuple[str, ...]:
-    """Return the values of a call by its handle; without one, those of all calls with its name."""
+    """Return the values of a call by its handle, else the values of all calls with its name."""
     if call.handle is not None:
         return values.get(f"{call.name}:{call.handle}", ())
     found = [items for key, items in values.items() if key.partition(":")[0] == call.name]
@@ -348,7 +348,7 @@ def _guess_nodes(
     )
 
 
-def _post_to_pre(
+def _map_post_to_pre_grad(
     kernels: Sequence[Kernel], code: _Code, mapping: _Mapping, kind: str
 ) -> Mapping[str, Iterable[str]]:
     if mapping.post_to_pre or kind == "backward":

@@ -156,7 +156,7 @@ class ArtifactRow:
 
 @dataclass(frozen=True)
 class Artifact(ArtifactRow):
-    """`text` is None if none is stored; `unreadable` says why a stored one cannot be read."""
+    """`text` is None if it is not stored; `unreadable` says why a stored text cannot be read."""
 
     text: str | None = field(repr=False, metadata=PRIVATE)
     unreadable: str | None = field(metadata=PRIVATE)

@@ -16,7 +16,7 @@ from compileboard.app.benchmarks.matrix import (
     DEFAULT_ORDER,
     ORDERS,
     Matrix,
-    cut_page,
+    paginate,
     sort_results,
 )
 from compileboard.app.benchmarks.model import (
@@ -69,7 +69,7 @@ class SuiteQuery:
 @operation("/runs/<run_id>/results")
 def list_results(detail: RunDetail, page: PageQuery) -> Page[ResultRow]:
     """List a run's benchmark results, one row a model and metric set, by suite and model."""
-    return cut_page(
+    return paginate(
         read_results(get_run_reader(detail.run.id), detail.run.id), page.cursor, page.limit
     )
 
@@ -82,7 +82,7 @@ def list_newest(selection: ModelFilter, order: ModelSort, page: PageQuery) -> Pa
     if selection.run:
         find_run(selection.run)
     rows = sort_results(list_models(get_engine(), selection), order.sort)
-    return cut_page(rows, page.cursor, page.limit)
+    return paginate(rows, page.cursor, page.limit)
 
 
 @operation("/matrix")

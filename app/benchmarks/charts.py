@@ -14,10 +14,10 @@ from compileboard.app.benchmarks.series import Point
 from compileboard.app.core.charts import (
     OUTLIERS,
     Chart,
+    build_figure,
     count_axis,
-    finish,
     split_outliers,
-    times,
+    to_milliseconds,
 )
 from compileboard.app.core.format import format_number, format_time
 from compileboard.collectors.store.results import ResultRow
@@ -185,7 +185,13 @@ def chart_scaling(results: Sequence[DistributedResult]) -> Chart | None:
     columns = [("Way", False), ("Ranks", True), ("Efficiency", True)]
     note = "samples per second ÷ ranks × those of one process"
     return Chart(
-        "scaling-chart", "Scaling efficiency", finish(traces, **layout), columns, rows, note, "s"
+        "scaling-chart",
+        "Scaling efficiency",
+        build_figure(traces, **layout),
+        columns,
+        rows,
+        note,
+        "s",
     )
 
 
@@ -215,7 +221,7 @@ def _chart_metric(
     }
     if drawing.key == "speedup":
         layout["yaxis"] = {"nticks": 6, "ticksuffix": "×"}
-        traces.append(_eager_line(rows))
+        traces.append(_build_eager_line(rows))
     unit = f", {drawing.unit}" if drawing.unit else ""
     columns = [("Measured", False), *((f"{line.label}{unit}", True) for line in lines)]
     columns += [("95% interval", True)] if drawing.key == "speedup" else []
@@ -230,7 +236,7 @@ def _chart_metric(
     return Chart(
         f"{drawing.key}-chart",
         drawing.title,
-        finish(traces, **layout),
+        build_figure(traces, **layout),
         columns,
         table,
         note,
@@ -244,13 +250,13 @@ def _split_at_gaps(drawing: HistoryChart, trace: dict[str, Any]) -> list[dict[st
     return split_outliers(trace, from_zero=drawing.key != "speedup")
 
 
-def _eager_line(rows: Sequence[ResultRow]) -> dict[str, Any]:
+def _build_eager_line(rows: Sequence[ResultRow]) -> dict[str, Any]:
     ends = [min(row.time_us for row in rows), max(row.time_us for row in rows)]
     return {
         "type": "scatter",
         "mode": "lines",
         "name": "eager",
-        "x": times(ends),
+        "x": to_milliseconds(ends),
         "y": [1, 1],
         "meta": {"color": "series-2"},
         "line": {"width": 1, "dash": "dot"},
@@ -278,7 +284,7 @@ def _build_trace(
         "type": "scatter",
         "mode": "lines+markers",
         "name": line.label,
-        "x": times([row.time_us for row, _address in known]),
+        "x": to_milliseconds([row.time_us for row, _address in known]),
         "y": [float(f"{value:.5g}") for value in values],
         "customdata": [address for _row, address in known],
         "meta": {"color": line.color},
@@ -340,7 +346,7 @@ def chart_repeats(repeats: Mapping[str, Sequence[float]]) -> Chart | None:
         }
         for number, (name, values) in enumerate(finite.items(), start=3)
     ]
-    figure = finish(
+    figure = build_figure(
         traces,
         barmode="overlay",
         bargap=0.02,

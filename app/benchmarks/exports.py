@@ -261,7 +261,7 @@ def _make_distributed(open_run: OpenRun, series: ModelSeries) -> DistributedResu
     look = describe_result(result)
     ranks = [read_facts(RankResult, row) for row in _list_dicts(facts.get("ranks"))]
     made = {
-        "way": _describe_way(how, series.fields["backend"] or "") or "not recorded",
+        "way": _describe_parallelism(how, series.fields["backend"] or "") or "not recorded",
         "line": label_fields(series.fields | {"world_size": 1}),
         "configuration": series.label,
         "state": look.word,
@@ -275,7 +275,7 @@ def _make_distributed(open_run: OpenRun, series: ModelSeries) -> DistributedResu
     return fill(DistributedResult, vars(result) | how._asdict() | made)
 
 
-def _describe_way(how: _Distribution, backend: str) -> str:
+def _describe_parallelism(how: _Distribution, backend: str) -> str:
     named = [
         part.replace("=", ", ", 1)
         for part in split_backend(backend)

@@ -92,14 +92,14 @@ DEFAULT_ORDER = "worst"
 
 
 @dataclass(frozen=True)
-class Answers:
+class AnswerCounts:
     judged_count: int
     passed_count: int
     skipped_count: int
 
 
 @dataclass(frozen=True)
-class Verdicts:
+class VerdictCounts:
     speedup_count: int
     faster_count: int
     slower_count: int
@@ -129,11 +129,11 @@ class ConfigurationResults:
         return Counter(row.status for row in self.rows).most_common()
 
     @cached_property
-    def answers(self) -> Answers:
+    def answers(self) -> AnswerCounts:
         return count_answers(filter_models(self.rows))
 
     @cached_property
-    def verdicts(self) -> Verdicts:
+    def verdicts(self) -> VerdictCounts:
         return count_verdicts(filter_models(self.rows))
 
     @cached_property
@@ -183,19 +183,19 @@ def _rank_configuration(group: ConfigurationResults) -> tuple[bool, int, int]:
     return bool(filter_models(group.rows)), worst, max(row.time_us for row in group.rows)
 
 
-def count_answers(rows: Sequence[ResultRow]) -> Answers:
+def count_answers(rows: Sequence[ResultRow]) -> AnswerCounts:
     judged = [row for row in rows if row.accuracy is not None]
     skipped = sum(
         row.accuracy is None and row.judge is not None and row.judge.status == "skipped"
         for row in rows
     )
-    return Answers(len(judged), sum(is_passing(result) for result in judged), skipped)
+    return AnswerCounts(len(judged), sum(is_passing(result) for result in judged), skipped)
 
 
-def count_verdicts(rows: Sequence[ResultRow]) -> Verdicts:
+def count_verdicts(rows: Sequence[ResultRow]) -> VerdictCounts:
     words = Counter(word.word for row in rows if (word := describe_speedup(row)) is not None)
     speedups = sum(row.speedup is not None for row in rows)
-    return Verdicts(speedups, words["faster"], words["slower"], words["no clear difference"])
+    return VerdictCounts(speedups, words["faster"], words["slower"], words["no clear difference"])
 
 
 def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:
@@ -211,7 +211,7 @@ def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:
     return [row for _value, row in known] + [row for value, row in keyed if value is None]
 
 
-def cut_page(rows: Sequence[Row], cursor: str | None, limit: int) -> Page[Row]:
+def paginate(rows: Sequence[Row], cursor: str | None, limit: int) -> Page[Row]:
     """Raises FilterError for an unusable cursor."""
     (start,) = decode_cursor(cursor, int) or (0,)
     first = max(int(start), 0)
@@ -320,7 +320,7 @@ class Matrix:
         ]
 
 
-def list_brief(measured: Iterable[ExperimentResult]) -> list[BriefResult]:
+def make_brief_results(measured: Iterable[ExperimentResult]) -> list[BriefResult]:
     return [
         BriefResult(*[getattr(result, name) for name in BriefResult._fields]) for result in measured
     ]

@@ -14,7 +14,7 @@ Direction = Literal["up_is_good", "down_is_good", "neutral"]
 
 @dataclass(frozen=True)
 class TrendMetric:
-    """The drawn metric."""
+    """The metric of a trend: its name, label and unit, and which direction is better."""
 
     name: Annotated[str, "Its name."]
     label: Annotated[str, "Its label."]

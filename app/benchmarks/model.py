@@ -21,12 +21,12 @@ from compileboard.app.benchmarks.matrix import (
     ConfigurationResults,
     Matrix,
     build_matrices,
-    cut_page,
     group_results,
     has_several_configurations,
-    list_brief,
     list_page,
+    make_brief_results,
     order_models,
+    paginate,
     sort_results,
 )
 from compileboard.app.benchmarks.queries import (
@@ -154,7 +154,7 @@ def build_matrix_screen(
     if selected.status or selected.accuracy:
         left = match_models(results, selected)
         models = [model for model in models if model in left]
-    page = cut_page(models, cursor, limit_count)
+    page = paginate(models, cursor, limit_count)
     chosen = set(page.rows)
     listed = [result.id for result in results if (result.suite, result.model) in chosen]
     return ResultsScreen(
@@ -173,7 +173,7 @@ def build_results_screen(
 ) -> ResultsScreen:
     order = order or DEFAULT_ORDER
     groups = group_results(results)
-    page = cut_page(
+    page = paginate(
         [row for group in groups for row in sort_results(group.rows, order)], cursor, limit_count
     )
     return ResultsScreen(
@@ -290,7 +290,7 @@ def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedR
     failed = [result for result in measured if result.status == "failed"]
     parts = ((result, get_result_parts(reader, result.id)) for result in failed[:MOST_FAILED])
     results = build_results_screen(merge_results(measured), None, None, MOST_RESULTS)
-    brief = list_brief(measured)
+    brief = make_brief_results(measured)
     if has_several_configurations(brief):
         models = order_models(brief)[:MOST_RESULTS]
         # The matrix and the table of exports have the others.

@@ -209,7 +209,10 @@ class BenchmarkRun:
 
 
 def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS) -> ModelFilter:
-    """An empty parameter is no limit. Raises FilterError for an unknown key or invalid value."""
+    """An empty parameter selects everything.
+
+    Raises FilterError for an unknown key or invalid value.
+    """
     return read_query(ModelFilter, query, others)
 
 

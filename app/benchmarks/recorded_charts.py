@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
-from compileboard.app.core.charts import Chart, count_axis, duration_axis, finish, times
+from compileboard.app.core.charts import (
+    Chart,
+    build_figure,
+    count_axis,
+    duration_axis,
+    to_milliseconds,
+)
 from compileboard.app.core.format import format_count, format_duration, format_time
 from compileboard.app.runs.overview_queries import RunPoint
 
@@ -61,7 +67,7 @@ def chart_recorded(points: Sequence[RunPoint], program: str | None = None) -> di
 
 def chart_runs(points: Sequence[RunPoint]) -> Chart:
     """Count runs by state per hour, day or week, depending on the time they span."""
-    width_us, unit = _bin_width(points)
+    width_us, unit = _choose_bin_width(points)
     counts = Counter(
         ((point.started_us // width_us) * width_us, _name_state(point)) for point in points
     )
@@ -72,7 +78,7 @@ def chart_runs(points: Sequence[RunPoint]) -> Chart:
     traces = [
         {
             "type": "bar",
-            "x": times([start + width_us // 2 for start in bins]),
+            "x": to_milliseconds([start + width_us // 2 for start in bins]),
             "y": [counts[start, state] for start in bins],
             "width": width_us / 1000 * 0.8,
             "name": state,
@@ -82,10 +88,10 @@ def chart_runs(points: Sequence[RunPoint]) -> Chart:
         }
         for state in states
     ]
-    figure = finish(
+    figure = build_figure(
         traces,
         barmode="stack",
-        xaxis=_date_axis(points, bins[-1] + width_us if bins else None),
+        xaxis=_make_date_axis(points, bins[-1] + width_us if bins else None),
         yaxis=count_axis(
             max(Counter(start for start, _state in counts.elements()).values(), default=0)
         ),
@@ -205,9 +211,9 @@ def _chart_trend(
             traces.append(
                 shared | {"y": medians, "mode": "lines", "line": {"width": 2}, "hoverinfo": "skip"}
             )
-    figure = finish(
+    figure = build_figure(
         traces,
-        xaxis=_span_axis(points),
+        xaxis=_make_span_axis(points),
         yaxis={"rangemode": "tozero", "ticksuffix": f" {unit}", "nticks": 6}
         if unit
         else count_axis(max(values.values(), default=0)),
@@ -231,26 +237,28 @@ def _label_program(suite: str | None, name: str) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def _date_axis(points: Sequence[RunPoint], end_us: int | None) -> dict[str, Any]:
+def _make_date_axis(points: Sequence[RunPoint], end_us: int | None) -> dict[str, Any]:
     """Return an axis from the first run to `end_us` with a minimum number of bins."""
     axis = {"type": "date", "showgrid": False}
     if end_us is None:
         return axis
-    width_us, _unit = _bin_width(points)
+    width_us, _unit = _choose_bin_width(points)
     first_us = points[0].started_us // width_us * width_us
-    return axis | {"range": times([min(first_us, end_us - _LEAST_BINS * width_us), end_us])}
+    return axis | {
+        "range": to_milliseconds([min(first_us, end_us - _LEAST_BINS * width_us), end_us])
+    }
 
 
-def _span_axis(points: Sequence[RunPoint]) -> dict[str, Any]:
+def _make_span_axis(points: Sequence[RunPoint]) -> dict[str, Any]:
     axis = {"type": "date", "showgrid": False}
     if not points:
         return axis
     first_us, newest_us = points[0].started_us, points[-1].started_us
     margin_us = (newest_us - first_us) // 50 or _HOUR_US
-    return axis | {"range": times([first_us - margin_us, newest_us])}
+    return axis | {"range": to_milliseconds([first_us - margin_us, newest_us])}
 
 
-def _bin_width(points: Sequence[RunPoint]) -> tuple[int, str]:
+def _choose_bin_width(points: Sequence[RunPoint]) -> tuple[int, str]:
     span_us = points[-1].started_us - points[0].started_us if points else 0
     for hours, unit, most_days in ((1, "hour", 2), (24, "day", 90)):
         if span_us <= most_days * 24 * _HOUR_US:

@@ -93,14 +93,14 @@ def load_measured(connection: sqlite3.Connection, run_id: str) -> list[BenchMeas
     return [event for event in events if isinstance(event, BenchMeasured)]
 
 
-class OfTasks:
+class TaskFields:
     @staticmethod
     def read_columns(columns: dict[str, Any]) -> dict[str, Any]:
         return columns | {"tasks": tuple(sorted(json.loads(columns["tasks"])))}
 
 
 @dataclass(frozen=True)
-class TaskBreak(OfTasks):
+class TaskBreak(TaskFields):
     distinct_id: BreakId
     gb_id: str | None
     kind: str
@@ -113,7 +113,7 @@ class TaskBreak(OfTasks):
 
 
 @dataclass(frozen=True)
-class TaskCause(OfTasks):
+class TaskCause(TaskFields):
     cause_id: CauseId
     category: str
     source: str | None

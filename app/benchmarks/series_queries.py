@@ -8,7 +8,7 @@ from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from compileboard.app.core.engine import Engine, get_row
-from compileboard.app.core.page import recorded_us
+from compileboard.app.core.page import recorded_us_sql
 from compileboard.app.reasons.queries import HistoryPoint, history_sql, list_points
 from compileboard.collectors.store.incident_triage import SERIES
 from compileboard.collectors.store.results import find_batch_sizes, rank_experiment
@@ -90,7 +90,7 @@ limit 100000
 RUN_POINTS_SQL = f"""
 select
   coalesce(r.suite, '') as suite, r.name as model, coalesce(r.gpu_name, '') as hardware, r.id,
-  {recorded_us("$t.compile_us", "$t.compile_count")} / 1e6 as compile_s,
+  {recorded_us_sql("$t.compile_us", "$t.compile_count")} / 1e6 as compile_s,
   $t.compile_count, $t.recompile_count, $t.graph_break_count, $t.recompile_limit_count,
   $t.cudagraph_rerecording_count
 from runs as r
@@ -195,7 +195,7 @@ def list_model_points(
     statuses = [
         _Status(*row) for row in engine.stream(STATUSES_SQL.format(points=_POINTS[which]), values)
     ]
-    places = _place_failures(statuses, siblings)
+    places = _assign_failures(statuses, siblings)
     statuses_by_id: dict[int, list[Sequence[Any]]] = {}
     experiments: dict[int, set[str]] = {}
     for row in statuses:
@@ -231,7 +231,7 @@ def list_model_points(
         yield ModelPoints(series_id, dict(zip(SERIES, key)), leads[series_id], *parts)
 
 
-def _place_failures(
+def _assign_failures(
     statuses: Iterable[_Status], siblings: Mapping[int, Sequence[int]]
 ) -> dict[tuple[Any, ...], int]:
     keys = {

@@ -20,7 +20,7 @@ from compileboard.app.benchmarks.summaries import (
     summarize_runs,
 )
 from compileboard.app.benchmarks.summaries import compare as compare_headlines
-from compileboard.app.benchmarks.trend_lines import Axis, lay_out
+from compileboard.app.benchmarks.trend_lines import Axis, build_axis
 from compileboard.app.benchmarks.trend_queries import (
     MOST_RUNS,
     ModelSet,
@@ -268,7 +268,7 @@ def build_suite(
     summaries = [*within, base] if base in before and base is not None else within
     run_ids = [summary.run_id for summary in summaries]
     runs = list_trend_runs(engine, run_ids, alive_since_us=clock.alive_since_us)
-    axis = lay_out(runs, "date")
+    axis = build_axis(runs, "date")
     incidents, changes = _list_incidents(store.board, chosen, asked.branch, period)
     return SuiteScreen(
         period=period,
@@ -326,7 +326,7 @@ def _choose_configuration(
             f"suite: there is no suite {(selection.suite or '')[:80]!r} in this database; "
             f"known: {known}"
         )
-    fitting = [model_set for model_set in sets if selection.takes(model_set)]
+    fitting = [model_set for model_set in sets if selection.includes(model_set)]
     if not fitting:
         own = [
             label_fields(model_set.fields)
@@ -389,10 +389,10 @@ def _compare_runs(
         load_side(store, clock, find_side(store.board, store.engine, clock, summary.run_id, name))
         for name, summary in (("base", base), ("new", new))
     ]
-    return compare(_only_set(sides[0], chosen), _only_set(sides[1], chosen))
+    return compare(_filter_to_set(sides[0], chosen), _filter_to_set(sides[1], chosen))
 
 
-def _only_set(side: ComparedSide, chosen: ModelSet) -> ComparedSide:
+def _filter_to_set(side: ComparedSide, chosen: ModelSet) -> ComparedSide:
     entries = tuple(
         entry
         for entry in side.entries

@@ -11,9 +11,9 @@ from compileboard.app.core.charts import (
     NEARLY_SAME,
     OUTLIERS,
     Chart,
+    build_figure,
     count_axis,
     escape,
-    finish,
     split_outliers,
 )
 from compileboard.app.core.format import format_time
@@ -72,7 +72,7 @@ def chart_metric(
     layout = _lay_out(metric, axis, values, words=words)
     note = f"{metric.meaning}, {metric.unit}" if metric.unit else metric.meaning
     note = f"{note}; {OUTLIERS}" if has_outliers else note
-    figure = finish(traces, **layout)
+    figure = build_figure(traces, **layout)
     return Chart(chart_id, metric.label, figure, (), (), note, "s", show_legend=False)
 
 

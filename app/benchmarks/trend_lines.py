@@ -104,19 +104,19 @@ class Axis:
     notes: Sequence[str]
 
 
-def lay_out(
+def build_axis(
     runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parents: Parents | None = None
 ) -> Axis:
     """Order runs along an axis; too many are reduced to the last of each day, then of each week."""
     known = sorted(runs, key=lambda run: (run.started_us, run.id))
-    shown, notes = _leave_out(known, name)
-    shown, note = thin(shown, most)
+    shown, notes = _drop_unplaced(known, name)
+    shown, note = thin_runs(shown, most)
     notes += [note] if note else []
     if name == "date":
         return Axis(
             name, shown, [run.started_us // 1000 for run in shown], (), find_changes(shown), notes
         )
-    keys: dict[str, Any] = {run.id: read_version(run.torch_version) for run in shown}
+    keys: dict[str, Any] = {run.id: version_sort_key(run.torch_version) for run in shown}
     if name == "commit":
         order = _order_commits(shown, parents or {})
         keys = {run.id: order.positions[run.git_commit or ""] for run in shown}
@@ -135,7 +135,7 @@ def lay_out(
     return Axis(name, shown, positions, ticks, find_changes(shown), notes)
 
 
-def _leave_out(runs: Sequence[TrendRun], name: str) -> tuple[list[TrendRun], list[str]]:
+def _drop_unplaced(runs: Sequence[TrendRun], name: str) -> tuple[list[TrendRun], list[str]]:
     if name == "date":
         return list(runs), []
     placed = [run for run in runs if (run.git_commit if name == "commit" else run.torch_version)]
@@ -179,7 +179,7 @@ def _format_unknown(runs: Sequence[TrendRun], order: CommitOrder) -> list[str]:
     return notes
 
 
-def read_version(text: str | None) -> tuple[tuple[int, ...], int, str]:
+def version_sort_key(text: str | None) -> tuple[tuple[int, ...], int, str]:
     """Sort key for versions: 2.9.1 before 2.10.0, and 2.10.0.dev20260101 before 2.10.0."""
     release, _plus, _local = (text or "").partition("+")
     numbers = re.match(r"\d+(?:\.\d+)*", release)
@@ -190,7 +190,7 @@ def read_version(text: str | None) -> tuple[tuple[int, ...], int, str]:
     return parts, 0 if rest else 1, text or ""
 
 
-def thin(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | None]:
+def thin_runs(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | None]:
     """Return the last run of each day, or week, if there are more than `most`."""
     if len(runs) <= most:
         return list(runs), None
@@ -258,7 +258,7 @@ def find_metric(name: str, *, of_suite: bool) -> Metric | None:
     return BY_NAME.get(MODEL_OF.get(name, name))
 
 
-def find_choice(name: str) -> str | None:
+def resolve_choice(name: str) -> str | None:
     choice = MODEL_OF.get(name, name)
     return choice if choice in CHOICES else None
 
@@ -270,10 +270,10 @@ def read_choices(names: Sequence[str]) -> list[str]:
 def build_suite_line(
     metric: Metric, summaries: Sequence[StoredSummary], label: str = "the suite"
 ) -> TrendLine:
-    return TrendLine(label, [_sum_point(metric, summary) for summary in summaries])
+    return TrendLine(label, [_make_summary_point(metric, summary) for summary in summaries])
 
 
-def _sum_point(metric: Metric, summary: StoredSummary) -> TrendPoint:
+def _make_summary_point(metric: Metric, summary: StoredSummary) -> TrendPoint:
     value: float | None = getattr(summary, metric.name)
     if summary.measured_count:
         # Failed models are in no mean: a suite that loses its worst model is not better.
@@ -308,11 +308,11 @@ def build_model_lines(metric: Metric, rows: Sequence[ResultRow]) -> list[TrendLi
         rows_by_line.items(), key=lambda pair: (pair[0][0], pair[0][1] or 0)
     ):
         label = f"{model}, batch {size}" if model in many and size else model
-        lines.append(TrendLine(label, [_row_point(metric, result) for result in members]))
+        lines.append(TrendLine(label, [_make_row_point(metric, result) for result in members]))
     return lines
 
 
-def _row_point(metric: Metric, row: ResultRow) -> TrendPoint:
+def _make_row_point(metric: Metric, row: ResultRow) -> TrendPoint:
     low = getattr(row, metric.low) if metric.low else None
     high = getattr(row, metric.high) if metric.high else None
     status: Status = row.status if row.status in ("failed", "skipped", "not_run") else "measured"  # type: ignore[assignment]

@@ -27,10 +27,10 @@ from compileboard.app.benchmarks.trend_queries import (
     RunOfPoint,
     TrendFilter,
     TrendRun,
-    address_set,
     list_branches,
     list_model_names,
     list_trend_runs,
+    make_set_query,
     read_choice,
     read_last,
     read_trend_filter,
@@ -134,7 +134,7 @@ def index() -> str:
         columns=columns,
         table_rows=table_rows,
         label_fields=label_fields,
-        set_address=_address_set,
+        set_address=_make_set_url,
         reports=_list_reports(screen),
         recorded=_chart_recorded(engine, screen),
         definitions=[(definition.name, definition.label) for definition in DEFINITIONS.values()],
@@ -155,13 +155,13 @@ def _chart_recorded(engine: Engine, screen: TrendsScreen) -> dict[str, Any] | No
     return recorded.chart_recorded(points, program) | {"program": program, "options": options}
 
 
-def _address_set(configuration: ModelSet) -> str:
+def _make_set_url(configuration: ModelSet) -> str:
     linked = {
         key: request.args.getlist(key)
         for key in request.args
         if key in ("metric", "axis", "last", "definition")
     }
-    return url_for("trends.index", **(address_set(configuration) | linked))  # type: ignore[arg-type]
+    return url_for("trends.index", **(make_set_query(configuration) | linked))  # type: ignore[arg-type]
 
 
 def _list_reports(screen: TrendsScreen) -> list[tuple[str, str]]:
@@ -170,7 +170,7 @@ def _list_reports(screen: TrendsScreen) -> list[tuple[str, str]]:
         return []
     times = [run.started_us for run in runs]
     query = {
-        **address_set(selected),
+        **make_set_query(selected),
         "branch": screen.filters.sets.branch,
         "definition": request.args.get("definition"),
     }
@@ -188,7 +188,7 @@ def _list_choices(engine: Engine, selected: ModelSet | None) -> dict[str, Any]:
         "models": [(model, model) for model in list_model_names(engine, selected.suite)]
         if selected
         else [],
-        "metrics": [(name, metric) for name in CHOICES if (metric := _name_choice(name))],
+        "metrics": [(name, metric) for name in CHOICES if (metric := _find_metric(name))],
         "branches": list_branches(engine),
         "functions": [
             (str(function.function_id), f"{function.name} · {function.file}")
@@ -211,7 +211,7 @@ def _name_break(graph_break: TopBreak) -> str:
     return " · ".join(filter(None, (kind, where)))
 
 
-def _name_choice(name: str) -> Metric | None:
+def _find_metric(name: str) -> Metric | None:
     return find_metric(name, of_suite=False) or find_metric(name, of_suite=True)
 
 
@@ -365,10 +365,10 @@ def get_trend(asked: TrendQuery, selection: TrendFilter) -> TrendJson:
 
     Counts are of a function's recompiles, a distinct graph break, or a kind of guard.
     """
-    return make_trend(build_asked_trend(asked, selection))
+    return make_trend(build_requested_trend(asked, selection))
 
 
-def build_asked_trend(asked: TrendQuery, selection: TrendFilter) -> TrendScreen:
+def build_requested_trend(asked: TrendQuery, selection: TrendFilter) -> TrendScreen:
     """Raises FilterError for an invalid value."""
     run_count = read_last({"last": asked.last or ""})[1]
     counted = [

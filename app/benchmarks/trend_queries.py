@@ -46,7 +46,7 @@ from compileboard.collectors.store.rollups import (
 )
 
 
-def find_usual(measured_counts: Sequence[int]) -> float:
+def find_usual_count(measured_counts: Sequence[int]) -> float:
     return float(median(measured_counts)) if measured_counts else 0.0
 
 
@@ -100,7 +100,9 @@ _OF_RUN = {
 }
 
 
-def _write_wanted(conditions: Mapping[str, str], given: Mapping[str, Any], alias: str = "") -> str:
+def _write_conditions(
+    conditions: Mapping[str, str], given: Mapping[str, Any], alias: str = ""
+) -> str:
     texts = (text.format(alias) for name, text in conditions.items() if given[name] is not None)
     return "\n  and ".join(texts) or "true"
 
@@ -140,7 +142,7 @@ _BY_SET = f"group by {_SET} order by newest_us desc, model_count desc, {_SET}"
 def _summaries_sql(
     engine: Engine, columns: str, condition: str, order: str, values: Mapping[str, Any]
 ) -> str:
-    of_run, of_set = _write_wanted(_OF_RUN, values), _write_wanted(_OF_SERIES, values, "x")
+    of_run, of_set = _write_conditions(_OF_RUN, values), _write_conditions(_OF_SERIES, values, "x")
     return f"""
 select {columns}
 {_SUMMARIES[engine.dialect]}
@@ -221,7 +223,7 @@ class RunOfPoint:
 
 @dataclass(frozen=True)
 class TrendRun(RunOfPoint):
-    """The run."""
+    """A run on a trend's axis, with the environment that it was measured in."""
 
     id: str
 
@@ -237,16 +239,16 @@ class ModelSet(SetFields):
         return tuple(self.fields.values())
 
 
-def _read_word(_name: str, text: str) -> str:
+def _read_optional(_name: str, text: str) -> str:
     return "" if text == UNSAID else text
 
 
-_WORD = Parameter(read=_read_word)
+_WORD = Parameter(read=_read_optional)
 
 
 @dataclass(frozen=True)
 class TrendFilter:
-    """None is no limit, '' is not recorded. `commit` is the beginning of a hash."""
+    """None selects everything, '' what was not recorded. `commit` is the beginning of a hash."""
 
     suite: Annotated[SuiteName, _WORD] = None
     mode: Annotated[ModeName, _WORD] = None
@@ -273,7 +275,7 @@ class TrendFilter:
     since_us: int | None = None
     until_us: int | None = None
 
-    def takes(self, model_set: ModelSet) -> bool:
+    def includes(self, model_set: ModelSet) -> bool:
         words = all(
             getattr(self, name) in (None, getattr(model_set, name) or "") for name in _WORDS
         )
@@ -339,13 +341,13 @@ def list_summaries(
         )
     )
     if ever == selection:  # they define which models are usual
-        usual = _find_usual((row[_MEASURED], row[: len(SET)]) for row in rows)
+        usual = _find_usual_counts((row[_MEASURED], row[: len(SET)]) for row in rows)
     else:
         values = _bind_selection(ever) | {"definition": definition, "limit": MOST_RUNS}
         counted = engine.stream(
             _summaries_sql(engine, _COUNTS, _OF_DEFINITION, _NEWEST_FIRST, values), values
         )
-        usual = _find_usual((row[0], row[1:]) for row in counted)
+        usual = _find_usual_counts((row[0], row[1:]) for row in counted)
     sets: dict[tuple[Any, ...], ModelSet] = {}
     summaries = []
     for row in rows[:limit]:
@@ -384,11 +386,13 @@ def find_newest_summary(
     return next((summary for summary in summaries if summary.run_id == newest), None)
 
 
-def _find_usual(measured: Iterable[tuple[int, tuple[Any, ...]]]) -> dict[tuple[Any, ...], float]:
+def _find_usual_counts(
+    measured: Iterable[tuple[int, tuple[Any, ...]]],
+) -> dict[tuple[Any, ...], float]:
     counts: dict[tuple[Any, ...], list[int]] = {}
     for measured_count, key in measured:
         counts.setdefault(key, []).append(measured_count)
-    return {key: find_usual(measured) for key, measured in counts.items()}
+    return {key: find_usual_count(measured) for key, measured in counts.items()}
 
 
 def list_timed_runs(engine: Engine, selection: TrendFilter) -> set[str]:
@@ -413,7 +417,10 @@ def list_model_rows(
         lambda match: match[0] if match[1] in selected else f"null as {match[1]}",
         COLUMNS,
     )
-    of_series, of_run = _write_wanted(_OF_SERIES, values, "s"), _write_wanted(_OF_RUN, values)
+    of_series, of_run = (
+        _write_conditions(_OF_SERIES, values, "s"),
+        _write_conditions(_OF_RUN, values),
+    )
     sql = _MODELS[engine.dialect].format(columns=some, of_series=of_series, of_run=of_run)
     measured = assign_batch_sizes(read_measured(engine.stream(sql, values)))
     for result in sorted(
@@ -444,7 +451,7 @@ DEFAULT_LAST = "90"
 
 
 def read_trend_filter(query: Mapping[str, str]) -> TrendFilter:
-    """An empty parameter is no limit. Raises FilterError for an invalid value."""
+    """An empty parameter selects everything. Raises FilterError for an invalid value."""
     return read_filter(TrendFilter, query)
 
 
@@ -480,7 +487,7 @@ def read_ids(key: str, values: Iterable[str]) -> dict[str, int]:
     return {text: check_content_id(key, text) for value in values if (text := value.strip())}
 
 
-def address_set(model_set: ModelSet) -> dict[str, str]:
+def make_set_query(model_set: ModelSet) -> dict[str, str]:
     query = {
         name: UNSAID if value is None else str(value) for name, value in model_set.fields.items()
     }
@@ -491,7 +498,7 @@ def choose_set(
     engine: Engine, sets: Sequence[ModelSet], selection: TrendFilter, model: str | None = None
 ) -> ModelSet | None:
     own = list_sets(engine, selection.branch) if selection.branch else sets
-    fitting = [model_set for model_set in own if selection.takes(model_set)]
+    fitting = [model_set for model_set in own if selection.includes(model_set)]
     if model and fitting:
         having = list_sets_of(engine, model)
         fitting = [model_set for model_set in fitting if model_set.key in having] or fitting

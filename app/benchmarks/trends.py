@@ -13,11 +13,11 @@ from compileboard.app.benchmarks.series_queries import count_recompiles, count_r
 from compileboard.app.benchmarks.trend_lines import (
     Axis,
     TrendLine,
+    build_axis,
     build_count_line,
     build_model_lines,
     build_suite_line,
     find_metric,
-    lay_out,
     pad,
 )
 from compileboard.app.benchmarks.trend_queries import (
@@ -140,7 +140,7 @@ def build_trends(
         point.run_id for drawing in drawings for line in drawing.lines for point in line.points
     }
     runs, parents = _list_runs(engine, run_ids, filters.sets.branch, filters.axis, clock)
-    axis = lay_out(runs, filters.axis, parents=parents)
+    axis = build_axis(runs, filters.axis, parents=parents)
     return TrendsScreen(
         filters, sets, selected, definition, drawings, axis, changes, [*notes, *axis.notes]
     )
@@ -187,8 +187,10 @@ def build_trend(
     series = []
     for line, fields in lines:
         own = [known[point.run_id] for point in line.points if point.run_id in known]
-        series.append(TrendSeries(line, fields, lay_out(own, axis, most=len(own), parents=parents)))
-    return TrendScreen(drawn, by, series, lay_out(runs, axis, most=len(runs), parents=parents))
+        series.append(
+            TrendSeries(line, fields, build_axis(own, axis, most=len(own), parents=parents))
+        )
+    return TrendScreen(drawn, by, series, build_axis(runs, axis, most=len(runs), parents=parents))
 
 
 def _measure_sets(

@@ -162,31 +162,34 @@ class KeyDiff:
 
 
 @dataclass(frozen=True)
-class KeyPrint:
+class KeyFingerprint:
     """A key as 16-byte hashes of its components, valid within one Python process."""
 
     names: array[int]
     pairs: array[int]
 
 
-def print_key(components: Iterable[Component]) -> KeyPrint:
+def fingerprint_key(components: Iterable[Component]) -> KeyFingerprint:
     identities = {component.name: component.identity for component in components}
-    return KeyPrint(array("q", map(hash, identities)), array("q", map(hash, identities.items())))
+    return KeyFingerprint(
+        array("q", map(hash, identities)), array("q", map(hash, identities.items()))
+    )
 
 
-def nearest_earlier(
-    miss: Sequence[Component] | KeyPrint, earlier: Iterable[Sequence[Component] | KeyPrint]
+def find_nearest_earlier(
+    miss: Sequence[Component] | KeyFingerprint,
+    earlier: Iterable[Sequence[Component] | KeyFingerprint],
 ) -> int | None:
-    """Return the position of the earlier key with the fewest differences, the latest of equals;
-    None without any.
+    """Return the position of the earlier key with the fewest differences, or None if there is no
+    earlier key. The latest wins a tie.
 
     `earlier` is in order of time and is read once.
     """
-    sought = miss if isinstance(miss, KeyPrint) else print_key(miss)
+    sought = miss if isinstance(miss, KeyFingerprint) else fingerprint_key(miss)
     names, pairs = set(sought.names), set(sought.pairs)
     best, fewest = None, 0
     for position, entry in enumerate(earlier):
-        other = entry if isinstance(entry, KeyPrint) else print_key(entry)
+        other = entry if isinstance(entry, KeyFingerprint) else fingerprint_key(entry)
         # A component of both with another hash counts once, one of a single side once: |A| + |B| -
         # names - pairs.
         common = sum(map(names.__contains__, other.names)) + sum(
@@ -199,22 +202,22 @@ def nearest_earlier(
 
 
 def compare_keys(miss: Iterable[Component], earlier: Iterable[Component]) -> KeyDiff:
-    now, was = _by_name(miss), _by_name(earlier)
+    now, was = _index_by_name(miss), _index_by_name(earlier)
     both = [name for name in now if name in was]
     changed = [name for name in both if now[name].identity != was[name].identity]
     return KeyDiff(
-        changed=tuple(_describe_change(was[name], now[name]) for name in _in_order(changed)),
+        changed=tuple(_describe_change(was[name], now[name]) for name in _sort_names(changed)),
         only_in_miss=tuple(
-            _describe_single(now[name], True) for name in _in_order(now.keys() - was.keys())
+            _describe_single(now[name], True) for name in _sort_names(now.keys() - was.keys())
         ),
         only_in_earlier=tuple(
-            _describe_single(was[name], False) for name in _in_order(was.keys() - now.keys())
+            _describe_single(was[name], False) for name in _sort_names(was.keys() - now.keys())
         ),
         same_count=len(both) - len(changed),
     )
 
 
-def _by_name(components: Iterable[Component]) -> dict[str, Component]:
+def _index_by_name(components: Iterable[Component]) -> dict[str, Component]:
     # A damaged key may repeat a name; the result must not depend on the order.
     return {
         component.name: component
@@ -224,7 +227,7 @@ def _by_name(components: Iterable[Component]) -> dict[str, Component]:
     }
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
+def _sort_names(names: Iterable[str]) -> list[str]:
     return sorted(names, key=order_component)
 
 
@@ -351,8 +354,8 @@ def _is_comparable(components: Sequence[Component], other: Sequence[Component]) 
 def find_nearest(
     components: Sequence[Component], text: str, earlier: Iterable[tuple[Entry, str]]
 ) -> tuple[Entry, KeyDiff] | None:
-    """Return the earlier key with the fewest differing components, the latest of equals, and its
-    difference.
+    """Return the earlier key with the fewest differing components, and its difference. The latest
+    wins a tie.
 
     Keys are ranked by the lines they share with the missed one; the best few are then compared by
     component.
@@ -371,7 +374,7 @@ def find_nearest(
     best.sort(key=lambda candidate: candidate[1])
     parsed = [(entry, parse_components(text) or []) for _differing, _number, entry, text in best]
     keys = [(entry, key) for entry, key in parsed if _is_comparable(components, key)]
-    nearest = nearest_earlier(components, (key for _entry, key in keys))
+    nearest = find_nearest_earlier(components, (key for _entry, key in keys))
     return (
         None if nearest is None else (keys[nearest][0], compare_keys(components, keys[nearest][1]))
     )

@@ -240,7 +240,7 @@ def _make_row(
     )
 
 
-def choose(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Side:
+def select_results(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Side:
     """Raises CannotCompare if no row is left. A bare CSV has no fields."""
     names = set(models)
     rows = [
@@ -266,7 +266,7 @@ def choose(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Sid
     return replace(side, rows=chosen, results=results, environment=_name_hardware(chosen) | others)
 
 
-def choose_both(
+def select_from_both(
     actual: Side, expected: Side | None, choices: Mapping[str, Any], models: Iterable[str]
 ) -> tuple[Side, Side | None, list[str]]:
     """Select from both sides; also return warnings about the selection.
@@ -274,7 +274,7 @@ def choose_both(
     Raises CannotCompare if nothing is left, or a model is on neither side.
     """
     names = list(models)
-    sides = [choose(side, choices, ()) for side in (actual, expected) if side is not None]
+    sides = [select_results(side, choices, ()) for side in (actual, expected) if side is not None]
     known = set[str]().union(*(side.names() for side in sides))
     for name in names:
         if name not in known:
@@ -289,7 +289,7 @@ def choose_both(
         for side in sides
         if choices and side.rows and not any(row.series for row in side.rows)
     ]
-    chosen = [choose(side, {}, names) for side in sides]
+    chosen = [select_results(side, {}, names) for side in sides]
     return chosen[0], chosen[1] if expected is not None else None, notes
 
 

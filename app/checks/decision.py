@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import click
 
-from compileboard.app.checks.check_sides import choose_both, load_expected, load_run
+from compileboard.app.checks.check_sides import load_expected, load_run, select_from_both
 from compileboard.app.checks.model import (
     FAIL,
     IMPROVED,
@@ -22,7 +22,7 @@ from compileboard.app.checks.model import (
     Side,
     Verdict,
 )
-from compileboard.app.checks.pairing import pair
+from compileboard.app.checks.pairing import align_row_names
 from compileboard.app.checks.rules import RULES, find_rules
 from compileboard.app.checks.upstream_csv import is_file, read_table
 from compileboard.app.comparison.model import name_some
@@ -157,15 +157,17 @@ def compare(
                 f"rule {needy[0]} needs a baseline: a run, a commit, a stored baseline or a CSV"
             )
     models = [row.name for row in actual.rows]
-    actual, other = pair(actual, expected if expected is not None else Side("no baseline", ()))
+    actual, other = align_row_names(
+        actual, expected if expected is not None else Side("no baseline", ())
+    )
     named = (row.name for row, model in zip(actual.rows, models) if model in options.flaky)
     options = replace(options, flaky=options.flaky | frozenset(named))
     if expected is not None:
-        _need_common(actual, other, rules)
+        _require_common_models(actual, other, rules)
     reports = [_decide_rule(rule, actual, other, options, names) for rule in rules]
     if all(report.not_compared for report in reports):
         raise CannotCompare(
-            _describe_lack([actual] if expected is None else [other, actual], reports)
+            _describe_missing([actual] if expected is None else [other, actual], reports)
         )
     reports = [
         report
@@ -204,7 +206,7 @@ def _describe_subject(actual: Side, expected: Side) -> str:
     return " · ".join(part for part in (names, commits) if part)
 
 
-def _describe_lack(sides: list[Side], reports: Iterable[CheckedRule]) -> str:
+def _describe_missing(sides: list[Side], reports: Iterable[CheckedRule]) -> str:
     for side in sides:
         if side.failure and not side.rows and side.breaks is None and side.causes is None:
             what = "the base, " if side is not sides[-1] else ""
@@ -247,7 +249,7 @@ def _narrow_sides(rule: Rule, actual: Side, expected: Side) -> tuple[Side, Side]
     return replace(actual, rows=chosen[0]), replace(expected, rows=chosen[1])
 
 
-def _need_common(actual: Side, expected: Side, rules: list[Rule]) -> None:
+def _require_common_models(actual: Side, expected: Side, rules: list[Rule]) -> None:
     ours, theirs = actual.names(), expected.names()
     if any(rule.needs_baseline for rule in rules) and ours and theirs and not ours & theirs:
         raise CannotCompare(
@@ -382,7 +384,7 @@ def build_check(
             if is_file(baseline)
             else load_expected(get_store(), clock, baseline, recorded)
         )
-    actual, expected, notes = choose_both(actual, expected, choices, models)
+    actual, expected, notes = select_from_both(actual, expected, choices, models)
     report = compare(
         actual,
         expected,

@@ -20,7 +20,7 @@ from compileboard.app.checks.rules.counts import NEW_BREAKS, describe
 from compileboard.app.comparison.queries import DistinctItem
 from compileboard.app.core.format import format_plural
 from compileboard.app.reports.markdown import prose
-from compileboard.collectors.wire.http import Connection, ServerAway
+from compileboard.collectors.wire.http import Connection, ServerUnavailable
 
 _HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 _SIDE = "b/"
@@ -272,7 +272,7 @@ class _GitHub:
             answer = self._connection.request(
                 method, f"{self._base}/{path}", data, self._headers, MOST_ANSWER_BYTES
             )
-        except ServerAway as error:
+        except ServerUnavailable as error:
             raise CommentNotWritten(str(error)) from None
         if answer.status in (401, 403, 404):
             raise CommentNotWritten(

@@ -44,8 +44,8 @@ class RuleInput:
 
     @cached_property
     def side(self) -> SideValues:
-        """Return its numbers for a comparison; a speedup of 0 is upstream's padding and left
-        out.
+        """Return the row's numbers for a comparison; a speedup of 0 is upstream's padding and is
+        left out.
         """
         numbers = {
             STORE_NAMES.get(name, name): read_number(cell) for name, cell in self.cells.items()
@@ -196,7 +196,7 @@ def show(cell: Any) -> str:
     return str(int(value)) if value is not None and value.is_integer() else str(cell)
 
 
-def describe_lack(side: Side, columns: Sequence[str]) -> str:
+def describe_missing_columns(side: Side, columns: Sequence[str]) -> str:
     names = " or ".join(columns)
     if side.rows:
         return f"the results of {side.title} have no {names}"
@@ -209,13 +209,13 @@ def describe_lack(side: Side, columns: Sequence[str]) -> str:
     return f"{side.title} has no benchmark results{recorded}"
 
 
-def need_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, RuleOptions], str]:
+def require_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, RuleOptions], str]:
     """Return a rule's `applies`: some row of the run, or of each side, has one of these columns."""
 
     def applies(actual: Side, expected: Side, _options: RuleOptions) -> str:
         for side, asked in ((actual, True), (expected, both)):
             if asked and not any(side.has(column) for column in columns):
-                return describe_lack(side, columns)
+                return describe_missing_columns(side, columns)
         return ""
 
     return applies

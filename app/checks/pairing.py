@@ -20,7 +20,7 @@ _TIE_BREAKERS = ("batch_size", *MACHINE_FIELDS)
 _CONFIGURATION = tuple(name for name in MODEL_FIELDS if name not in ("model", "batch_size"))
 
 
-def pair(actual: Side, expected: Side) -> tuple[Side, Side]:
+def align_row_names(actual: Side, expected: Side) -> tuple[Side, Side]:
     """Give rows of the same configuration the same name on both sides, by Compare's key as far as
     both know it.
 

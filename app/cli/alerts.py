@@ -130,7 +130,7 @@ def send(db: str, rules_path: str, dry_run: bool) -> Answer:
                 for rule in rules.rules
                 for line in _format_preview(reader, rules, rule, now_us)
             ], DONE
-    report = send_due(db, _need_rules(rules_path), os.environ, _read_now_us())
+    report = send_due(db, _require_rules(rules_path), os.environ, _read_now_us())
     for problem in report.problems:
         sys.stderr.write(f"compileboard: {problem}\n")
     return describe_report(report), FAILED if report.problems else DONE
@@ -249,10 +249,10 @@ def _format_preview(
 
 
 def _load_rules(rules_path: str) -> Rules:
-    return load_rules(_need_rules(rules_path))
+    return load_rules(_require_rules(rules_path))
 
 
-def _need_rules(path: str) -> str:
+def _require_rules(path: str) -> str:
     if not path:
         raise RulesError(
             [

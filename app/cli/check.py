@@ -369,7 +369,7 @@ def _propose_expected(screen: CheckScreen) -> str:
         )
     out = io.StringIO(newline="")
     writer = csv.writer(out)
-    for row in counts.propose(actual, expected, options):
+    for row in counts.propose_expected(actual, expected, options):
         writer.writerow(row)
         writer.writerows(
             [[], [], []]

@@ -130,7 +130,7 @@ def show(incident_id: str, db: str) -> int:
             reader, find_incident_of(reader, incident_id) or ""
         )
     if incident is None:
-        return _no_such(incident_id)
+        return _fail_no_incident(incident_id)
     _print_line(incident.title)
     _print_line(incident.measured_as)
     owner = f", {incident.status} by {incident.owner}" if incident.owner else ""
@@ -187,14 +187,14 @@ def _add_action(action: str, text: str) -> None:
                     )
             except ValueError as error:
                 return fail(f"--{error}")
-        return 0 if saved else _no_such(incident_id)
+        return 0 if saved else _fail_no_incident(incident_id)
 
 
 for _action in ACTIONS:
     _add_action(_action, _ACTION_HELP[_action])
 
 
-def _no_such(incident_id: str) -> int:
+def _fail_no_incident(incident_id: str) -> int:
     return fail(
         f"there is no incident {incident_id[:80]!r}; `compileboard incidents list --all` lists them"
     )

@@ -54,7 +54,7 @@ def token() -> None:
 )
 @board_option
 def create(name: str, scope: str, expires: str, db: str) -> int:
-    """Make a token, and print its secret, which is shown this once."""
+    """Make a token, and print its secret. The secret is not shown again."""
     now_us = time.time_ns() // 1000
     try:
         scopes, life_us = read_scopes(scope), read_life_us(expires)

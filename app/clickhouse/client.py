@@ -119,7 +119,7 @@ _REFUSED = {
 _opened: set[str] = set()  # folders that this process opened with chdb
 
 
-class EngineAway(StoreError):
+class EngineUnavailable(StoreError):
     """ClickHouse cannot be reached, or rejects the statement."""
 
 
@@ -135,8 +135,8 @@ class Clients:
         self._idle: list[Client] = []
 
     @contextmanager
-    def take(self) -> Iterator[Client]:
-        """Lend a client to a block. Raises EngineAway as connect does."""
+    def borrow(self) -> Iterator[Client]:
+        """Lend a client to a block. Raises EngineUnavailable as connect does."""
         is_shared = self.address.host is not None
         with self._lock:
             client = (self._idle[-1] if is_shared else self._idle.pop()) if self._idle else None
@@ -145,14 +145,14 @@ class Clients:
             self.address, self._password
         )  # outside the lock, so that others do not wait for this attempt
         if is_shared and is_new:
-            self._give_back(client)
+            self._return_client(client)
         try:
             yield client
         finally:
             if not is_shared:
-                self._give_back(client)
+                self._return_client(client)
 
-    def _give_back(self, client: Client) -> None:
+    def _return_client(self, client: Client) -> None:
         with self._lock:
             self._idle.append(client)
 
@@ -165,8 +165,8 @@ class Clients:
 def connect(address: ClickHouseAddress, password: str = "") -> Client:
     """Return a new client; those of chdb share one engine.
 
-    Raises EngineAway if it cannot be reached, another process has its files, or the libraries are
-    not installed.
+    Raises EngineUnavailable if it cannot be reached, another process has its files, or the
+    libraries are not installed.
     """
     try:
         import clickhouse_connect
@@ -176,7 +176,7 @@ def connect(address: ClickHouseAddress, password: str = "") -> Client:
             logging.NullHandler()
         )  # its errors are reported below
     except ImportError as error:
-        raise EngineAway(
+        raise EngineUnavailable(
             f"{address.label} needs clickhouse-connect: pip install 'compileboard[clickhouse]'"
         ) from error
     if address.host is None and address.path not in _opened:
@@ -184,7 +184,7 @@ def connect(address: ClickHouseAddress, password: str = "") -> Client:
     try:
         folder = "" if address.host else find_writable(address.path)
     except StoreError as error:
-        raise EngineAway(str(error)) from error
+        raise EngineUnavailable(str(error)) from error
     try:
         if address.host is None:
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -209,7 +209,9 @@ def connect(address: ClickHouseAddress, password: str = "") -> Client:
             autogenerate_session_id=False,
         )
     except ImportError as error:
-        raise EngineAway(f"{address.label} needs chdb: pip install 'compileboard[chdb]'") from error
+        raise EngineUnavailable(
+            f"{address.label} needs chdb: pip install 'compileboard[chdb]'"
+        ) from error
     except Error as error:
         if address.host is None:
             _check_free(address)
@@ -218,7 +220,7 @@ def connect(address: ClickHouseAddress, password: str = "") -> Client:
 
 def _check_free(address: ClickHouseAddress) -> None:
     if is_locked(Path(address.path, "status")):
-        raise EngineAway(
+        raise EngineUnavailable(
             f"{address.label} is open in another process. Stop that process, or ask its dashboard."
         )
 
@@ -232,46 +234,46 @@ def _find_reason(words: str) -> str:
     )
 
 
-def explain(error: Error, address: ClickHouseAddress) -> EngineAway:
+def explain(error: Error, address: ClickHouseAddress) -> EngineUnavailable:
     words = " ".join(str(error).split())
     if error.name in _TABLES_LACK:
-        return EngineAway(
+        return EngineUnavailable(
             f"{address.label} lacks a table or a column of this version ({words[:200]}). Run "
             "`compileboard "
             "migrate --db ADDRESS` with the same address."
         )
     if error.name in _LIMITS:
-        return EngineAway(
+        return EngineUnavailable(
             f"{address.label}: this {_LIMITS[error.name]}. Choose a shorter time or fewer "
             "runs, or try again later."
         )
     if error.name in _REFUSED:
-        return EngineAway(
+        return EngineUnavailable(
             f"{address.label} refuses user {address.user!r} ({words[:200]}). Check the user of "
             "the address and its "
             "password in COMPILEBOARD_CLICKHOUSE_PASSWORD."
         )
     if error.name == "NOT_ENOUGH_SPACE":
-        return EngineAway(
+        return EngineUnavailable(
             f"{address.label}: its disk is full. Free some space; what waits is published then."
         )
     if (
         address.host is None and "No such file or directory" in words
     ):  # several error codes share it
-        return EngineAway(
+        return EngineUnavailable(
             f"{address.label} lacks files that it had. Stop the server, remove that folder, "
             "and start it again: every "
             "run is published anew."
         )
     if error.name == "READONLY":
-        return EngineAway(
+        return EngineUnavailable(
             f"{address.label} lets user {address.user!r} change no settings. Take `readonly` "
             "out of its profile, or "
             "set it to 2."
         )
     if error.code is None and address.host is not None:
-        return EngineAway(
+        return EngineUnavailable(
             f"{address.label} cannot be reached ({_find_reason(words)}). Check that it runs, "
             "and the address."
         )
-    return EngineAway(f"{address.label} does not take what it is asked: {words[:300]}")
+    return EngineUnavailable(f"{address.label} does not take what it is asked: {words[:300]}")

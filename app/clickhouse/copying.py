@@ -171,7 +171,7 @@ class _RowDigests:
         cursor.row_factory = None
         for row in cursor.execute(f"select {', '.join(columns)} from {name} where {where}", values):  # noqa: S608 - our own names
             content = [
-                self._point(pointing[column], value)
+                self._digest_reference(pointing[column], value)
                 if column in pointing and value is not None
                 else value
                 for column, value in zip(columns, row)
@@ -180,7 +180,7 @@ class _RowDigests:
             total += int.from_bytes(_digest_row(name, content), "big")
         return TableDigest(count, total & _MASK)
 
-    def _point(self, name: str, number: Any) -> bytes:
+    def _digest_reference(self, name: str, number: Any) -> bytes:
         chain: list[tuple[Any, list[Any], int]] = []
         table = self._tables[name]
         columns = _CONTENT.get(name, table.unique)
@@ -197,7 +197,7 @@ class _RowDigests:
                     and parent[1] == "id"
                     and _is_numbered(self._tables[parent[0]])
                 ):
-                    values[position] = self._point(parent[0], values[position])
+                    values[position] = self._digest_reference(parent[0], values[position])
             chain.append((number, values, own))
             if own < 0 or values[own] is None:
                 break
@@ -339,12 +339,12 @@ def copy_store(
 
     Raises CopyError if something differs, and leaves the copy for `resume`; StoreError.
     """
-    work = _find_work(target)
-    with _open_work(work, source, target, resume) as state:
+    work = _find_work_folder(target)
+    with _open_work_folder(work, source, target, resume) as state:
         board = str(work / BOARD)
         if "digest" not in state:
             try:
-                _take_source(source, work, program_version, say)
+                _snapshot_source(source, work, program_version, say)
                 say("adding up what was copied")
                 state["digest"] = digest_board(board)
             except BaseException:
@@ -380,7 +380,7 @@ def compare_stores(
     return _compare_copy(digest_board(source.board), target.board, target.clickhouse, password, say)
 
 
-def _find_work(target: StoreAddress) -> Path:
+def _find_work_folder(target: StoreAddress) -> Path:
     root = Path(os.path.abspath(target.folder or target.board))
     if os.path.lexists(target.board):
         raise CopyError(f"{target.board} is there already; a copy needs a new place.")
@@ -390,7 +390,7 @@ def _find_work(target: StoreAddress) -> Path:
 
 
 @contextmanager
-def _open_work(
+def _open_work_folder(
     work: Path, source: StoreAddress, target: StoreAddress, resume: bool
 ) -> Iterator[dict[str, Any]]:
     names = {"source": os.path.abspath(source.board), "target": os.path.abspath(target.board)}
@@ -442,7 +442,7 @@ def _read_digest(values: Any) -> StoreDigest:
     )
 
 
-def _take_source(source: StoreAddress, work: Path, program_version: str, say: Say) -> None:
+def _snapshot_source(source: StoreAddress, work: Path, program_version: str, say: Say) -> None:
     for left in work.iterdir():
         if left.name != _STATE:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -495,7 +495,7 @@ def _publish_all(
     prepare_engine(address, password)
     clients = Clients(address, password)
     with closing(clients):
-        with clients.take() as client:
+        with clients.borrow() as client:
             if (
                 "engine" not in state
                 and client.query("select count() from boards").result_rows[0][0]
@@ -537,7 +537,7 @@ def _compare_copy(
     differences = list(list_digest_differences(expected, actual))
     if address is not None:
         clients = Clients(address, password)
-        with closing(clients), clients.take() as client:
+        with closing(clients), clients.borrow() as client:
             for table, digest in digest_engine(client).items():
                 if digest != expected.rollups[table]:
                     rows = f"{expected.rollups[table].row_count:,} rows → {digest.row_count:,}"

@@ -65,13 +65,13 @@ class ClickHouseEngine:
         return self.clients.address.label
 
     def rows(self, sql: str, values: Mapping[str, Any] = {}) -> list[Row]:
-        """Raises EngineAway if ClickHouse cannot be reached, or a limit of time or memory ends the
-        statement.
+        """Raises EngineUnavailable if ClickHouse cannot be reached, or a time or memory limit ends
+        the statement.
         """
         from clickhouse_connect.driver.exceptions import Error
 
         text, bound = prepare(sql, values)
-        with self.clients.take() as client:
+        with self.clients.borrow() as client:
             try:
                 answer = client.query(text, parameters=bound, settings=SETTINGS | LIMITS)
             except Error as error:
@@ -83,7 +83,7 @@ class ClickHouseEngine:
         from clickhouse_connect.driver.exceptions import Error
 
         text, bound = prepare(sql, values)
-        with self.clients.take() as client:
+        with self.clients.borrow() as client:
             try:
                 with client.query_rows_stream(
                     text, parameters=bound, settings=SETTINGS | LIMITS

@@ -63,7 +63,7 @@ MONTHS = {
 }
 
 
-def note_months(
+def mark_months(
     client: Client, months: Iterable[int], version: int, *, clean: bool = False
 ) -> None:
     rows = [(month, int(clean), version) for month in sorted(set(months))]
@@ -98,7 +98,7 @@ def rebuild_month(client: Client, month: int, version: int) -> None:
             else f"replace partition {int(month)} from {table}_new"
         )
         client.command(f"alter table {table} {change}")  # an empty partition cannot replace one
-    note_months(client, [month], version, clean=True)
+    mark_months(client, [month], version, clean=True)
 
 
 def _sum_sql(table: str, rollup: Rollup) -> str:
@@ -199,11 +199,11 @@ class Publisher:
         """Publish changes; with `everything` also the roll-ups of live runs. One process at a time:
         PUBLISH in leases.
 
-        Raises EngineAway or ForeignBoard; unpublished changes wait for the next pass.
+        Raises EngineUnavailable or ForeignBoard; unpublished changes wait for the next pass.
         """
         outcome = PassOutcome()
         try:
-            with self._working(board, now_us):
+            with self._connected(board, now_us):
                 self._publish(board, now_us, everything, outcome)
         except StoreError as error:
             published_runs.save_outcome(board, str(error), now_us)
@@ -214,12 +214,12 @@ class Publisher:
         return outcome
 
     @contextmanager
-    def _working(self, board: sqlite3.Connection, now_us: int) -> Iterator[None]:
+    def _connected(self, board: sqlite3.Connection, now_us: int) -> Iterator[None]:
         from clickhouse_connect.driver.exceptions import Error
 
         numbers = published_runs.get_numbers(board)
         try:
-            with self._clients.take() as self._client:
+            with self._clients.borrow() as self._client:
                 if not self._is_checked:
                     self._check_board(board, numbers, now_us)
                 self._is_checked = False
@@ -236,9 +236,9 @@ class Publisher:
                 "database, or go back to "
                 "the board that it is of"
             )
-        version = self._ask_number("select max(version) from runs")
+        version = self._query_number("select max(version) from runs")
         tables = ["runs", *(f"{table}_rows" for table in ROLLUPS)]
-        pub = max(self._ask_number(f"select max(pub) from {table}") for table in tables)  # noqa: S608  own names
+        pub = max(self._query_number(f"select max(pub) from {table}") for table in tables)  # noqa: S608  own names
         is_older = version > numbers.version or pub > numbers.pub  # the board is older
         if not boards or is_older or version < published_runs.get_newest_version(board):
             rows = self._client.query("select id from runs", settings=SETTINGS).result_rows
@@ -248,7 +248,7 @@ class Publisher:
         self._clean = list_clean_months(self._client)
         self._cursor, self._removed_pub, self._open = -1, -1, {}
 
-    def _ask_number(self, sql: str) -> int:
+    def _query_number(self, sql: str) -> int:
         return int(self._client.query(sql, settings={"final": 0}).result_rows[0][0])
 
     def _publish(
@@ -264,7 +264,7 @@ class Publisher:
         changed = [_Changed(*row) for row in cursor.execute(_CHANGED_SQL, values)]
         self._next_open = {}
         for some in self._read(board, changed, now_us, everything, outcome):
-            self._publish_some(board, some, now_us, outcome)
+            self._publish_batch(board, some, now_us, outcome)
         if newest != self._cursor:
             publisher.publish_commits(
                 board, self._client, published_runs.get_numbers(board).version
@@ -286,7 +286,7 @@ class Publisher:
                 )
             }
             versions, _none = published_runs.begin_attempt(board, some, 0, now_us)
-            self._note_months(months, versions[0], now_us)
+            self._mark_months(months, versions[0], now_us)
             publisher.remove_runs(self._client, list(zip(some, versions)))
             published_runs.forget_published(board, some)
             outcome.removed_count += len(some)
@@ -373,7 +373,7 @@ class Publisher:
             self._lost[sealed.run_id] = (now_stamp, new)
             raise
 
-    def _publish_some(
+    def _publish_batch(
         self,
         board: sqlite3.Connection,
         some: Sequence[tuple[_Changed, RunSnapshot]],
@@ -415,7 +415,7 @@ class Publisher:
             )
             if pub is not None or snapshot.run_pub != run.run_pub:  # annotations are in no sum
                 months |= {snapshot.month, run.month or snapshot.month}
-        self._note_months(months, versions[0], now_us)
+        self._mark_months(months, versions[0], now_us)
         publisher.insert_things(self._client, [snapshot for snapshot, _pub in whole], versions[-1])
         publisher.insert_rollups(self._client, whole)
         publisher.insert_rows(self._client, rows)
@@ -427,15 +427,15 @@ class Publisher:
         outcome.whole_count += len(whole)
         outcome.row_count += len(rows) - len(whole)
 
-    def _note_months(self, months: Iterable[int], version: int, now_us: int) -> None:
+    def _mark_months(self, months: Iterable[int], version: int, now_us: int) -> None:
         changed = self._clean & set(months)
-        note_months(self._client, changed, version)
+        mark_months(self._client, changed, version)
         self._clean -= changed
         self._changed_us |= dict.fromkeys(months, now_us)
 
     def rebuild_months(self, board: sqlite3.Connection, now_us: int, most: int = 1) -> list[int]:
-        """Return the months that were summed up. Raises EngineAway, ForeignBoard."""
-        with self._working(board, now_us):
+        """Return the months that were summed up. Raises EngineUnavailable, ForeignBoard."""
+        with self._connected(board, now_us):
             months = sorted(list_months(self._client) - self._clean, reverse=True)
             quiet = [
                 month for month in months if now_us - self._changed_us.get(month, 0) >= QUIET_US
@@ -446,8 +446,8 @@ class Publisher:
         return quiet
 
     def sweep(self, board: sqlite3.Connection, now_us: int) -> int:
-        """Return the number of deleted roll-ups. Raises EngineAway, ForeignBoard."""
-        with self._working(board, now_us):
+        """Return the number of deleted roll-ups. Raises EngineUnavailable, ForeignBoard."""
+        with self._connected(board, now_us):
             return sweep(self._client)
 
 

@@ -106,14 +106,14 @@ class RunSnapshot:
 
     @property
     def month(self) -> int:
-        return month_of(self.get("started_us"))
+        return utc_month(self.get("started_us"))
 
     @property
     def row_count(self) -> int:
         return sum(len(rows) for rows in (self.rollups or {}).values())
 
 
-def month_of(started_us: int) -> int:
+def utc_month(started_us: int) -> int:
     """Return the UTC month of a time, clamped to the first or last possible one."""
     try:
         started = datetime.fromtimestamp(started_us // 1_000_000, UTC)
@@ -126,7 +126,7 @@ def read_run(
     connection: sqlite3.Connection, run_id: str, *, with_rollups: bool = True
 ) -> RunSnapshot | None:
     key = {"run_id": run_id}
-    with _one_state(connection):
+    with _read_transaction(connection):
         rows = _read_rows(connection, _RUN_SQL, key)
         if not rows:
             return None
@@ -165,7 +165,7 @@ def _read_rows(connection: sqlite3.Connection, sql: str, values: dict[str, str])
 
 
 @contextmanager
-def _one_state(connection: sqlite3.Connection) -> Iterator[None]:
+def _read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     if connection.in_transaction:
         yield
         return

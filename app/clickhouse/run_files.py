@@ -106,7 +106,7 @@ class RunFiles:
                     path.unlink(missing_ok=True)
                 continue
             try:
-                _put_beside(connection, self.board)
+                _attach_board(connection, self.board)
             except sqlite3.Error as error:
                 connection.close()
                 raise explain(error, self.board) from error
@@ -116,7 +116,7 @@ class RunFiles:
         )
 
     def _find(self, name: str) -> Path | None:
-        folders = [self._cache, *(folder for folder in self._temporary if _is_own(folder))]
+        folders = [self._cache, *(folder for folder in self._temporary if _is_own_folder(folder))]
         return next((folder / name for folder in folders if _mark_used(folder / name)), None)
 
     def _unpack(self, sealed: SealedRun, name: str) -> Path:
@@ -131,8 +131,8 @@ class RunFiles:
                 if folder == self._cache:
                     self._make_cache()
                 else:
-                    _make_own(folder)
-                _make_room(folder, sealed.file.unpacked_bytes)
+                    _make_private_folder(folder)
+                _free_space(folder, sealed.file.unpacked_bytes)
                 _unpack_into(folder, self.board, sealed, name)
                 _trim_cache(folder, folder / name, most_bytes)
             except RunFileUnavailable:
@@ -228,7 +228,7 @@ def _list_temporary(board: str) -> list[Path]:
     return []
 
 
-def _is_own(folder: Path) -> bool:
+def _is_own_folder(folder: Path) -> bool:
     try:
         status = folder.lstat()
     except OSError:
@@ -240,9 +240,9 @@ def _is_own(folder: Path) -> bool:
     )
 
 
-def _make_own(folder: Path) -> None:
+def _make_private_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
-    if not _is_own(folder):
+    if not _is_own_folder(folder):
         raise StoreNotReadable(f"{folder} is another user's.")
 
 
@@ -257,7 +257,7 @@ def _unpack_into(folder: Path, board: str, sealed: SealedRun, name: str) -> None
         new.replace(folder / name)
 
 
-def _make_room(folder: Path, needed_bytes: int) -> None:
+def _free_space(folder: Path, needed_bytes: int) -> None:
     lacking_bytes = needed_bytes + SPARE_BYTES - shutil.disk_usage(folder).free
     if lacking_bytes <= 0:  # the usual case: a cache of small files has very many
         return
@@ -316,7 +316,7 @@ def _open_file(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _put_beside(connection: sqlite3.Connection, board: str) -> None:
+def _attach_board(connection: sqlite3.Connection, board: str) -> None:
     attach_reader(connection, board, "board")
     rows = connection.execute(
         "select name from board.sqlite_schema where type = 'table' and sql is not null"

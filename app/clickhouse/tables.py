@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compileboard.app.clickhouse.client import EngineAway, connect, explain
+from compileboard.app.clickhouse.client import EngineUnavailable, connect, explain
 from compileboard.app.core.address import ClickHouseAddress, StoreAddress
 from compileboard.collectors.contract.records import RECORDS, Column
 from compileboard.collectors.store.connection import StoreError
@@ -103,13 +103,13 @@ def make_folder(folder: str) -> None:
 
 
 def prepare_engine(address: ClickHouseAddress, password: str = "") -> None:
-    """Create the database in ClickHouse and its tables if they are missing. Raises EngineAway."""
+    """Create the database in ClickHouse and its missing tables. Raises EngineUnavailable."""
     try:
         client = connect(address, password)
-    except EngineAway as error:  # also if there is no such database
+    except EngineUnavailable as error:  # also if there is no such database
         try:
             _create_database(address, password)
-        except EngineAway:
+        except EngineUnavailable:
             raise error from None
         client = connect(address, password)
     with closing(client), _explaining_errors(address):

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from contextlib import closing
 
-from compileboard.app.clickhouse.client import Clients, EngineAway
+from compileboard.app.clickhouse.client import Clients, EngineUnavailable
 from compileboard.app.clickhouse.passes import Publisher, publish_changes
 from compileboard.app.clickhouse.run_files import list_lost_files, seal_ended_runs
 from compileboard.app.clickhouse.tables import prepare_engine
@@ -40,8 +40,9 @@ class Upkeep:
         self.problems: list[str] = []
 
     def publish_if_written(self) -> None:
-        """Publish if the board changed, collecting changes for two seconds. Raises EngineAway or
-        StoreError.
+        """Publish if the board changed, collecting changes for two seconds.
+
+        Raises EngineUnavailable or StoreError.
         """
         if self._reader is None:
             self._reader = open_reader(self._board)
@@ -51,7 +52,7 @@ class Upkeep:
             self.publish()
 
     def publish(self) -> None:
-        """Publish the board's changes. Raises EngineAway or StoreError."""
+        """Publish the board's changes. Raises EngineUnavailable or StoreError."""
         self._published_s = time.monotonic()
         try:
             publisher = self._get_publisher()
@@ -60,13 +61,16 @@ class Upkeep:
             raise
         try:
             outcome = publish_changes(self._board, publisher, time.time_ns() // 1000)
-        except EngineAway:
+        except EngineUnavailable:
             self.close()
             raise
         self.problems = [str(error) for error in outcome.refused] if outcome else []
 
-    def settle(self) -> None:
-        """Sum up months, seal ended runs and sweep, if due. Raises EngineAway or StoreError."""
+    def run_due_tasks(self) -> None:
+        """Sum up months, seal ended runs and delete unused roll-ups, if due.
+
+        Raises EngineUnavailable or StoreError.
+        """
         now_s, now_us = time.monotonic(), time.time_ns() // 1000
         if now_s - self._settled_s < SETTLE_EVERY_S:
             return

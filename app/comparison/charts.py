@@ -8,7 +8,7 @@ from typing import Any
 from compileboard.app.benchmarks.metrics import Metric
 from compileboard.app.comparison.model import MetricDelta, ModelPair
 from compileboard.app.comparison.table import format_change, format_ratio_of, format_value_of
-from compileboard.app.core.charts import Chart, finish
+from compileboard.app.core.charts import Chart, build_figure
 from compileboard.collectors.contract.verdicts import LABELS, METHODS
 
 _COLORS = {
@@ -88,7 +88,13 @@ def chart_changes(
     rows = [_make_row(metric, pair, delta) for pair, delta in moves]
     title = f"{metric.label}: change of each model"
     return Chart(
-        "changes-chart", title, finish(traces, xaxis=xaxis, yaxis=yaxis), columns, rows, note, "m"
+        "changes-chart",
+        title,
+        build_figure(traces, xaxis=xaxis, yaxis=yaxis),
+        columns,
+        rows,
+        note,
+        "m",
     )
 
 

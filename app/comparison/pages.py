@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from flask import Blueprint, Response, abort, render_template, request, url_for
 from werkzeug.wrappers import Response as WerkzeugResponse
 
-from compileboard.app.benchmarks.matrix import cut_page
+from compileboard.app.benchmarks.matrix import paginate
 from compileboard.app.benchmarks.queries import list_model_choices
 from compileboard.app.benchmarks.series import FIELDS
 from compileboard.app.comparison.charts import chart_changes
@@ -170,7 +170,7 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         "summary": screen.summary,
         "unchanged": unchanged[:MOST_UNCHANGED],
         "unchanged_count": len(unchanged),
-        "listing": cut_page(choice.rows, given["cursor"] or None, limit),
+        "listing": paginate(choice.rows, given["cursor"] or None, limit),
         "chart": chart,
         "has_charts": chart is not None,
         "tiles": [

@@ -90,9 +90,9 @@ def match(
     fields: Sequence[str],
     read: Callable[[Entry, str], Any],
 ) -> tuple[tuple[Pairs[Entry], Pairs[Entry], Pairs[Entry]], list[Entry], list[Entry]]:
-    """Match entries that both sides measured alike; return the pairs and the rest of both sides.
+    """Pair the entries of both sides with equal fields; return the pairs and the rest of each side.
 
-    Pairs on the same machine come first, then on another one, then with another batch size.
+    The three lists of pairs: on the same machine, on different ones, with different batch sizes.
     """
     batchless = [name for name in fields if name != "batch_size"]
     together, left, right = _match_alike(base, new, (*fields, *MACHINE_FIELDS), read)

@@ -21,7 +21,7 @@ from compileboard.app.core.newest import (
 )
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.store import Store
-from compileboard.app.runs.queries import find_run_ids, get_newest_run, get_other
+from compileboard.app.runs.queries import find_run_ids, get_newest_run, get_run_to_compare
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import RunDetail, get_run
 
@@ -167,7 +167,7 @@ def find_word(engine: Engine, clock: RecorderClock, word: str, run: RunRow | Non
         named = get_newest_run(engine, clock)
         lack = "run in this database; record one with `compileboard-collect bench` or `run`"
     else:
-        named = get_other(engine, run, word, clock)
+        named = get_run_to_compare(engine, run, word, clock)
         kind = "earlier" if word == "previous" else "other"
         lack = f"{kind} run named {run.name!r} of the same suite as run {run.id}"
     if named is None:

@@ -43,7 +43,7 @@ def choose(
 
 
 def pick_metrics(comparison: Comparison, metric: str | None) -> tuple[str, tuple[Metric, ...]]:
-    """Return a group's key, and its metrics. Raises FilterError for an unknown metric or group."""
+    """Return the key and metrics of a group. Raises FilterError for an unknown metric or group."""
     known = {metric_sum.metric.name for metric_sum in comparison.sums}
     if metric and metric not in GROUPS and metric not in BY_NAME:
         names = (*GROUPS, *(compared.name for compared in COMPARED))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from compileboard.app.compiles.run_queries import Compilation, CompileRow
-from compileboard.app.core.charts import Chart, duration_axis, finish
+from compileboard.app.core.charts import Chart, build_figure, duration_axis
 from compileboard.app.core.format import format_duration
 from compileboard.app.core.labels import PHASES, HasPhases, Phase, sum_phases
 
@@ -32,7 +32,7 @@ def _list_traces(bars: Sequence[HasPhases], divisor: float) -> dict[Phase, dict[
 def _stack_traces(
     traces: Sequence[dict[str, Any]], unit: str, labels: Sequence[str], **layout: Any
 ) -> dict[str, Any]:
-    return finish(
+    return build_figure(
         traces,
         barmode="stack",
         **layout,

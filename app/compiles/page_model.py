@@ -21,7 +21,7 @@ from compileboard.app.core.page import Page
 from compileboard.app.core.rows import list_rows
 from compileboard.app.cuda_graphs.model import (
     FunctionGraphs,
-    WhyAgain,
+    RecordingReason,
     list_functions,
     list_reasons,
 )
@@ -29,7 +29,7 @@ from compileboard.app.cuda_graphs.run_queries import COMPILE_GRAPHS_SQL, MOST_GR
 from compileboard.app.reasons import run_queries as reasons
 from compileboard.app.reasons.run_queries import GraphBreakRow, RecompileRow
 from compileboard.app.runs import failures, trace_files
-from compileboard.app.runs.failures import CacheLookup, CudagraphSkip, FailureRow, Unfinished
+from compileboard.app.runs.failures import CacheLookup, CudagraphSkip, FailureRow, UnfinishedCompile
 from compileboard.app.runs.model import CHARTED
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import list_configs
@@ -96,7 +96,7 @@ class CompileScreen:
 
     compile: CompileRow
     outcome: Word
-    unfinished: Unfinished | None
+    unfinished: UnfinishedCompile | None
     records: Sequence[Compilation]
     chain: Sequence[CompileRow]
     before: CompileRow | None
@@ -132,7 +132,7 @@ class CompileScreen:
         return list_functions(self.cudagraphs)
 
     @property
-    def cudagraph_reasons(self) -> list[WhyAgain]:
+    def cudagraph_reasons(self) -> list[RecordingReason]:
         return list_reasons(self.cudagraph_functions)
 
     @property

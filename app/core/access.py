@@ -167,7 +167,7 @@ def describe_protection(settings: Settings) -> str:
     return f"reading: {reading}; writing: {writing}"
 
 
-def describe_lack() -> str:
+def describe_missing_scope() -> str:
     identity = get_identity()
     if is_read_only():
         return READ_ONLY
@@ -241,7 +241,7 @@ def identify_client() -> None:
             ),
         )
     if _OPEN in list_needed_scopes():
-        g.identity = _get_anyone()
+        g.identity = _get_anonymous_identity()
         return
     given = request.headers.get("Authorization")
     if given is not None and given[:10].lower() == "bearer cb_":
@@ -251,7 +251,7 @@ def identify_client() -> None:
         identity = _read_proxy_identity()
         if identity is None and given is not None:
             abort(401, "The header Authorization has no token of this server; expected Bearer cb_…")
-        g.identity = identity or read_session() or _get_anyone()
+        g.identity = identity or read_session() or _get_anonymous_identity()
     if is_read_only():
         g.identity = replace(g.identity, scopes=g.identity.scopes & {"read"})
     g.actor = g.identity.name
@@ -262,7 +262,7 @@ class UnknownToken(Unauthorized):
 
 
 def _check_bearer(secret: str) -> StoredToken:
-    wrong_tokens: login_records.WrongTokens = current_app.config["WRONG_TOKENS"]
+    wrong_tokens: login_records.WrongTokenCounter = current_app.config["WRONG_TOKENS"]
     address = request.remote_addr or ""
     wait_s = wrong_tokens.get_wait_s(address)
     try:
@@ -355,7 +355,7 @@ def read_session() -> Identity | None:
     return Identity(token.name, expand_scopes(token.scopes.split(",")), "session", token.id)
 
 
-def _get_anyone() -> Identity:
+def _get_anonymous_identity() -> Identity:
     settings = get_settings()
     if settings.reading == "tokens":
         return NOBODY
@@ -416,7 +416,7 @@ def check_scope() -> BaseResponse | None:
     )
 
 
-def note_identity(response: Response) -> Response:
+def save_token_use(response: Response) -> Response:
     """Save the last use of a token at most once a minute; skipped while the database is busy.
 
     A read-only server keeps it in memory, for sessions only.
@@ -432,7 +432,7 @@ def note_identity(response: Response) -> Response:
         noted.clear()
     noted[key] = now_us
     if is_read_only():
-        login_records.note_session_in_memory(g.session_hash, now_us)
+        login_records.save_session_use(g.session_hash, now_us)
         return response
     path = get_board_path()
     with (
@@ -454,6 +454,9 @@ def init_app(app: Flask) -> None:
     app.config["TOKEN_USES"] = {}
     login_records.init_app(app)
     app.jinja_env.globals.update(
-        may=may, identity=get_identity, describe_lack=describe_lack, is_read_only=is_read_only
+        may=may,
+        identity=get_identity,
+        describe_missing_scope=describe_missing_scope,
+        is_read_only=is_read_only,
     )
-    app.after_request(note_identity)
+    app.after_request(save_token_use)

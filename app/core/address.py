@@ -53,7 +53,7 @@ class StoreAddress:
         return os.path.join(self.folder or os.path.dirname(self.board), "cache")
 
 
-def place_in_process(folder: str) -> ClickHouseAddress:
+def make_in_process_address(folder: str) -> ClickHouseAddress:
     return ClickHouseAddress(None, None, "default", "default", os.path.join(folder, "clickhouse"))
 
 
@@ -86,7 +86,7 @@ def parse_address(text: str) -> StoreAddress:
             raise AddressError(
                 f"--db: secure is for a server, and the address has no host; expected {EXPECTED}"
             )
-        return StoreAddress(os.path.join(folder, BOARD), folder, place_in_process(folder))
+        return StoreAddress(os.path.join(folder, BOARD), folder, make_in_process_address(folder))
     database = unquote(parts.path).strip("/")
     if not database or "/" in database:
         raise AddressError(f"--db {text[:200]!r}: expected {EXPECTED}")

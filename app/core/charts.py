@@ -58,7 +58,7 @@ def escape(value: Any) -> Any:
     return value
 
 
-def finish(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
+def build_figure(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
     """Build an escaped figure from dicts or graph objects. Graph objects validate themselves, which
     takes 15 of a page's 100 ms.
     """
@@ -73,7 +73,7 @@ def finish(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
     return figure
 
 
-def times(microseconds: Sequence[int]) -> list[int]:
+def to_milliseconds(microseconds: Sequence[int]) -> list[int]:
     return [time_us // 1000 for time_us in microseconds]
 
 

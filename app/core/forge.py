@@ -157,11 +157,11 @@ class RunSource:
         return self.repository.commit_url(commit) if self.repository else None
 
     def find_place(self, file: str | None, line: int | None = None) -> SourcePlace | None:
-        """Return where a file is; None if it may not be the repository's.
+        """Return where a file is, or None if it may not belong to the repository.
 
-        A file is named from the working directory where it lies below it, else from the top of
-        the repository, else, of a package, from the package: the commit has to have the name's
-        first part in exactly one of the first two.
+        Recorded names are relative to the working directory, to the top of the repository or to
+        a package. Only the first two have a place here, and the commit must have the name's
+        first part in exactly one of them.
         """
         parts = (file or "").split("/")
         if not file or "\0" in file or {"", ".", ".."} & set(parts):

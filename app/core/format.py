@@ -19,7 +19,7 @@ def format_duration(microseconds: float | None) -> str:
     for divisor, unit in ((1e3, "ms"), (1e6, "s")):
         value = microseconds / divisor
         if value < (999.5 if unit == "ms" else 59.95):
-            return f"{_three_digits(value)} {unit}"
+            return f"{_format_three_digits(value)} {unit}"
     seconds = round(microseconds / 1e6)
     if seconds < 3600:
         return f"{seconds // 60} min {seconds % 60:02d} s"
@@ -36,7 +36,7 @@ def format_bytes(size: float | None) -> str:
     value, unit = float(size), 0
     while abs(value) >= 1024 and unit < len(_BYTES) - 1:
         value, unit = value / 1024, unit + 1
-    return f"{round(value)} B" if unit == 0 else f"{_three_digits(value)} {_BYTES[unit]}"
+    return f"{round(value)} B" if unit == 0 else f"{_format_three_digits(value)} {_BYTES[unit]}"
 
 
 def format_count(number: float | None) -> str:
@@ -93,7 +93,7 @@ def format_plural(number: int, singular: str, many: str = "") -> str:
     return f"{format_count(number)} {singular if number == 1 else many or singular + 's'}"
 
 
-def _three_digits(value: float) -> str:
+def _format_three_digits(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
 
 

@@ -55,7 +55,7 @@ class SharedRecord:
 
 
 class SharedTable:
-    """A fixed-size table in memory that all workers of a server share.
+    """A fixed-size table in shared memory for all workers of a server.
 
     Create it before the workers are forked. Records are read and written under a kernel lock, which
     is released when a process dies. A set holds `records_a_set` records; a new record replaces the
@@ -138,7 +138,7 @@ _SESSION = struct.Struct("q10s")
 _ALL = b"failures"
 
 
-class LoginMemory:
+class MemoryLoginStore:
     def __init__(self) -> None:
         self._sessions = SharedTable("sessions", value_bytes=_SESSION.size, set_count=SESSION_SETS)
         size_bytes = _FAILURE.size * MOST_FAILURES
@@ -157,7 +157,7 @@ class LoginMemory:
         expires_us, token_id = _SESSION.unpack(record.value)
         return BrowserSession(token_id.decode(), expires_us, record.touched)
 
-    def note_use(self, session_hash: bytes, now_us: int) -> None:
+    def save_last_use(self, session_hash: bytes, now_us: int) -> None:
         """Save when a session was last used; an ended session stays ended."""
         self._sessions.update(
             session_hash, lambda before: before and SharedRecord(now_us, before.value)
@@ -188,7 +188,7 @@ class LoginMemory:
         return wait_s
 
 
-class WrongTokens:
+class WrongTokenCounter:
     """Wrong bearer tokens by address, shared by a server's workers. Create it before they are
     forked.
 
@@ -271,7 +271,9 @@ def _round_up_s(wait_us: int) -> int:
 def get_login_wait_s(address: str) -> int:
     now_us, address = time.time_ns() // 1000, address[:MOST_ADDRESS_LENGTH]
     if is_read_only():
-        return get_wait_s(_get_memory().list_failures(now_us), digest_address(address), now_us)
+        return get_wait_s(
+            _get_memory_store().list_failures(now_us), digest_address(address), now_us
+        )
     return get_wait_s(
         list_login_failures(get_reader(), now_us - WINDOW_US, now_us), address, now_us
     )
@@ -284,7 +286,7 @@ def add_login_failure(address: str) -> int:
     """
     address = address[:MOST_ADDRESS_LENGTH]
     if is_read_only():
-        return _get_memory().add_failure(address)
+        return _get_memory_store().add_failure(address)
     close_store()  # an open reader would keep the write from being checkpointed
     with closing(open_writer(get_board_path(), create=False)) as writer:
         with write_transaction(writer):
@@ -300,7 +302,7 @@ def add_login_failure(address: str) -> int:
 
 def find_session(session_hash: bytes) -> BrowserSession | None:
     return (
-        _get_memory().get_session(session_hash)
+        _get_memory_store().get_session(session_hash)
         if is_read_only()
         else get_session(get_reader(), session_hash)
     )
@@ -313,7 +315,7 @@ def begin_session(token_id: str, replaced_cookie: str, lasts_us: int) -> str:
     """
     now_us = time.time_ns() // 1000
     if is_read_only():
-        memory = _get_memory()
+        memory = _get_memory_store()
         memory.close_session(replaced_cookie)
         return memory.open_session(token_id, expires_us=now_us + lasts_us, now_us=now_us)
     with writing("login.start", token_id) as writer:
@@ -324,21 +326,21 @@ def begin_session(token_id: str, replaced_cookie: str, lasts_us: int) -> str:
 def end_session(token_id: str, cookie: str) -> None:
     """Raises StoreError if the database cannot be written."""
     if is_read_only():
-        _get_memory().close_session(cookie)
+        _get_memory_store().close_session(cookie)
         return
     with writing("login.end", token_id) as writer:
         close_session(writer, cookie)
 
 
-def note_session_in_memory(session_hash: bytes, now_us: int) -> None:
-    _get_memory().note_use(session_hash, now_us)
+def save_session_use(session_hash: bytes, now_us: int) -> None:
+    _get_memory_store().save_last_use(session_hash, now_us)
 
 
-def _get_memory() -> LoginMemory:
-    memory: LoginMemory = current_app.config["LOGIN_MEMORY"]
+def _get_memory_store() -> MemoryLoginStore:
+    memory: MemoryLoginStore = current_app.config["LOGIN_MEMORY"]
     return memory
 
 
 def init_app(app: Flask) -> None:
-    app.config["LOGIN_MEMORY"] = LoginMemory()
-    app.config["WRONG_TOKENS"] = WrongTokens()
+    app.config["LOGIN_MEMORY"] = MemoryLoginStore()
+    app.config["WRONG_TOKENS"] = WrongTokenCounter()

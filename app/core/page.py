@@ -154,7 +154,7 @@ def check_order(sort: str, orders: Iterable[str]) -> tuple[str, str]:
     return order, direction
 
 
-def recorded_us(time_us: str, count: str) -> str:
+def recorded_us_sql(time_us: str, count: str) -> str:
     return (
         f"case when coalesce({time_us}, 0) > 0 or coalesce({count}, 0) = 0 then "
         f"coalesce({time_us}, 0) end"

@@ -47,7 +47,7 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class SingleFile:
+class FileStore:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.board = connection
         self.engine: Engine = SqliteEngine(connection)
@@ -60,7 +60,7 @@ class SingleFile:
         self.board.close()
 
 
-class Folder:
+class FolderStore:
     def __init__(self, board: sqlite3.Connection, engine: Engine, files: RunFiles) -> None:
         self.board = board
         self.engine = engine
@@ -117,9 +117,9 @@ def open_store(text: str) -> Store:
                 "address of its folder: "
                 f"--db {EXPECTED}."
             )
-        return SingleFile(reader)
+        return FileStore(reader)
     engine = ClickHouseEngine(_share_clients(address.clickhouse, os.getpid()))
-    return Folder(reader, engine, RunFiles(address.board, address.cache))
+    return FolderStore(reader, engine, RunFiles(address.board, address.cache))
 
 
 @cache

@@ -49,8 +49,8 @@ def _function_key(graph: CudaGraph) -> FunctionKey:
 class FunctionGraphs:
     """Warm-ups and recordings of one function of a tree.
 
-    A compile has several where sizes vary, and where its graph is split into partitions; this one
-    is number `place` of `place_count`.
+    A compile has several functions if sizes vary or its graph is split into partitions; this is
+    function `place` of `place_count`.
     """
 
     graphs: tuple[CudaGraph, ...]
@@ -73,7 +73,7 @@ class FunctionGraphs:
 
     @property
     def again_count(self) -> int:
-        """Return how often it was recorded because no graph at that place fitted."""
+        """Return how often it was recorded because no earlier graph there could be replayed."""
         return sum(graph.status is not None for graph in self.recordings)
 
     @property
@@ -91,7 +91,7 @@ class FunctionGraphs:
 
 
 @dataclass(frozen=True)
-class WhyAgain:
+class RecordingReason:
     """Recordings of one function, in all processes, for one reason. `status` is torch's word."""
 
     example: CudaGraph
@@ -125,7 +125,7 @@ class PathNode:
 
 @dataclass(frozen=True)
 class PathSegment:
-    """Graphs that follow each other without a choice, then the paths that go on from the last."""
+    """A chain of graphs without branches, then the paths that branch off after the last one."""
 
     nodes: tuple[PathNode, ...]
     branches: tuple[PathSegment, ...]
@@ -151,7 +151,7 @@ class GraphTree:
 class CudaGraphsScreen:
     functions: Sequence[FunctionGraphs]
     function_count: int
-    reasons: Sequence[WhyAgain]
+    reasons: Sequence[RecordingReason]
     reason_count: int
     trees: Sequence[GraphTree]
     skips: Page[CudagraphSkip]
@@ -184,7 +184,7 @@ def build_cuda_graphs(reader: sqlite3.Connection, run: RunRow) -> CudaGraphsScre
         reason_count=len(again),
         trees=list_trees(graphs),
         skips=skips,
-        verdict=judge(functions, describe_last(graphs, run)),
+        verdict=judge_cuda_graphs(functions, describe_last(graphs, run)),
         graph_count=len(graphs),
     )
 
@@ -192,7 +192,7 @@ def build_cuda_graphs(reader: sqlite3.Connection, run: RunRow) -> CudaGraphsScre
 def list_functions(
     graphs: Iterable[CudaGraph], skips: Iterable[CudagraphSkip] = ()
 ) -> list[FunctionGraphs]:
-    """Return the functions of graphs, those recorded again most often first, then by time."""
+    """Group graphs by function: functions re-recorded most often first, then by time."""
     by_function: dict[FunctionKey, list[CudaGraph]] = {}
     for graph in graphs:
         by_function.setdefault(_function_key(graph), []).append(graph)
@@ -200,17 +200,17 @@ def list_functions(
     for skip in skips:
         if skip.compile_key is not None:
             reasons.setdefault(skip.compile_key, {})[skip.reason] = None
-    counts = Counter(_compile_of(group[0]) for group in by_function.values())
+    counts = Counter(_compile_key(group[0]) for group in by_function.values())
     places: Counter[object] = Counter()
     functions = []
     for group in by_function.values():
         first = group[0]
-        places[_compile_of(first)] += 1
+        places[_compile_key(first)] += 1
         functions.append(
             FunctionGraphs(
                 tuple(group),
-                places[_compile_of(first)],
-                counts[_compile_of(first)],
+                places[_compile_key(first)],
+                counts[_compile_key(first)],
                 tuple(reasons.get(first.compile_key or 0, ())),
             )
         )
@@ -219,13 +219,13 @@ def list_functions(
     )
 
 
-def _compile_of(graph: CudaGraph) -> tuple[object, ...]:
+def _compile_key(graph: CudaGraph) -> tuple[object, ...]:
     return graph.process_id, graph.tree, graph.compile_key, graph.compile_id, graph.mode
 
 
-def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
-    """Return why functions have several graphs: those that did not fit first, then calls after
-    another graph, most often first.
+def list_reasons(functions: Sequence[FunctionGraphs]) -> list[RecordingReason]:
+    """Return why functions have several graphs: graphs that could not be replayed first, then
+    calls after another graph, each by frequency.
     """
     groups: dict[tuple[object, ...], list[CudaGraph]] = {}
     for function in functions:
@@ -240,7 +240,7 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
         example = group[0]
         newest = example.reasons[-1] if example.reasons else None
         reasons.append(
-            WhyAgain(
+            RecordingReason(
                 replace(example, process=""),
                 example.status,
                 describe_mismatch(example.status) if example.status else AFTER_ANOTHER,
@@ -257,22 +257,23 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[WhyAgain]:
     )
 
 
-def _list_sizes(functions: Sequence[FunctionGraphs]) -> Iterator[WhyAgain]:
-    """Yield compiles that torch recorded for several sizes, a function a size. The partitions of a
-    graph are functions of one compile too, and are recorded in one call.
+def _list_sizes(functions: Sequence[FunctionGraphs]) -> Iterator[RecordingReason]:
+    """Yield compiles that torch recorded for several sizes, as one function per size.
+
+    Partitions of a graph are functions of one compile too, but they are recorded in one call.
     """
     compiles: dict[tuple[object, ...], list[CudaGraph]] = {}
     for function in functions:
         for graph in function.recordings[:1]:
-            compiles.setdefault(_compile_of(graph), []).append(graph)
+            compiles.setdefault(_compile_key(graph), []).append(graph)
     for graphs in compiles.values():
         if len({graph.call_count for graph in graphs}) >= FEWEST_SIZES:
             example, fixes = replace(graphs[0], process=""), suggest_recorded_again(MANY_SIZES)
             time_us = _sum_us(graphs)
-            yield WhyAgain(example, None, SEVERAL_SIZES, (), 0, len(graphs), time_us, fixes)
+            yield RecordingReason(example, None, SEVERAL_SIZES, (), 0, len(graphs), time_us, fixes)
 
 
-def judge(functions: Sequence[FunctionGraphs], note: str) -> RunVerdict:
+def judge_cuda_graphs(functions: Sequence[FunctionGraphs], note: str) -> RunVerdict:
     again = sum(function.again_count for function in functions)
     tone = "warn" if again else "good" if any(row.recordings for row in functions) else "quiet"
     return RunVerdict(tone, describe_functions(functions), note, again or None)
@@ -293,7 +294,7 @@ def describe_functions(functions: Sequence[FunctionGraphs]) -> str:
 
 
 def describe_last(graphs: Sequence[CudaGraph], run: RunRow) -> str:
-    """Return when the last graph was recorded, how long recording took, and memory in words."""
+    """Describe when the last graph was recorded, how long recording took, and the memory used."""
     recordings = [graph for graph in graphs if graph.stage == "recording"]
     parts = []
     if recordings:
@@ -318,8 +319,8 @@ def describe_last(graphs: Sequence[CudaGraph], run: RunRow) -> str:
 
 
 def _sum_memory(graphs: Sequence[CudaGraph]) -> tuple[int | None, int | None]:
-    """Return the memory that torch's allocators held before the first graph and after the last, of
-    all processes and devices.
+    """Return the memory that torch's allocators held before the first graph and after the last,
+    summed over processes and devices.
     """
     first: dict[tuple[str, int | None], int | None] = {}
     last: dict[tuple[str, int | None], int | None] = {}
@@ -371,7 +372,7 @@ class _Paths:
 
 
 def list_trees(graphs: Iterable[CudaGraph]) -> list[GraphTree]:
-    """Return the trees of recorded graphs: a process has one a device and thread."""
+    """Return the trees of recorded graphs: one per device and thread of a process."""
     by_tree: dict[tuple[str, int], list[CudaGraph]] = {}
     for graph in graphs:
         if graph.stage == "recording":
@@ -407,8 +408,8 @@ def list_trees(graphs: Iterable[CudaGraph]) -> list[GraphTree]:
 
 
 def measure_fan_out(graphs: Sequence[CudaGraph]) -> tuple[int, str | None]:
-    """Return how many of the graphs are of one function at most, and its name; 0 where each is of
-    another.
+    """Return the largest number of graphs of one function, and its name; 0 if every graph has a
+    function of its own.
     """
     counts = Counter(graph.graph_function for graph in graphs)
     if not counts:

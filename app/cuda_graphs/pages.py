@@ -24,7 +24,7 @@ def show(run_id: str) -> str:
 
 @operation("/runs/<run_id>/cudagraphs")
 def list_cudagraphs(detail: RunDetail, page: PageQuery) -> Page[CudaGraph]:
-    """List a run's CUDA graphs as they were recorded, with why they were recorded again, and the
-    runs to warm up before them.
+    """List a run's CUDA graphs in order of recording, with the reasons for re-recording, and the
+    warm-up runs before them.
     """
     return list_graphs(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)

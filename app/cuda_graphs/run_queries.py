@@ -29,7 +29,7 @@ class MovedInput:
 
     @property
     def frame(self) -> Mapping[str, Any] | None:
-        """Return the line that uses it; torch keeps none of parameters."""
+        """Return the line that uses the input; torch keeps no line for parameters."""
         return self.stack[-1] if self.stack else None
 
 
@@ -50,7 +50,7 @@ class GraphMismatch:
 
 @dataclass(frozen=True)
 class CudaGraph:
-    """One recording of a CUDA graph, or one run to warm up before it."""
+    """One recording of a CUDA graph, or one warm-up run before it."""
 
     tables = ("cudagraphs",)
 
@@ -104,7 +104,7 @@ def _read_mismatch(reason: shapes.GraphMismatch) -> GraphMismatch:
     return GraphMismatch(reason["graph"], reason["status"], inputs, reason["input_count"])
 
 
-def _select(reasons: str) -> str:
+def _select_sql(reasons: str) -> str:
     return f"""
 select
   x.id, x.process_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id,
@@ -119,14 +119,14 @@ left join processes as p on p.id = x.process_id
 
 
 GRAPHS_SQL = f"""
-{_select("x.reasons")}
+{_select_sql("x.reasons")}
 where x.run_id = :run_id
   and (x.time_us, x.id) > (:after_us, :after_id)
 order by x.time_us, x.id
 limit :limit
 """
 # Of a graph with a hundred siblings each has a reason; a page shows why the newest did not fit.
-_WITH_NEWEST_REASON = _select("""case
+_WITH_NEWEST_REASON = _select_sql("""case
     when x.status is not null and json_valid(x.reasons)
       then json_array(json_extract(x.reasons, '$[#-1]'))
   end""")
@@ -147,5 +147,5 @@ list_graphs = partial(list_page, CudaGraph, GRAPHS_SQL)
 
 
 def list_all(connection: sqlite3.Connection, run_id: str) -> list[CudaGraph]:
-    """List a run's first graphs, each with the reason of its newest sibling alone."""
+    """List a run's first graphs. Of their reasons, each has only that of its newest sibling."""
     return list_rows(CudaGraph, NEWEST_REASONS_SQL, connection, run_id, limit=MOST_GRAPHS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compileboard.app.core.charts import Chart, count_axis, finish
+from compileboard.app.core.charts import Chart, build_figure, count_axis
 from compileboard.app.core.format import format_count, format_percent
 from compileboard.app.guards.model import describe_kind
 
@@ -26,7 +26,7 @@ def chart_kinds(kinds: Sequence[tuple[str, int]], guard_count: int) -> Chart:
         "textposition": "none",
         "hovertemplate": "%{text}",
     }
-    figure = finish(
+    figure = build_figure(
         [trace],
         xaxis=count_axis(shown[0][1] if shown else 0),
         yaxis={

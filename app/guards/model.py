@@ -76,7 +76,7 @@ def compare_guards(old: GuardTree, new: GuardTree) -> GuardDiff:
     identities: list[GuardChange] = []
     same_count = 0
     for key in dict.fromkeys((*before, *after)):
-        old_guards, new_guards, pairs = _take_equal(before.get(key, []), after.get(key, []))
+        old_guards, new_guards, pairs = _pair_equal_guards(before.get(key, []), after.get(key, []))
         same_count += len(pairs)
         identities.extend(
             GuardChange(was, now, ()) for was, now in pairs if _object_id(was) != _object_id(now)
@@ -115,7 +115,7 @@ def _strip_values(code: str, source: str, family: str) -> str:
     return left if mark else code
 
 
-def _take_equal(
+def _pair_equal_guards(
     old_guards: Sequence[_Normal], new_guards: Sequence[_Normal]
 ) -> tuple[list[GuardNode], list[GuardNode], list[tuple[GuardNode, GuardNode]]]:
     waiting: defaultdict[str, list[GuardNode]] = defaultdict(list)
@@ -340,19 +340,19 @@ _FILTER = 'torch.compile(model, options={{"guard_filter_fn": torch.compiler.{}}}
 _SINCE = "torch 2.8"
 
 
-def advise(origins: Sequence[GuardOrigin], median_us: float | None) -> list[GuardFix]:
+def suggest_guard_fixes(origins: Sequence[GuardOrigin], median_us: float | None) -> list[GuardFix]:
     shares = {origin.key: origin.share_ratio for origin in origins}
     fixes = []
     if shares.get("self", 0) >= _MOST:
-        fixes.append(_about_modules(shares["self"]))
+        fixes.append(_suggest_for_modules(shares["self"]))
     if (globals_share := shares.get("torch", 0) + shares.get("global", 0)) >= MUCH:
-        fixes.append(_about_globals(globals_share))
+        fixes.append(_suggest_for_globals(globals_share))
     if fixes and median_us is not None:
-        fixes.append(_about_warm_programs())
+        fixes.append(_suggest_for_warm_programs())
     return fixes
 
 
-def _about_modules(share: float) -> GuardFix:
+def _suggest_for_modules(share: float) -> GuardFix:
     return GuardFix(
         title="Leave out guards on torch.nn's own modules",
         seen=f"{format_percent(share)} of all guards are about the module itself: torch checks "
@@ -367,7 +367,7 @@ def _about_modules(share: float) -> GuardFix:
     )
 
 
-def _about_globals(share: float) -> GuardFix:
+def _suggest_for_globals(share: float) -> GuardFix:
     return GuardFix(
         title="Leave out guards on globals",
         seen=(
@@ -380,7 +380,7 @@ def _about_globals(share: float) -> GuardFix:
     )
 
 
-def _about_warm_programs() -> GuardFix:
+def _suggest_for_warm_programs() -> GuardFix:
     return GuardFix(
         title="Once warm, check only what differs between compiled versions",
         seen=(
@@ -554,7 +554,7 @@ def take_subtree(tree: GuardTree, number: int) -> GuardTree | None:
 
 
 def list_rows(view: GuardView, numbers: Mapping[int, int]) -> list[TreeRow]:
-    """List a prepared tree as flat rows, because a recursive template would go too deep."""
+    """List a prepared tree as flat rows: a recursive template would exceed the recursion limit."""
     rows: list[TreeRow] = []
     stack: list[tuple[bool, ViewNode]] = [(True, node) for node in reversed(view.nodes)]
     while stack:
@@ -586,7 +586,7 @@ class RunGuardsScreen:
 
     @cached_property
     def advice(self) -> list[GuardFix]:
-        return advise(self.origins, self.totals.median_us)
+        return suggest_guard_fixes(self.origins, self.totals.median_us)
 
 
 def build_guards(

@@ -146,7 +146,7 @@ limit :limit
 """  # noqa: S608 - our own names
 
 
-def _to_set(row: sqlite3.Row) -> GuardSet:
+def _to_guard_set(row: sqlite3.Row) -> GuardSet:
     values = dict(row)
     summary: GuardSummary | None = read_json(GuardSummary, values.pop("summary"))
     return GuardSet(
@@ -175,11 +175,11 @@ def list_guard_sets(
         values |= {"after_key": after[0], "after_id": after[1]}
     rows = connection.execute(list_sql(order, direction == "asc", after is not None), values)
     return make_page(
-        [_to_set(row) for row in rows], limit, lambda row: (_key_of(row, order), row.id)
+        [_to_guard_set(row) for row in rows], limit, lambda row: (_sort_value(row, order), row.id)
     )
 
 
-def _key_of(row: GuardSet, order: str) -> float | int:
+def _sort_value(row: GuardSet, order: str) -> float | int:
     value = row.latency_us if order == "latency" else row.guard_count
     return -1 if value is None else value
 
@@ -209,7 +209,7 @@ def get_guard_set(
     connection: sqlite3.Connection, run_id: str | None, artifact_id: int
 ) -> GuardSet | None:
     row = connection.execute(ONE_SQL, {"run_id": run_id, "artifact_id": artifact_id}).fetchone()
-    return None if row is None else _to_set(row)
+    return None if row is None else _to_guard_set(row)
 
 
 def get_previous_set(connection: sqlite3.Connection, compile_key: int | None) -> GuardSet | None:
@@ -217,4 +217,4 @@ def get_previous_set(connection: sqlite3.Connection, compile_key: int | None) ->
     if compile_key is None:
         return None
     row = connection.execute(PREVIOUS_SQL, {"compile_key": compile_key}).fetchone()
-    return None if row is None else _to_set(row)
+    return None if row is None else _to_guard_set(row)

@@ -1,7 +1,7 @@
 """Run one import as a child process under limits, and describe how it ended.
 
-The size of an upload can be set. Data beyond the other limits is imported on the server's machine
-by `compileboard-collect import`, which has none.
+The upload limit is a setting. Data beyond the other limits can be imported with
+`compileboard-collect import` on the server's machine, which has no limits.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def build_environ(folder: Path) -> dict[str, str]:
 def run(
     slot: QueueEntry, command: list[str], settings: Settings, lane: ImportLane | None = None
 ) -> bool:
-    """Return True if the import was stopped to let others run: run it again, in the second lane."""
+    """Return True if the import was stopped to let others run. Run it again in the second lane."""
     errors = slot.folder / "errors"
     begun = slot.upload  # read by an earlier part of it
     slot.save(state="running")
@@ -102,7 +102,7 @@ def run(
         timer.start()
         ended = threading.Event()
         threading.Thread(
-            target=_make_way, args=(process, lane, ended), name="slice", daemon=True
+            target=_yield_lane, args=(process, lane, ended), name="slice", daemon=True
         ).start()
         try:
             last = _follow_process(process, slot, begun)
@@ -117,7 +117,7 @@ def run(
     return False
 
 
-def _make_way(
+def _yield_lane(
     process: subprocess.Popen[bytes], lane: ImportLane | None, ended: threading.Event
 ) -> None:
     """Let the next import begin: this one continues in the second lane, or stops until that is

@@ -8,7 +8,7 @@ from typing import Annotated
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from compileboard.app.core.access import describe_lack, get_sender, may, needs
+from compileboard.app.core.access import describe_missing_scope, get_sender, may, needs
 from compileboard.app.core.api import Limit, operation, refuse
 from compileboard.app.core.db import get_board_path, get_settings, request_origin
 from compileboard.app.core.page import Page
@@ -34,7 +34,7 @@ def index() -> str:
         uploads=uploads,
         is_live=any(not upload.has_ended for upload in uploads),
         open=may("write") and settings.uploads == "yes",
-        no=FORBIDDEN if may("write") else describe_lack(),
+        no=FORBIDDEN if may("write") else describe_missing_scope(),
     )
 
 

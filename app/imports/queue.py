@@ -256,11 +256,15 @@ class ImportQueue:
             lane.leave()
 
     def enqueue(self, name: str, *, most_receiving: int, most_waiting: int) -> QueueEntry:
-        """Add an import. Raises UploadRejected if too many are under way; OSError."""
+        """Add an import.
+
+        Raises UploadRejected if too many imports are under way, OSError if its folder cannot be
+        written.
+        """
         self._make_root()
         with _holding_lock(self.root / "admit"):
             self._remove_stale()
-            states = [upload.state for upload in self._list() if not upload.has_ended]
+            states = [upload.state for upload in self._list_imports() if not upload.has_ended]
             if (
                 states.count("receiving") >= most_receiving
                 or states.count("waiting") >= most_waiting
@@ -298,7 +302,7 @@ class ImportQueue:
         )
 
     def list_newest(self, limit: int) -> list[Import]:
-        return self._list()[:limit]
+        return self._list_imports()[:limit]
 
     def clear(self) -> None:
         if self.root.is_dir():
@@ -334,7 +338,7 @@ class ImportQueue:
         except (OSError, ValueError, TypeError):
             return None  # missing, or of another version
 
-    def _list(self) -> list[Import]:
+    def _list_imports(self) -> list[Import]:
         uploads = [upload for path in self.root.glob("*.json") if (upload := self.load(path.stem))]
         return sorted(uploads, key=lambda upload: (upload.created_us, upload.id), reverse=True)
 
@@ -342,7 +346,7 @@ class ImportQueue:
         return is_locked(self.root / import_id / "alive")
 
     def _remove_stale(self) -> None:
-        for position, upload in enumerate(self._list()):
+        for position, upload in enumerate(self._list_imports()):
             old = upload.has_ended and _now_us() - upload.updated_us > KEEP_US
             if old or (position >= MOST_KEPT and upload.has_ended):
                 self.remove(upload.id)

@@ -44,7 +44,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # EFBIG: ulimit -f
 
 
 @dataclass
-class Received:
+class ReceivedUpload:
     folder: Path
     names: dict[str, str] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
@@ -83,17 +83,17 @@ def clean_path(name: str) -> str:
 
 def receive(
     environ: dict[str, Any], folder: Path, limit_bytes: int, filename: str | None
-) -> Received:
+) -> ReceivedUpload:
     """Store a multipart form's files, or a raw body as one file, in a new folder.
 
     Raises UploadRejected if it is too large, truncated or not an upload; OSError.
     """
     folder.mkdir(mode=0o700)
-    received = Received(folder)
+    received = ReceivedUpload(folder)
     kind = parse_options_header(environ.get("CONTENT_TYPE", ""))[0]
     expected = get_content_length(environ)
     try:
-        stream = _Counted(get_input_stream(environ, max_content_length=limit_bytes))
+        stream = _CountingStream(get_input_stream(environ, max_content_length=limit_bytes))
         if kind == "multipart/form-data":
             _receive_form(environ, stream, received)
         elif kind == "application/octet-stream":
@@ -107,12 +107,12 @@ def receive(
                 ),
             )
     except RequestEntityTooLarge:
-        raise _too_large(limit_bytes, expected) from None
+        raise _make_size_error(limit_bytes, expected) from None
     except ClientDisconnected as error:  # werkzeug raises it for any connection error
         raise (
             _explain_os_error(error.__context__)
             if isinstance(error.__context__, TimeoutError)
-            else _truncated_upload()
+            else _make_truncation_error()
         ) from None
     except OSError as error:
         raise _explain_os_error(error) from error
@@ -121,7 +121,7 @@ def receive(
             with suppress(OSError):
                 received.open_file.close()
     if expected is not None and stream.count < expected:
-        raise _truncated_upload()
+        raise _make_truncation_error()
     if not received.names:
         raise UploadRejected(
             400,
@@ -133,16 +133,16 @@ def receive(
     return received
 
 
-def too_large(environ: Mapping[str, Any], limit_bytes: int) -> UploadRejected | None:
+def check_size(environ: Mapping[str, Any], limit_bytes: int) -> UploadRejected | None:
     expected = get_content_length(cast("dict[str, Any]", environ))
     return (
-        _too_large(limit_bytes, expected)
+        _make_size_error(limit_bytes, expected)
         if expected is not None and expected > limit_bytes
         else None
     )
 
 
-class _Counted:
+class _CountingStream:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self.count = 0
@@ -154,7 +154,7 @@ class _Counted:
 
 
 class _NumberedFile:
-    def __init__(self, path: Path, received: Received) -> None:
+    def __init__(self, path: Path, received: ReceivedUpload) -> None:
         self.name = None
         self._file: BinaryIO = path.open("xb")
         received.open_file = self._file
@@ -172,13 +172,15 @@ class _NumberedFile:
         self._file.close()
 
 
-def _open_next(received: Received, name: str) -> _NumberedFile:
+def _open_next(received: ReceivedUpload, name: str) -> _NumberedFile:
     number = f"{len(received.names) + 1:04d}"
     received.names[number] = name
     return _NumberedFile(received.folder / number, received)
 
 
-def _receive_form(environ: dict[str, Any], stream: _Counted, received: Received) -> None:
+def _receive_form(
+    environ: dict[str, Any], stream: _CountingStream, received: ReceivedUpload
+) -> None:
     def factory(
         total_content_length: int | None,
         content_type: str | None,
@@ -216,7 +218,7 @@ def _receive_form(environ: dict[str, Any], stream: _Counted, received: Received)
             (received.folder / number).unlink()
 
 
-def _receive_raw(stream: _Counted, received: Received, name: str) -> None:
+def _receive_raw(stream: _CountingStream, received: ReceivedUpload, name: str) -> None:
     file = _open_next(received, name)
     try:
         while data := stream.read(BLOCK_BYTES):
@@ -241,7 +243,7 @@ def drain(environ: dict[str, Any]) -> None:
             pass
 
 
-def _too_large(limit_bytes: int, expected: int | None) -> UploadRejected:
+def _make_size_error(limit_bytes: int, expected: int | None) -> UploadRejected:
     came = (
         f"{expected / 2**20:,.1f} MiB were sent"
         if expected and expected > limit_bytes
@@ -256,7 +258,7 @@ def _too_large(limit_bytes: int, expected: int | None) -> UploadRejected:
     )
 
 
-def _truncated_upload() -> UploadRejected:
+def _make_truncation_error() -> UploadRejected:
     return UploadRejected(
         400, "The upload was cut short: fewer bytes came than were announced. Send it again."
     )
@@ -327,7 +329,7 @@ def _queue_import(
     open_reader(path).close()  # it exists, with this version
     open_writer(path, create=False).close()  # and is writable
     limit_bytes = settings.upload_mib * MIB
-    refused = too_large(environ, limit_bytes)
+    refused = check_size(environ, limit_bytes)
     if refused is not None:
         raise refused
     asked = dict(query)
@@ -363,7 +365,7 @@ def _queue_import(
 
 def _run_import(
     slot: QueueEntry,
-    received: Received,
+    received: ReceivedUpload,
     options: ImportOptions,
     settings: Settings,
     origin: ActionOrigin,

@@ -39,7 +39,7 @@ def noise_scale(values: Floats) -> float:
 
 
 def find_spikes(values: Floats, sigma: float) -> tuple[NDArray[np.bool_], Floats]:
-    """Return which points are far from the median of themselves and both neighbours, and these
+    """Return which points are far from the median of the point and its two neighbours, and the
     medians.
 
     Shape: at least 3 finite values
@@ -359,13 +359,14 @@ def detect_change_points(values: Numbers, errors: Numbers | None = None) -> list
     refine_positions(series.series, cuts)
     while len(cuts) > 2:
         fit = _fit_cuts(series.series, cuts, series.sigma)
-        doubts = [_doubt_cut(fit, j, series.centre) for j in range(1, len(cuts) - 1)]
+        doubts = [_measure_doubt(fit, j, series.centre) for j in range(1, len(cuts) - 1)]
         if not any(doubts):  # ranks last because they are slowest
             doubts = [
-                0.0 if _ranks_apart(fit, j, series.raw) else 1.0 for j in range(1, len(cuts) - 1)
+                0.0 if _differs_by_rank(fit, j, series.raw) else 1.0
+                for j in range(1, len(cuts) - 1)
             ]
         if not any(doubts):
-            return _make_change_points(series, _end_newest(series.series, fit, series.sigma))
+            return _make_change_points(series, _end_newest_step(series.series, fit, series.sigma))
         weakest = max(range(len(doubts)), key=lambda j: (doubts[j], -fit.tests[j].sigmas))
         del cuts[weakest + 1]
         refine_positions(series.series, cuts)
@@ -375,7 +376,7 @@ def detect_change_points(values: Numbers, errors: Numbers | None = None) -> list
 def _fit_cuts(series: WeightedValues, cuts: list[int], sigma: float) -> _Fit:
     means, weight, residuals = fit_levels(series, cuts)
     freedom = max(1, len(series) - len(means))
-    own = noise_about(residuals, freedom, sigma)
+    own = noise_around_levels(residuals, freedom, sigma)
     repeats = autocorrelation(residuals, len(means))
     own *= math.sqrt((1 + repeats) / (1 - repeats))
     fit = _Fit(list(cuts), means.tolist(), weight.tolist(), own, freedom)
@@ -392,7 +393,7 @@ def fit_levels(series: WeightedValues, cuts: Sequence[int]) -> tuple[Floats, Flo
     return means, weight, (series.values[part] - fitted) * np.sqrt(series.weights[part])
 
 
-def noise_about(residuals: Floats, freedom: int, sigma: float) -> float:
+def noise_around_levels(residuals: Floats, freedom: int, sigma: float) -> float:
     return max(math.sqrt(float(residuals @ residuals) / freedom), _NOISE_FLOOR * sigma)
 
 
@@ -414,9 +415,9 @@ def _test_cut(series: WeightedValues, fit: _Fit, j: int) -> _CutSignificance:
     return _CutSignificance(sigmas, min(1.0, places * t_survival(sigmas, fit.freedom)), loss)
 
 
-def _end_newest(series: WeightedValues, fit: _Fit, sigma: float) -> _Fit:
-    """End the newest step if an excursion explains the points better; both cuts have the step's
-    p-value.
+def _end_newest_step(series: WeightedValues, fit: _Fit, sigma: float) -> _Fit:
+    """Turn the newest step into an excursion if that fits the points better. Both of its cuts get
+    the step's p-value.
     """
     newest = len(fit.means) - 1
     ends, gains = _return_gains(series, fit.cuts)
@@ -433,8 +434,8 @@ def _end_newest(series: WeightedValues, fit: _Fit, sigma: float) -> _Fit:
 
 
 def _return_gains(series: WeightedValues, cuts: Sequence[int]) -> tuple[Ints, Floats]:
-    """Return where the newest step may have ended, and how much better an excursion up to there
-    fits than a step.
+    """Return the positions where the newest step may have ended, and for each how much better an
+    excursion fits than a step.
     """
     low, start, high = cuts[-3:]
     ends = np.arange(start + MIN_POINTS, high - MIN_POINTS + 1)
@@ -456,7 +457,7 @@ def t_survival(size: float, freedom: int) -> float:
     return math.erfc(normal / math.sqrt(2))
 
 
-def _doubt_cut(fit: _Fit, j: int, centre: float) -> float:
+def _measure_doubt(fit: _Fit, j: int, centre: float) -> float:
     before, after = fit.means[j - 1], fit.means[j]
     if abs(after - before) < MIN_RELATIVE * abs(before + centre):
         return 2.0
@@ -468,9 +469,9 @@ def _doubt_cut(fit: _Fit, j: int, centre: float) -> float:
     return 1.0 if j == 1 and fit.cuts[1] < MIN_BASELINE else 0.0
 
 
-def _ranks_apart(fit: _Fit, j: int, raw: Floats) -> bool:
-    """Return whether a cut's sides also differ by rank; values that repeat exactly need no such
-    test.
+def _differs_by_rank(fit: _Fit, j: int, raw: Floats) -> bool:
+    """Return whether a cut's sides also differ by rank. Levels that repeat one value exactly always
+    do.
     """
     cuts, first = fit.cuts, fit.find_excursion(j)
     old = raw[max(cuts[j - 1], cuts[j] - _RANK_POINTS) : cuts[j]]

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from compileboard.app.benchmarks.metrics import Metric
 from compileboard.app.benchmarks.trend_charts import POINTS_ID, chart_metric
 from compileboard.app.benchmarks.trend_lines import Axis, TrendLine
-from compileboard.app.core.charts import Chart, finish
+from compileboard.app.core.charts import Chart, build_figure
 from compileboard.app.incidents.model import SeriesChange
 from compileboard.app.incidents.page_model import LevelLines
 
@@ -28,7 +28,7 @@ def chart_incident(
     chart = chart_metric(metric, [line], axis, chart_id="series")
     traces = list(chart.figure["data"])
     if levels is not None:
-        traces += finish(_build_levels(change, metric, levels))["data"]
+        traces += build_figure(_build_levels(change, metric, levels))["data"]
     figure = chart.figure | {
         "data": [*traces[len(chart.figure["data"]) :], *traces[: len(chart.figure["data"])]]
     }
@@ -44,12 +44,14 @@ def mark_incidents(chart: Chart, changes: Sequence[SeriesChange], axis: Axis) ->
             if change.direction == direction and change.first_run_id in positions:
                 own.setdefault(positions[change.first_run_id], []).append(change)
         if own:
-            traces.append(_mark(own, symbol, color))
-    data = [*chart.figure["data"], *finish(traces)["data"]]
+            traces.append(_build_markers(own, symbol, color))
+    data = [*chart.figure["data"], *build_figure(traces)["data"]]
     return replace(chart, figure=chart.figure | {"data": data}) if traces else chart
 
 
-def _mark(changes: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str) -> dict[str, Any]:
+def _build_markers(
+    changes: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str
+) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
@@ -58,7 +60,7 @@ def _mark(changes: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str
         "yaxis": "y2",
         "meta": {"color": color, "points": POINTS_ID},
         "marker": {"size": 10, "symbol": symbol},
-        "customdata": [_address(own) for own in changes.values()],
+        "customdata": [_changes_url(own) for own in changes.values()],
         "hovertext": [
             "\n".join(_describe(change) for change in own[:_MOST_NAMED]) for own in changes.values()
         ],
@@ -68,7 +70,7 @@ def _mark(changes: Mapping[int, Sequence[SeriesChange]], symbol: str, color: str
     }
 
 
-def _address(changes: Sequence[SeriesChange]) -> str:
+def _changes_url(changes: Sequence[SeriesChange]) -> str:
     if len(changes) == 1:
         change = changes[0]
         incident_id, change_id = (

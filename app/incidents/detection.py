@@ -101,10 +101,10 @@ def detect(series: Series) -> list[SeriesChange]:
         return _detect_failures(series)
     level_changes = find_changes(series.values, series.errors)
     detected = [
-        _from_change_point(series, step) for step in level_changes.steps if step.recovers is None
+        _make_step_change(series, step) for step in level_changes.steps if step.recovers is None
     ]
     if level_changes.drift is not None:
-        detected.append(_from_drift(series, level_changes.drift))
+        detected.append(_make_drift_change(series, level_changes.drift))
     return detected
 
 
@@ -165,12 +165,12 @@ def detect_stopped(
     )
 
 
-def _from_change_point(series: Series, step: ChangePoint) -> SeriesChange:
+def _make_step_change(series: Series, step: ChangePoint) -> SeriesChange:
     runs, back = series.runs, step.may_be_back
     return _make_change(
         series,
         "step",
-        _direct(series, step),
+        _find_direction(series, step),
         before=runs[step.low - 1],
         first=runs[step.index],
         low=runs[step.low],
@@ -183,12 +183,12 @@ def _from_change_point(series: Series, step: ChangePoint) -> SeriesChange:
     )
 
 
-def _from_drift(series: Series, drift: Drift) -> SeriesChange:
+def _make_drift_change(series: Series, drift: Drift) -> SeriesChange:
     runs, finite = series.runs, np.flatnonzero(np.isfinite(series.values))
     return _make_change(
         series,
         "drift",
-        _direct(series, drift),
+        _find_direction(series, drift),
         before=runs[drift.start],
         first=runs[drift.end],
         low=runs[int(finite[finite > drift.start][0])],
@@ -290,7 +290,7 @@ def _drifted_before(series: Series, finite: Ints) -> bool:
     )
 
 
-def _direct(series: Series, change: ChangePoint | Drift) -> str:
+def _find_direction(series: Series, change: ChangePoint | Drift) -> str:
     if series.beside and isinstance(change, ChangePoint):
         known = np.flatnonzero(np.isfinite(series.values))
         at = int(np.searchsorted(known, change.index))

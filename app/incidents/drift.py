@@ -25,7 +25,7 @@ from compileboard.app.incidents.change_points import (
     autocorrelation,
     detect_change_points,
     fit_levels,
-    noise_about,
+    noise_around_levels,
     prepare,
     split_gains,
     t_survival,
@@ -95,7 +95,7 @@ def detect_drift(
     change_points = detect_change_points(values, errors) if steps is None else steps
     cuts = [int(np.searchsorted(series.positions, step.index)) for step in change_points]
     best: tuple[_TrendFit, tuple[int, ...], int] | None = None
-    for low, high, inner in _segments(
+    for low, high, inner in _list_segments(
         cuts, [step.after > step.before for step in change_points], len(series.raw)
     ):
         line = _fit_line(series.series, low, high, series.sigma)
@@ -160,7 +160,7 @@ def is_stopped(
     )
 
 
-def _segments(
+def _list_segments(
     cuts: Sequence[int], is_up: Sequence[bool], count: int
 ) -> list[tuple[int, int, tuple[int, ...]]]:
     bounds = [0, *cuts, count]
@@ -177,7 +177,7 @@ def _segments(
 
 def _fit_line(series: WeightedValues, low: int, high: int, sigma: float) -> _TrendFit | None:
     values, weights = series.values[low:high], series.weights[low:high]
-    starts, ends, shapes, squares = _shapes(high - low)
+    starts, ends, shapes, squares = _trend_shapes(high - low)
     total = float(weights.sum())
     level = float(values @ weights) / total
     lean = shapes @ weights
@@ -188,13 +188,13 @@ def _fit_line(series: WeightedValues, low: int, high: int, sigma: float) -> _Tre
     level -= size * float(lean[best]) / total
     residuals = (values - level - size * shapes[best]) * np.sqrt(weights)
     freedom = max(1, len(values) - _LINE_TERMS)
-    own = noise_about(residuals, freedom, sigma)
+    own = noise_around_levels(residuals, freedom, sigma)
     repeats = autocorrelation(residuals, 2)
     sigmas = abs(size) * math.sqrt(float(spread[best]) * (1 - repeats) / (1 + repeats)) / own
     p_value = min(1.0, len(series) * t_survival(sigmas, freedom))
     if p_value > ALPHA:
         return None
-    criterion = _criterion(residuals, _LINE_TERMS, sigma)
+    criterion = _information_criterion(residuals, _LINE_TERMS, sigma)
     return _TrendFit(int(starts[best]), int(ends[best]), size, level, sigmas, p_value, criterion)
 
 
@@ -205,12 +205,14 @@ def _fits_better(
     stairs = inner, (int(positions[np.argmax(gains)]),)
     return all(
         line.criterion + _MARGIN
-        < _criterion(fit_levels(series, [low, *cuts, high])[2], 1 + _STEP_TERMS * len(cuts), sigma)
+        < _information_criterion(
+            fit_levels(series, [low, *cuts, high])[2], 1 + _STEP_TERMS * len(cuts), sigma
+        )
         for cuts in stairs
     )
 
 
-def _criterion(residuals: Floats, terms: int, sigma: float) -> float:
+def _information_criterion(residuals: Floats, terms: int, sigma: float) -> float:
     count = len(residuals)
     return count * math.log(
         float(residuals @ residuals) / count + (sigma / 4) ** 2
@@ -232,7 +234,7 @@ def _make_drift(series: CleanSeries, line: _TrendFit, inner: Sequence[int], low:
 
 
 @lru_cache(maxsize=16)
-def _shapes(count: int) -> tuple[Ints, Ints, Floats, Floats]:
+def _trend_shapes(count: int) -> tuple[Ints, Ints, Floats, Floats]:
     knots = np.unique(np.linspace(0, count - 1, min(count, _KNOTS + 1)).round().astype(np.intp))
     pairs = np.array([(low, high) for low in knots for high in knots if high - low >= _SHORTEST])
     starts, ends = pairs[:, 0], pairs[:, 1]

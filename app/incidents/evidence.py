@@ -97,7 +97,7 @@ class EvidenceCollector:
             # are many.
             failed = get_failed_result(self._store, change)
             return (
-                [_make("failure", "new", failed.accuracy or failed.reason or "failed")]
+                [_make_cause("failure", "new", failed.accuracy or failed.reason or "failed")]
                 if failed
                 else []
             )
@@ -151,17 +151,17 @@ class EvidenceCollector:
         listed_names = {"graph_breaks", "unique_graphs"} if breaks else set()
         listed_names |= {"recompiles"} if recompiles else set()
         causes = [
-            *self._of_distinct("graph_break", "breaks", breaks),
-            *self._of_distinct("recompile", "causes", recompiles),
-            *self._of_distinct("rerecording", "rerecordings", rerecordings),
+            *self._list_distinct_causes("graph_break", "breaks", breaks),
+            *self._list_distinct_causes("recompile", "causes", recompiles),
+            *self._list_distinct_causes("rerecording", "rerecordings", rerecordings),
             *_sum_categories(recompiles),
             *_list_settings(compared),
             *_list_cache(compared),
-            *_list_own(change, compared, listed_names | {change.metric}),
+            *_list_counter_causes(change, compared, listed_names | {change.metric}),
         ]
         return sorted(causes, key=lambda cause: _RANK.get(cause["word"], 9))[:MOST_CAUSES]
 
-    def _of_distinct(
+    def _list_distinct_causes(
         self, kind: str, table: str, changes: Sequence[DistinctChange]
     ) -> Iterable[dict[str, Any]]:
         ids = (
@@ -172,7 +172,7 @@ class EvidenceCollector:
         for change in changes:
             word = WORDS[change.word][0]
             where = f" in {change.function}" if change.function else ""
-            cause = _make(
+            cause = _make_cause(
                 kind,
                 word,
                 f"{change.reason[:200]}{where}",
@@ -182,7 +182,7 @@ class EvidenceCollector:
             yield cause | {f"{table[:-1]}_id": ids.get(change.fingerprint)}
 
 
-def _make(
+def _make_cause(
     kind: str, word: str, label: str, before: object = None, after: object = None
 ) -> dict[str, Any]:
     return {"kind": kind, "word": word, "label": label, "before": before, "after": after}
@@ -212,10 +212,14 @@ def _filter_subject(other_change: SeriesChange, diff: CompareDistinct) -> list[D
     changed = [change for change in diff.changes if change.word not in _LEFT_OUT]
     if other_change.subject != "model":
         return changed
-    return [change for change in changed if change.key is None or _is_of(other_change, change.key)]
+    return [
+        change
+        for change in changed
+        if change.key is None or _is_of_series(other_change, change.key)
+    ]
 
 
-def _is_of(change: SeriesChange, key: Sequence[Any]) -> bool:
+def _is_of_series(change: SeriesChange, key: Sequence[Any]) -> bool:
     return change.is_of(dict(zip(("suite", "model", "mode", "dtype", "backend", "dynamic"), key)))
 
 
@@ -231,13 +235,13 @@ def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
         )
         if category and len(members) > 1 and before != after:
             word = "more often" if after > before else "less often"
-            causes.append(_make("guard", word, label_category(category).label, before, after))
+            causes.append(_make_cause("guard", word, label_category(category).label, before, after))
     return causes
 
 
 def _list_settings(compared: Comparison) -> list[dict[str, Any]]:
     return [
-        _make(
+        _make_cause(
             "setting",
             "changed",
             f"{setting.module}.{setting.name}",
@@ -251,7 +255,7 @@ def _list_settings(compared: Comparison) -> list[dict[str, Any]]:
 
 def _list_cache(compared: Comparison) -> list[dict[str, Any]]:
     return [
-        _make(
+        _make_cause(
             "cache",
             "more often" if total.new > total.base else "less often",
             "cache misses",
@@ -263,7 +267,7 @@ def _list_cache(compared: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _list_own(
+def _list_counter_causes(
     change: SeriesChange, compared: Comparison, listed_names: Set[str]
 ) -> list[dict[str, Any]]:
     if change.subject == "suite":
@@ -271,7 +275,7 @@ def _list_own(
             _count_models(change, side.entries) for side in (compared.base, compared.new)
         )
         return (
-            [_make("setting", "changed", "models of the suite", before, after)]
+            [_make_cause("setting", "changed", "models of the suite", before, after)]
             if before != after
             else []
         )
@@ -279,7 +283,7 @@ def _list_own(
         return []
     causes = []
     for pair in compared.pairs:
-        if _is_of(change, pair.new.key) and pair.new.series["batch_size"] in (
+        if _is_of_series(change, pair.new.key) and pair.new.series["batch_size"] in (
             None,
             change.batch_size or None,
         ):
@@ -288,14 +292,16 @@ def _list_own(
                 delta = pair.deltas.get(name)
                 if delta is not None and name not in listed_names and delta.base != delta.new:
                     word = "more often" if delta.new > delta.base else "less often"
-                    causes.append(_make("counter", word, delta.metric.label, delta.base, delta.new))
+                    causes.append(
+                        _make_cause("counter", word, delta.metric.label, delta.base, delta.new)
+                    )
     for entry in compared.new.entries:
         if (
-            _is_of(change, entry.key)
+            _is_of_series(change, entry.key)
             and change.direction == "worse"
             and (entry.status == "failed" or entry.is_wrong)
         ):
-            causes.append(_make("failure", "new", entry.accuracy or entry.reason or "failed"))
+            causes.append(_make_cause("failure", "new", entry.accuracy or entry.reason or "failed"))
     return causes
 
 
@@ -309,7 +315,9 @@ def _list_eager(change: SeriesChange, pair: ModelPair) -> list[dict[str, Any]]:
     eager = pair.deltas["eager_latency_ms"]
     values = (format_value(eager.metric, value) for value in (eager.base, eager.new))
     label = "its latency changed, the compiled model's did not"
-    return [_make("eager_mode", "slower" if eager.new > eager.base else "faster", label, *values)]
+    return [
+        _make_cause("eager_mode", "slower" if eager.new > eager.base else "faster", label, *values)
+    ]
 
 
 def _count_models(change: SeriesChange, entries: Sequence[ModelResult]) -> int:
@@ -381,7 +389,7 @@ class IncidentAssembler:
         self, incident_id: str, lead: SeriesChange, group: Sequence[SeriesChange]
     ) -> dict[str, Any]:
         live = [change for change in group if change.state != "withdrawn"] or list(group)
-        drivers = _list_drivers(live, lead.direction)
+        drivers = _list_deciding_changes(live, lead.direction)
         state = find_state(live, drivers, lead.direction, self._ranks)
         good = max(
             (
@@ -460,7 +468,7 @@ def _is_unchanged(before: Incident, group: Sequence[SeriesChange], changed_ids: 
     )
 
 
-def _list_drivers(live: Sequence[SeriesChange], direction: str) -> list[SeriesChange]:
+def _list_deciding_changes(live: Sequence[SeriesChange], direction: str) -> list[SeriesChange]:
     own = [change for change in live if change.direction == direction]
     return [change for change in own if change.subject != "suite"] or own
 
@@ -482,7 +490,7 @@ def find_state(
 
 
 def _is_over(changes: Sequence[SeriesChange], ranks: Mapping[str, int]) -> bool:
-    """Return whether every change recovered, or most did and the others seem to have.
+    """Return whether all changes recovered, or most did and the others probably did.
 
     One commit may cause all of them and another recover them; in many noisy series some recoveries
     are never certain alone.

@@ -160,8 +160,8 @@ def _join_touching(
 def _join_parts_of_drifts(
     groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
 ) -> None:
-    """Join the steps that a drift in a noisy series looks like. A step larger than the whole drift
-    stays an incident of its own.
+    """Join a drift with the small steps that it shows as in a noisy series. A step larger than the
+    whole drift stays an incident of its own.
     """
     members: dict[int, list[int]] = {}
     for position, change in enumerate(changes):
@@ -215,10 +215,12 @@ def _attach_suites(
         if change.subject != "suite" or span is None:
             continue
         moved = [
-            number for number in of_models if _moves(changes[number], change, spans[number], span)
+            number
+            for number in of_models
+            if _explains_suite_change(changes[number], change, spans[number], span)
         ]
         if moved:
-            best = max(moved, key=lambda number: _score(changes[number], change))
+            best = max(moved, key=lambda number: _rank_match(changes[number], change))
             groups.join(best, position)
         else:
             key = (change.kind == "drift", *(getattr(change, name) for name in SET))
@@ -239,7 +241,7 @@ def _join_withdrawn(
             groups.join(firsts.setdefault(change.incident_id, position), position)
 
 
-def _moves(
+def _explains_suite_change(
     change: SeriesChange, of_suite: SeriesChange, span: RunSpan | None, suite_span: RunSpan
 ) -> bool:
     same = all(getattr(change, name) == getattr(of_suite, name) for name in SET)
@@ -249,7 +251,7 @@ def _moves(
     return same and alike and span is not None and span.overlaps(suite_span)
 
 
-def _score(change: SeriesChange, of_suite: SeriesChange) -> tuple[Any, ...]:
+def _rank_match(change: SeriesChange, of_suite: SeriesChange) -> tuple[Any, ...]:
     same_metric = change.metric == _MOVED_BY.get(of_suite.metric, of_suite.metric)
     return (
         same_metric,

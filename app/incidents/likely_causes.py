@@ -186,12 +186,12 @@ class CauseFinder:
             *self._list_code(lead, rows.values(), "recompile"),
             *_list_environment(lead),
             *(
-                _make(row["kind"], _describe_setting(row))
+                _make_cause(row["kind"], _describe_setting(row))
                 for row, _of in rows.values()
                 if row["kind"] == "setting"
             ),
             *(
-                _make("eager_mode", row["label"])
+                _make_cause("eager_mode", row["label"])
                 for row, _of in rows.values()
                 if row["kind"] == "eager_mode"
             ),
@@ -221,7 +221,7 @@ class CauseFinder:
         causes = []
         for row, of in own:
             location = locations.get(row.get(name) or "", NOWHERE)
-            cause = _make(kind, f"{title}{_at(location)}", row, location)
+            cause = _make_cause(kind, f"{title}{_format_location(location)}", row, location)
             cause.checks.append(_check_first_seen(lead, of, row))
             causes.append(cause)
         return causes
@@ -250,7 +250,7 @@ class CauseFinder:
         failed = get_failed_result(self._store, lead)
         labels = [str(row["label"]) for row in lead.causes if row["kind"] == "failure"]
         if failed is None or not failed.message:
-            return _make(
+            return _make_cause(
                 "failure",
                 (failed and (failed.accuracy or failed.reason)) or (labels or ["Failed"])[0],
             )
@@ -260,11 +260,11 @@ class CauseFinder:
         detail = re.search(r"got (\w+\(.*?\))\.?\n", failed.message)
         values = {"run_id": lead.first_run_id, "error_type": name}
         cause = replace(
-            _make("failure", f"{name[:100]}{_at(location)}", location=location),
+            _make_cause("failure", f"{name[:100]}{_format_location(location)}", location=location),
             reason=f"{message}{f': {detail[1]}' if detail else ''}"[:_REASON_LIMIT],
             is_compile_failure=bool(first.execute(COMPILE_FAILURE_SQL, values).fetchone()[0]),
         )
-        cause.checks.append(_check(True, f"First failed in {_name_first(lead)}"))
+        cause.checks.append(_make_check(True, f"First failed in {_name_first_commit(lead)}"))
         cause.checks.extend(_check_environment(lead, cause))
         return cause
 
@@ -282,7 +282,7 @@ class CauseFinder:
         return CodeLocation(file, None, int(line), source_line.strip() or None)
 
 
-def _make(
+def _make_cause(
     kind: str, text: str, row: Mapping[str, Any] = NO_ROW, location: CodeLocation = NOWHERE
 ) -> IncidentCause:
     return IncidentCause(
@@ -304,7 +304,7 @@ def _make(
     )
 
 
-def _at(location: CodeLocation) -> str:
+def _format_location(location: CodeLocation) -> str:
     if not location.file:
         return ""
     if location.line is None:
@@ -313,9 +313,9 @@ def _at(location: CodeLocation) -> str:
 
 
 def _list_environment(lead: SeriesChange) -> list[IncidentCause]:
-    causes = [_make("environment", describe_environment(part)) for part in lead.environment]
+    causes = [_make_cause("environment", describe_environment(part)) for part in lead.environment]
     for cause in causes:
-        cause.checks.append(_check(True, f"Changed with {_name_first(lead)}"))
+        cause.checks.append(_make_check(True, f"Changed with {_name_first_commit(lead)}"))
     return causes
 
 
@@ -362,14 +362,14 @@ def _join_recompiles_of_breaks(causes: list[IncidentCause]) -> list[IncidentCaus
         broken = breaks.get(cause.function) if cause.function else None
         if cause.kind == "recompile" and broken and _STACK in cause.source:
             text = name_stack_values(cause.reason.removeprefix("tensor "))
-            broken.checks.append(_check(True, f"Explains the recompile after it: {text}"))
+            broken.checks.append(_make_check(True, f"Explains the recompile after it: {text}"))
             broken.explained.extend(_RECOMPILES)
         else:
             own.append(cause)
     return own
 
 
-def _check(passed: bool, text: str) -> CauseCheck:
+def _make_check(passed: bool, text: str) -> CauseCheck:
     return CauseCheck(passed, text[:_REASON_LIMIT])
 
 
@@ -377,11 +377,13 @@ def _check_first_seen(lead: SeriesChange, of: SeriesChange, row: dict[str, Any])
     verb = "First seen in" if row["word"] == "new" else "More often since"
     metric = find_metric_of(lead).label.lower()
     if of.first_run_id == lead.first_run_id:
-        return _check(True, f"{verb} {_name_first(of)}, the run where {metric} changed")
-    return _check(False, f"{verb} {_name_first(of)}, not the run where {metric} changed")
+        return _make_check(True, f"{verb} {_name_first_commit(of)}, the run where {metric} changed")
+    return _make_check(
+        False, f"{verb} {_name_first_commit(of)}, not the run where {metric} changed"
+    )
 
 
-def _name_first(change: SeriesChange) -> str:
+def _name_first_commit(change: SeriesChange) -> str:
     after = change.after or {}
     return shorten_commit(after.get("commit")) or f"run {change.first_run_id}"
 
@@ -391,8 +393,8 @@ def _check_environment(lead: SeriesChange, cause: IncidentCause) -> list[CauseCh
         return []
     changed = [str(part.get("word")) for part in lead.environment]
     if changed:
-        return [_check(False, f"{', '.join(changed)} changed as well")]
-    return [_check(True, "GPU, driver, torch and triton unchanged")]
+        return [_make_check(False, f"{', '.join(changed)} changed as well")]
+    return [_make_check(True, "GPU, driver, torch and triton unchanged")]
 
 
 def _check_explained(cause: IncidentCause, changes: Sequence[SeriesChange]) -> list[CauseCheck]:
@@ -402,5 +404,7 @@ def _check_explained(cause: IncidentCause, changes: Sequence[SeriesChange]) -> l
     total = len(changes)
     if explained == total:
         whole = "the change" if total == 1 else f"all {total} changed metrics"
-        return [_check(True, f"Can explain {whole}")]
-    return [_check(False, f"Can explain {explained} of {format_plural(total, 'changed metric')}")]
+        return [_make_check(True, f"Can explain {whole}")]
+    return [
+        _make_check(False, f"Can explain {explained} of {format_plural(total, 'changed metric')}")
+    ]

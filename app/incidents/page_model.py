@@ -15,9 +15,9 @@ from compileboard.app.benchmarks.trend_lines import (
     Axis,
     TrendLine,
     TrendPoint,
+    build_axis,
     build_model_lines,
     build_suite_line,
-    lay_out,
 )
 from compileboard.app.benchmarks.trend_queries import (
     TrendFilter,
@@ -226,7 +226,7 @@ def build_series(
     )
     if not runs:
         return None
-    axis = lay_out(runs, "date")
+    axis = build_axis(runs, "date")
     return IncidentSeries(change, find_metric_of(change), line, axis, find_levels(change, axis))
 
 

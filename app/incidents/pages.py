@@ -10,7 +10,7 @@ from werkzeug.wrappers import Response
 
 from compileboard.app.benchmarks.queries import list_bench_runs
 from compileboard.app.benchmarks.trend_charts import list_table_rows, share_runs
-from compileboard.app.benchmarks.trend_lines import find_choice
+from compileboard.app.benchmarks.trend_lines import resolve_choice
 from compileboard.app.core.access import choose_author, describe_author
 from compileboard.app.core.api import PageQuery, operation, refuse
 from compileboard.app.core.charts import draw_sparkline
@@ -187,7 +187,7 @@ def link_series(change: SeriesChange) -> list[tuple[str, str]]:
         series["world_size"] = change.world_size
     if change.subject != "runs":
         of: dict[str, Any] = {"model": change.model} if change.subject == "model" else {}
-        metric = find_choice(change.metric)
+        metric = resolve_choice(change.metric)
         of |= {"metric": metric} if metric else {}
         of |= {"branch": change.branch} if change.branch else {}
         links.append(("Open trend", url_for("trends.index", **of, **series)))

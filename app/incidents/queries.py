@@ -272,19 +272,19 @@ def list_incidents(
     values |= {"after_us": after_us, "after_id": after_id, "limit": limit + 1}
     rows = connection.execute(LIST_SQL.format(wanted=selection.sql, moment=moment), values)
     return make_page(
-        [_read(row) for row in rows],
+        [_read_incident(row) for row in rows],
         limit,
         lambda incident: (getattr(incident, moment), incident.id),
     )
 
 
 def list_worst(connection: sqlite3.Connection, limit: int) -> list[Incident]:
-    return [_read(row) for row in connection.execute(WORST_SQL, {"limit": limit})]
+    return [_read_incident(row) for row in connection.execute(WORST_SQL, {"limit": limit})]
 
 
 def get_incident(connection: sqlite3.Connection, incident_id: str) -> Incident | None:
     row = connection.execute(GET_SQL, {"id": incident_id}).fetchone()
-    return _read(row) if row else None
+    return _read_incident(row) if row else None
 
 
 def find_incident_of(connection: sqlite3.Connection, change_id: str) -> str | None:
@@ -293,7 +293,7 @@ def find_incident_of(connection: sqlite3.Connection, change_id: str) -> str | No
 
 
 def load_incidents(connection: sqlite3.Connection) -> list[Incident]:
-    return [_read(row) for row in connection.execute(ALL_SQL)]
+    return [_read_incident(row) for row in connection.execute(ALL_SQL)]
 
 
 def count_incidents(connection: sqlite3.Connection) -> IncidentCounts:
@@ -329,7 +329,7 @@ def has_unpublished_removal(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute(UNPUBLISHED_SQL).fetchone()[0])
 
 
-def _read(row: sqlite3.Row) -> Incident:
+def _read_incident(row: sqlite3.Row) -> Incident:
     evidence = orjson.loads(row["evidence"])
     own = {
         name: value for name, value in dict(row).items() if name in Incident.__dataclass_fields__
@@ -434,5 +434,8 @@ FILTERS = list_names(IncidentFilter)
 
 
 def read_incident_filter(query: Mapping[str, str]) -> IncidentFilter:
-    """An empty parameter is no limit. Raises FilterError for an unknown key or invalid value."""
+    """An empty parameter selects everything.
+
+    Raises FilterError for an unknown key or invalid value.
+    """
     return read_query(IncidentFilter, query, OTHER_KEYS[1:])

@@ -27,7 +27,7 @@ from compileboard.app.benchmarks.series_queries import (
     list_run_points,
     list_suite_points,
 )
-from compileboard.app.benchmarks.trend_queries import find_usual, is_incomplete
+from compileboard.app.benchmarks.trend_queries import find_usual_count, is_incomplete
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.run_cache import cached_ancestry
 from compileboard.app.incidents.change_points import Floats
@@ -275,7 +275,7 @@ def _make_suite_series(
     names: Sequence[str] | None,
 ) -> Iterator[Series]:
     runs, summaries = [run for run, _row in whole], [row for _run, row in whole]
-    usual = find_usual([summary["measured_count"] for summary in summaries])
+    usual = find_usual_count([summary["measured_count"] for summary in summaries])
     # A mean that lost models is a different mean.
     lacks = [
         summary["measured_count"] < _USUAL_SHARE * usual

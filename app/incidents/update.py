@@ -227,7 +227,7 @@ class SeriesScanner:
         touched = set(list_series_of(self._engine, self._pending.run_ids))
         changed_keys: dict[int, set[SeriesKey]] = {}
         for series_id, series_list, measured in read_model_series(
-            self._engine, order, run_ids=self._list_tail()
+            self._engine, order, run_ids=self._list_recent_runs()
         ):
             measured_runs.extend(measured)
             if series_id in touched:
@@ -265,7 +265,7 @@ class SeriesScanner:
             self._engine, order, list_names_of(self._engine, self._pending.run_ids)
         )
 
-    def _list_tail(self) -> list[str]:
+    def _list_recent_runs(self) -> list[str]:
         order = self._order
         branches = {order.runs[run_id].branch for run_id in self._pending.run_ids}
         tail = dict.fromkeys(self._pending.run_ids)

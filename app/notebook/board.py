@@ -22,7 +22,7 @@ from compileboard.app.benchmarks.series import FIELDS
 from compileboard.app.benchmarks.trend_pages import (
     SetSummaryJson,
     TrendQuery,
-    build_asked_trend,
+    build_requested_trend,
     get_summary,
 )
 from compileboard.app.benchmarks.trend_queries import TrendFilter
@@ -51,7 +51,7 @@ from compileboard.app.notebook.data_frames import (
     MOST_ROWS,
     FrameMethod,
     find_run_id,
-    read_given,
+    read_filters,
     write_text,
 )
 from compileboard.app.notebook.drawings import (
@@ -67,7 +67,7 @@ from compileboard.app.ranks.model import build_ranks
 from compileboard.app.reasons import api as reasons_api
 from compileboard.app.reasons import charts as break_charts
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
-from compileboard.app.reasons.model import trace_program
+from compileboard.app.reasons.model import build_program_trends
 from compileboard.app.reasons.queries import ReasonSubject, get_reason_trends
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.app.repros.pages import list_repro_failures, list_run_repros
@@ -148,7 +148,7 @@ class Board:
     def run(self, run_id: str = "latest") -> BoardRun:
         """Return one run by its id or commit, or a prefix of them; the newest by default.
 
-        Raises LookupError if there is none, FilterError if several fit.
+        Raises LookupError if no run matches, FilterError if several do.
         """
         with self.reading():
             return BoardRun(self, find_run(find_run_id(run_id)).run.id)
@@ -158,9 +158,9 @@ class Board:
 
         Raises FilterError for an unusable keyword.
         """
-        asked, selection = read_given((TrendQuery, TrendFilter), {**filters, "metric": metric})
+        asked, selection = read_filters((TrendQuery, TrendFilter), {**filters, "metric": metric})
         with self.reading() as store:
-            screen, changes = build_asked_trend(asked, selection), []
+            screen, changes = build_requested_trend(asked, selection), []
             for series in screen.series:
                 configuration = {
                     name: value for name, value in series.fields.items() if name != "model"
@@ -180,7 +180,7 @@ class Board:
 
         Raises FilterError for an unknown name.
         """
-        (sides,) = read_given([SidesQuery], {**options, "base": base, "new": new})
+        (sides,) = read_filters([SidesQuery], {**options, "base": base, "new": new})
         with self.reading() as store:
             screen = build_default_comparison(
                 store, get_clock(), sides.base, sides.new, anyway=sides.anyway, suite=sides.suite
@@ -222,7 +222,7 @@ class Board:
 
     def overview_figures(self, **scope: Any) -> dict[str, Any]:
         """Return the charts of recorded runs by title; `suite` and `name` choose runs."""
-        (chosen,) = read_given([OverviewScope], scope)
+        (chosen,) = read_filters([OverviewScope], scope)
         with self.reading():
             newest, alive_since_us = get_settings().trend_runs, get_clock().alive_since_us
             points = list_trend(
@@ -256,10 +256,10 @@ class Board:
         chart: Callable[..., Chart],
         noun: str,
     ) -> Any:
-        (chosen,) = read_given([subject.filter], filters)
+        (chosen,) = read_filters([subject.filter], filters)
         with self.reading():
             every = get_reason_trends(get_engine(), subject, chosen)
-            trends = trace_program(get_engine(), subject, chosen, every).trends
+            trends = build_program_trends(get_engine(), subject, chosen, every).trends
         kinds = trends.grid.kinds
         return draw(
             chart(kinds, trends.slots) if kinds else None, f"No run has {noun} with these filters."

@@ -82,30 +82,30 @@ class FrameColumn:
 @cache
 def list_columns(*models: Any) -> tuple[FrameColumn, ...]:
     components: dict[str, Schema] = {}
-    schemas = [_resolve(describe_type(model, components), components) for model in models]
+    schemas = [_resolve_schema(describe_type(model, components), components) for model in models]
     columns = {
-        column.name: column for schema in schemas for column in _walk(schema, components, ())
+        column.name: column for schema in schemas for column in _walk_fields(schema, components, ())
     }
     return tuple(columns.values())
 
 
-def _resolve(schema: Schema, components: Mapping[str, Schema]) -> Schema:
+def _resolve_schema(schema: Schema, components: Mapping[str, Schema]) -> Schema:
     if "oneOf" in schema:
-        return _resolve(schema["oneOf"][0], components) | {
+        return _resolve_schema(schema["oneOf"][0], components) | {
             "description": schema.get("description", "")
         }
     reference = schema.get("$ref", "").rpartition("/")[2]
     return components[reference] | schema if reference else schema
 
 
-def _walk(
+def _walk_fields(
     schema: Schema, components: Mapping[str, Schema], path: tuple[str, ...]
 ) -> Iterator[FrameColumn]:
     for name, part in schema["properties"].items():
-        field = _resolve(part, components)
+        field = _resolve_schema(part, components)
         inner = (*path, name)
         if "properties" in field:
-            yield from _walk(field, components, inner)
+            yield from _walk_fields(field, components, inner)
             continue
         kind, name, description = (
             _find_kind(name, field),
@@ -158,7 +158,7 @@ def make_frame(columns: Sequence[FrameColumn], rows: Iterable[Any]) -> pd.DataFr
         texts = [
             dump_json(others[row]).decode() if row in others else None for row in range(row_count)
         ]
-        arrays[OTHER] = _convert(TEXT, (), texts)
+        arrays[OTHER] = _convert_column(TEXT, (), texts)
     return pd.DataFrame(arrays, index=pd.RangeIndex(row_count))
 
 
@@ -178,15 +178,15 @@ def _read_values(
 
 
 def _make_array(column: FrameColumn, values: list[Any], others: dict[int, dict[str, Any]]) -> Any:
-    if not _are_fitting(column.kind, values):
+    if not _all_fit(column.kind, values):
         values = [
-            value if value is None else _fit(column, value, row, others)
+            value if value is None else _fit_value(column, value, row, others)
             for row, value in enumerate(values)
         ]
-    return _convert(column.kind, column.values, values)
+    return _convert_column(column.kind, column.values, values)
 
 
-def _are_fitting(kind: str, values: Sequence[Any]) -> bool:
+def _all_fit(kind: str, values: Sequence[Any]) -> bool:
     if not {*map(type, values)} <= {*_TYPES[kind], type(None)}:
         return False
     low, high = _LIMITS.get(kind, (0, 0))
@@ -194,17 +194,17 @@ def _are_fitting(kind: str, values: Sequence[Any]) -> bool:
     return not numbers or (low <= min(numbers) and max(numbers) <= high)
 
 
-def _fit(column: FrameColumn, value: Any, row: int, others: dict[int, dict[str, Any]]) -> Any:
+def _fit_value(column: FrameColumn, value: Any, row: int, others: dict[int, dict[str, Any]]) -> Any:
     kind = column.kind
     if kind == TEXT and not isinstance(value, str):
         return dump_json(value).decode()  # a metric of torch that is an object
-    if _are_fitting(kind, [value]):
+    if _all_fit(kind, [value]):
         return value
     others.setdefault(row, {})[column.name] = value
     return None
 
 
-def _convert(kind: str, words: Sequence[str], values: list[Any]) -> Any:
+def _convert_column(kind: str, words: Sequence[str], values: list[Any]) -> Any:
     if kind == MOMENT:
         numbers = np.array(
             [_NOT_A_TIME if value is None else value for value in values], dtype="int64"
@@ -239,7 +239,7 @@ class FrameSource(Protocol):
         """Call a function with the run's id, None for all runs, while the database can be read."""
 
 
-def read_given(
+def read_filters(
     models: Iterable[type], filters: Mapping[str, Any], others: Iterable[str] = ()
 ) -> list[Any]:
     """Raises FilterError for an unknown keyword or invalid value."""
@@ -390,17 +390,17 @@ class FrameMethod:
 
     def _list_rows(self, run_id: str | None, filters: dict[str, Any], most: int) -> Iterator[Any]:
         if not self.of_runs:
-            given = dict(zip(self.own_filters, read_given(self.own_filters.values(), filters)))
+            given = dict(zip(self.own_filters, read_filters(self.own_filters.values(), filters)))
             yield from self._list_pages(run_id, given, most)
             return
         of_run = {
             name: filters.pop(name) for name in (*list_names(RunFilter), "run") if name in filters
         }
-        (selection,) = read_given([RunFilter], of_run, ["run"])
+        (selection,) = read_filters([RunFilter], of_run, ["run"])
         given = dict(
             zip(
                 self.own_filters,
-                read_given(self.own_filters.values(), filters, ["run", *self.parameters]),
+                read_filters(self.own_filters.values(), filters, ["run", *self.parameters]),
             )
         )
         for chosen_id in (

@@ -61,7 +61,7 @@ MIB = 1 << 20
 MOST_DIGESTS = 10_000
 MOST_OFFSET_DIGITS = 18
 SMALL_BYTES = 1 << 20  # of a body as sent; clients send smaller lines, and few texts are larger
-LARGE_BODIES, ROOM_WAIT_S = 8, 10.0
+LARGE_BODIES, LARGE_BODY_WAIT_S = 8, 10.0
 Result = TypeVar("Result")
 rates = RateLimit()
 large_bodies = threading.BoundedSemaphore(LARGE_BODIES)  # of this process
@@ -149,7 +149,7 @@ def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
     offset = request.headers.get("Upload-Offset", "")
     if not offset.isascii() or not offset.isdigit() or len(offset) > MOST_OFFSET_DIGITS:
         raise PushRefused(400, f"Upload-Offset: expected a number of bytes, got {offset[:40]!r}.")
-    with _room():
+    with _limit_large_bodies():
         plain = _receive(LARGEST_BODY_BYTES, LARGEST_PLAIN_BYTES)
         check_checksum(request.headers.get("Upload-Checksum"), plain)
         return _answer(
@@ -186,7 +186,7 @@ def save(digest: str) -> Annotated[Response, None]:
     """Store a text by its content; 200 if it was there."""
     if not DIGEST.fullmatch(digest):
         raise PushRefused(400, f"digest: expected 32 hex digits, got {digest[:80]!r}.")
-    with _room():
+    with _limit_large_bodies():
         text = _receive(LARGEST_TEXT_BYTES, LARGEST_TEXT_BYTES)
         if digest_of(text) != digest:
             raise PushRefused(460, f"The text is {digest_of(text)}, not {digest}. Send it again.")
@@ -206,7 +206,7 @@ def save_several() -> Annotated[Response, None]:
     """Store several texts by their content, whole or not at all: `DIGEST BYTES plain|gzip`, a
     newline and the bytes.
     """
-    with _room():
+    with _limit_large_bodies():
         body = _receive(LARGEST_BODY_BYTES, LARGEST_BODY_BYTES)
         try:
             texts = list(split_texts(body))
@@ -235,13 +235,13 @@ def _read_digests(question: dict[str, Any], name: str) -> list[str]:
 
 
 @contextmanager
-def _room() -> Iterator[None]:
+def _limit_large_bodies() -> Iterator[None]:
     if (request.content_length or 0) <= SMALL_BYTES:
         yield
         return
     with _without_permit():
-        has_room = large_bodies.acquire(timeout=ROOM_WAIT_S)
-    if not has_room:
+        is_admitted = large_bodies.acquire(timeout=LARGE_BODY_WAIT_S)
+    if not is_admitted:
         raise PushRefused(
             503, "Other large bodies are being received. Try again soon.", retry_after_s=1
         )

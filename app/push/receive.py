@@ -246,7 +246,7 @@ def append_lines(
         reader = open_reader()
         stream = find(reader)
         try:
-            fresh = _cut_known(stream, offset, plain)
+            fresh = _drop_stored(stream, offset, plain)
             if not fresh:
                 return stream
             lines = read_lines(reader, stream, fresh)
@@ -279,7 +279,7 @@ def append_lines(
     )
 
 
-def _cut_known(stream: Stream, offset: int, plain: bytes) -> bytes:
+def _drop_stored(stream: Stream, offset: int, plain: bytes) -> bytes:
     known_bytes = stream.stored_bytes - offset
     if known_bytes < 0:
         raise PushRefused(
@@ -307,7 +307,7 @@ RETRY_S = 1
 TURN_S = 0.1  # per worker: others, and pages that write, wait meanwhile
 
 
-class _Job(Generic[Result]):
+class _WriteJob(Generic[Result]):
     def __init__(self, call: Callable[[StreamWriter], Result]) -> None:
         self.future: Future[Result] = Future()
         self.error: Exception | None = None
@@ -331,15 +331,16 @@ class _Job(Generic[Result]):
 
 
 class WriterThread:
-    """Waiting jobs are stored in one transaction, and answered after its commit. If one fails, each
-    gets its own.
+    """A thread that stores all waiting jobs in one transaction and answers them after its commit.
+
+    If a job fails, each job gets a transaction of its own.
     """
 
     def __init__(self, path: str, most_waiting: int) -> None:
         self.path = path
         self._pool = ThreadPoolExecutor(1, "push")
         self._room = threading.BoundedSemaphore(most_waiting + 1)
-        self._waiting: deque[_Job[Any]] = deque()
+        self._waiting: deque[_WriteJob[Any]] = deque()
         self._writer: StreamWriter | None = None
         self._identity: tuple[int, int] | None = None
         self._reopening: set[str] = set()  # large sealed runs that other threads restore
@@ -351,7 +352,7 @@ class WriterThread:
             raise PushRefused(
                 503, "Too much waits to be stored. Try again soon.", retry_after_s=RETRY_S
             )
-        job = _Job(call)
+        job = _WriteJob(call)
         job.future.add_done_callback(lambda _future: self._room.release())
         self._waiting.append(job)
         self._pool.submit(self._work)
@@ -360,9 +361,9 @@ class WriterThread:
     def _work(self) -> None:
         if not self._waiting:
             return
-        jobs: list[_Job[Any]] = []
+        jobs: list[_WriteJob[Any]] = []
         try:
-            with _turn(self.path):
+            with _wait_for_turn(self.path):
                 self._store(jobs)
         except BaseException as error:
             self._close()
@@ -374,7 +375,7 @@ class WriterThread:
             for job in jobs:
                 job.answer()
 
-    def _store(self, jobs: list[_Job[Any]]) -> None:
+    def _store(self, jobs: list[_WriteJob[Any]]) -> None:
         writer, until_s = self._open(), time.monotonic() + TURN_S
         try:
             with writer.together():
@@ -397,11 +398,11 @@ class WriterThread:
         if failure is None and refusal.run_id not in self._reopening:
             self._reopening.add(refusal.run_id)
             threading.Thread(
-                target=self._put_back, args=(refusal.run_id,), name="reopen", daemon=True
+                target=self._restore_run, args=(refusal.run_id,), name="reopen", daemon=True
             ).start()
         return failure or refusal
 
-    def _put_back(self, run_id: str) -> None:
+    def _restore_run(self, run_id: str) -> None:
         try:
             reopen_in(self.path, run_id)
         except (StoreError, sqlite3.Error) as error:
@@ -427,7 +428,7 @@ class WriterThread:
 
 
 @contextmanager
-def _turn(path: str) -> Iterator[None]:
+def _wait_for_turn(path: str) -> Iterator[None]:
     """Wait for this worker's turn: SQLite's own waiting sleeps and is unordered.
 
     The folder is locked, not the file: closing a file drops SQLite's locks on it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from compileboard.app.core.charts import Chart, duration_axis, finish
+from compileboard.app.core.charts import Chart, build_figure, duration_axis
 from compileboard.app.core.format import format_count, format_duration
 from compileboard.app.core.labels import PHASES
 from compileboard.app.ranks.rank_differences import RankSummary
@@ -37,7 +37,7 @@ def chart_ranks(ranks: Sequence[RankSummary]) -> Chart:
                     "hovertemplate": f"%{{x}}, {phase.label}: %{{text}}<extra></extra>",
                 }
             )
-    figure = finish(
+    figure = build_figure(
         traces,
         barmode="stack",
         xaxis={"type": "category", "showgrid": False, "automargin": True, "nticks": 16},

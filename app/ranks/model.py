@@ -35,7 +35,7 @@ from compileboard.app.ranks.rank_differences import (
     RankSummary,
     compare_ranks,
     list_schedules,
-    list_unclear,
+    list_undecided_texts,
     normalize,
 )
 from compileboard.app.ranks.run_queries import (
@@ -99,7 +99,9 @@ def describe_divergence(
     after = divergence.last.compile_id if divergence.last else None
     texts = tuple(
         RankGroupText(
-            name_ranks(group.ranks), _did(divergence.aspect, group, names, after), group.compile
+            name_ranks(group.ranks),
+            _describe_behaviour(divergence.aspect, group, names, after),
+            group.compile,
         )
         for group in groups
     )
@@ -118,7 +120,7 @@ def describe_divergence(
     return DivergenceText(f"{sentence[:1].upper()}{sentence[1:]}.", before, texts)
 
 
-def _did(
+def _describe_behaviour(
     aspect: str, group: RankGroup, names: Mapping[int, tuple[str, str]], after: str | None
 ) -> str:
     rank_compile = group.compile
@@ -300,7 +302,7 @@ def _compare(reader: sqlite3.Connection, run_id: str) -> RankComparison | None:
     sequences = list_ranks(reader, run_id)
     if len(sequences) < 2:
         return None
-    unclear = list_unclear(sequences)
+    unclear = list_undecided_texts(sequences)
     texts = read_texts(reader, (number for _aspect, number in unclear), _MOST_TEXT_BYTES)
     digests = {
         number: normalize(texts[number], aspect) for aspect, number in unclear if number in texts

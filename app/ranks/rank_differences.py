@@ -177,11 +177,11 @@ def _read_schedule(text: str) -> list[str]:
     return [str(operation) for operation in operations] if isinstance(operations, list) else []
 
 
-def list_unclear(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
+def list_undecided_texts(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
     """List (aspect, payload) of texts that differ and must be compared without their device
     numbers.
     """
-    rows = _align(sequences)
+    rows = _align_compiles(sequences)
     unclear: dict[tuple[str, int], None] = {}
     for aspects in (("collectives",), ("tensors", "graphs"), ("code",)):
         for compiles in rows.values():
@@ -197,7 +197,7 @@ def list_unclear(sequences: Sequence[RankSequence]) -> list[tuple[str, int]]:
 
 
 def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankComparison:
-    rows = _align(sequences)
+    rows = _align_compiles(sequences)
     verdicts = {
         sequence.rank: dict.fromkeys((aspect.name for aspect in ASPECTS), SAME)
         for sequence in sequences
@@ -216,9 +216,11 @@ def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankC
             for rank, known in classes.items():
                 rank_compile = compiles.get(rank)
                 known.append(
-                    seen.setdefault(rank_compile and _mark(rank_compile, kinds, digests), len(seen))
+                    seen.setdefault(
+                        rank_compile and _alignment_key(rank_compile, kinds, digests), len(seen)
+                    )
                 )
-    aspects = _sum_up(sequences, verdicts, unclear)
+    aspects = _summarize_aspects(sequences, verdicts, unclear)
     grouped: dict[tuple[int, ...], list[int]] = {}
     for rank, known in classes.items():
         grouped.setdefault(tuple(known), []).append(rank)
@@ -235,11 +237,11 @@ def compare_ranks(sequences: Sequence[RankSequence], digests: _Digests) -> RankC
             for key, compiles in rows.items()
         ),
         divergence=_find_divergence(sequences, digests),
-        partial=tuple(_list_partial(rows, len(sequences))),
+        partial=tuple(_list_partial_compiles(rows, len(sequences))),
     )
 
 
-def _align(sequences: Iterable[RankSequence]) -> _Rows:
+def _align_compiles(sequences: Iterable[RankSequence]) -> _Rows:
     order: list[CompilePosition] = []
     known: set[CompilePosition] = set()
     shapes: set[tuple[CompilePosition, ...]] = set()
@@ -268,7 +270,7 @@ def _align(sequences: Iterable[RankSequence]) -> _Rows:
     return {position: rows[position] for position in order}
 
 
-def _value(rank_compile: RankCompile, aspect: str, digests: _Digests) -> Hashable:
+def _aspect_value(rank_compile: RankCompile, aspect: str, digests: _Digests) -> Hashable:
     if aspect == "outcomes":
         return rank_compile.outcome
     if aspect == "breaks":
@@ -283,11 +285,11 @@ def _value(rank_compile: RankCompile, aspect: str, digests: _Digests) -> Hashabl
 _PLACED = ("breaks", "outcomes", "caches", "tensors", "graphs", "code")
 
 
-def _mark(rank_compile: RankCompile, kinds: Iterable[str], digests: _Digests) -> Hashable:
+def _alignment_key(rank_compile: RankCompile, kinds: Iterable[str], digests: _Digests) -> Hashable:
     return (
         rank_compile.function_id,
         rank_compile.causes,
-        *(_value(rank_compile, kind, digests) for kind in kinds if kind in _PLACED),
+        *(_aspect_value(rank_compile, kind, digests) for kind in kinds if kind in _PLACED),
     )
 
 
@@ -329,7 +331,8 @@ def _judge_position(
             unclear.add(aspect)
             continue
         values = {
-            rank: _value(rank_compile, aspect, digests) for rank, rank_compile in compiles.items()
+            rank: _aspect_value(rank_compile, aspect, digests)
+            for rank, rank_compile in compiles.items()
         }
         if odd := list_outliers(values):
             differing.append(aspect)
@@ -380,7 +383,7 @@ def _judge_whole(
             verdicts[rank][aspect] = DIFFERS
 
 
-def _sum_up(
+def _summarize_aspects(
     sequences: Sequence[RankSequence], verdicts: dict[int, dict[str, str]], unclear: set[str]
 ) -> dict[str, str]:
     recorded = {"compiles", "recompiles", "outcomes", "breaks"}
@@ -422,7 +425,7 @@ def _find_divergence(sequences: Sequence[RankSequence], digests: _Digests) -> Di
             for rank, rank_compile in compiles.items()
         }
         if len(set(steps.values())) > 1:
-            return Divergence(position, "compiles", last, _group(compiles, steps))
+            return Divergence(position, "compiles", last, _group_ranks(compiles, steps))
         there = {
             rank: rank_compile
             for rank, rank_compile in compiles.items()
@@ -432,19 +435,19 @@ def _find_divergence(sequences: Sequence[RankSequence], digests: _Digests) -> Di
             rank: rank_compile.causes for rank, rank_compile in there.items()
         }
         if len(set(causes.values())) > 1:
-            return Divergence(position, "recompiles", last, _group(compiles, causes))
+            return Divergence(position, "recompiles", last, _group_ranks(compiles, causes))
         kinds = _judge_position(there, {rank: {} for rank in there}, digests, set())
         if kinds:
             values = {
-                rank: _value(rank_compile, kinds[0], digests)
+                rank: _aspect_value(rank_compile, kinds[0], digests)
                 for rank, rank_compile in there.items()
             }
-            return Divergence(position, kinds[0], last, _group(compiles, values))
+            return Divergence(position, kinds[0], last, _group_ranks(compiles, values))
         last = next(iter(there.values())).position
     return None
 
 
-def _group(
+def _group_ranks(
     compiles: Mapping[int, RankCompile | None], values: Mapping[int, Hashable]
 ) -> tuple[RankGroup, ...]:
     ranks_by_value: dict[Hashable, list[int]] = {}
@@ -454,7 +457,7 @@ def _group(
     return tuple(RankGroup(tuple(ranks), compiles[ranks[0]]) for ranks in ordered)
 
 
-def _list_partial(rows: _Rows, rank_count: int) -> Iterator[RankCompile]:
+def _list_partial_compiles(rows: _Rows, rank_count: int) -> Iterator[RankCompile]:
     for compiles in rows.values():
         recompiled = {
             rank: rank_compile for rank, rank_compile in compiles.items() if rank_compile.causes

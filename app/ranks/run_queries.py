@@ -165,15 +165,15 @@ def _read_compiles(
     values = {"run_id": run_id, "limit": MOST_ROWS}
     reader = connection.cursor()
     reader.row_factory = None  # plain tuples: there may be 100,000 of them
-    causes = _by_compile(reader.execute(CAUSES_SQL, values))
-    breaks = _by_compile(reader.execute(BREAKS_SQL, values))
-    caches = _by_compile(reader.execute(CACHES_SQL, values))
+    causes = _group_by_compile(reader.execute(CAUSES_SQL, values))
+    breaks = _group_by_compile(reader.execute(BREAKS_SQL, values))
+    caches = _group_by_compile(reader.execute(CACHES_SQL, values))
     graphs = reader.execute(SIZES_SQL, values).fetchall()
-    sizes = _by_compile((key, metadata) for key, metadata, _id in graphs)
+    sizes = _group_by_compile((key, metadata) for key, metadata, _id in graphs)
     texts = [
-        _by_compile(((key, number) for key, _metadata, number in graphs))
+        _group_by_compile(((key, number) for key, _metadata, number in graphs))
         if aspect == "graphs"
-        else _by_compile(reader.execute(TEXTS_SQL, values | {"name": name}))
+        else _group_by_compile(reader.execute(TEXTS_SQL, values | {"name": name}))
         for aspect, name in TEXTS.items()
     ]
     pieces = Counter(key for key, _id in reader.execute(PIECES_SQL, values))
@@ -204,7 +204,7 @@ def _read_compiles(
             )  # stable: each process keeps its order
 
 
-def _by_compile(rows: Iterable[tuple[int, Any]]) -> dict[int, tuple[Any, ...]]:
+def _group_by_compile(rows: Iterable[tuple[int, Any]]) -> dict[int, tuple[Any, ...]]:
     values_by_compile: dict[int, tuple[Any, ...]] = {}
     once: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for key, value in rows:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from compileboard.app.core.charts import Chart, count_axis, finish
+from compileboard.app.core.charts import Chart, build_figure, count_axis
 from compileboard.app.core.format import format_number, format_time
 from compileboard.app.core.labels import describe_mismatch
 from compileboard.app.reasons.queries import HistoryPoint
@@ -21,12 +21,12 @@ WIDTH, HEIGHT = 96, 22
 
 
 @dataclass(frozen=True)
-class Spark:
+class TrendSparkline:
     points: str
     text: str
 
 
-def make_spark(values: Sequence[float]) -> Spark:
+def make_sparkline(values: Sequence[float]) -> TrendSparkline:
     highest = max(values, default=0.0) or 1.0
     step = WIDTH / max(len(values) - 1, 1)
     line = [values[0], *values] if len(values) == 1 else values
@@ -39,7 +39,7 @@ def make_spark(values: Sequence[float]) -> Spark:
         f"per run, oldest to newest: {format_number(first)} first, "
         f"{format_number(max(values, default=0.0))} at most, "
     )
-    return Spark(points, text + f"{format_number(last)} last")
+    return TrendSparkline(points, text + f"{format_number(last)} last")
 
 
 def chart_trend(
@@ -80,7 +80,9 @@ def chart_trend(
         default=0,
     )
     yaxis = count_axis(highest) if single else {"rangemode": "tozero", "nticks": 6}
-    figure = finish(traces, barmode="stack", bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis)
+    figure = build_figure(
+        traces, barmode="stack", bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis
+    )
     note = f"{noun} per run" if single else f"mean {noun} per run, up to {most} runs a bar"
     columns = [("Started", False), ("Runs", True), *((name, True) for name, _values in series)]
     rows = [
@@ -111,7 +113,9 @@ def chart_history(chart_id: str, title: str, noun: str, points: Sequence[History
         for number, (name, own) in enumerate(programs.items(), start=1)
     ]
     yaxis = count_axis(max((point.count for point in points), default=0))
-    figure = finish(traces, barmode="stack", bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis)
+    figure = build_figure(
+        traces, barmode="stack", bargap=0.15, xaxis=_time_axis(whens), yaxis=yaxis
+    )
     rows = [[when, point.title or point.name, point.count] for point, when in zip(points, whens)]
     columns = [("Started", False), ("Run", False), (noun.capitalize(), True)]
     note = "newest runs of the same suites, oldest first"

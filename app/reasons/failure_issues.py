@@ -195,7 +195,7 @@ def find_statuses(engine: Engine, ids: Sequence[int] | None = None) -> dict[int,
         runs[run_id] = (suite, name), started_us, int(could_have_it or 0)
         if could_have_it:
             programs[suite, name].append(started_us)
-    seen: dict[int, dict[tuple[str | None, str], _Seen]] = defaultdict(dict)
+    seen: dict[int, dict[tuple[str | None, str], _ProgramOccurrences]] = defaultdict(dict)
     sql = SEEN_SQL if ids is None else SEEN_SQL.replace("true", "b.issue_id $in(:ids)")
     for issue_id, run_id in engine.stream(sql, {"ids": ids or []}):
         if run_id not in runs:  # a trial, or deleted
@@ -203,7 +203,7 @@ def find_statuses(engine: Engine, ids: Sequence[int] | None = None) -> dict[int,
         program, started_us, could_have_it = runs[run_id]
         of_program = seen[issue_id].get(program)
         if of_program is None:
-            seen[issue_id][program] = _Seen(started_us, started_us, could_have_it)
+            seen[issue_id][program] = _ProgramOccurrences(started_us, started_us, could_have_it)
         else:
             of_program.first_us = min(of_program.first_us, started_us)
             of_program.last_us = max(of_program.last_us, started_us)
@@ -217,7 +217,7 @@ def find_statuses(engine: Engine, ids: Sequence[int] | None = None) -> dict[int,
 
 
 @dataclass
-class _Seen:
+class _ProgramOccurrences:
     """The runs of one program that have a failure."""
 
     first_us: int
@@ -225,7 +225,7 @@ class _Seen:
     complete_count: int
 
 
-def _judge(seen: _Seen, starts: Sequence[int]) -> str:
+def _judge(seen: _ProgramOccurrences, starts: Sequence[int]) -> str:
     """Return the status in one program; `starts` has those of its complete runs, in order."""
     first, after = bisect_left(starts, seen.first_us), bisect_right(starts, seen.last_us)
     if after < len(starts):

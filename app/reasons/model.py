@@ -117,7 +117,7 @@ def build_reasons(
         engine, subject, selected, sort=order, cursor=cursor, limit=limit_count
     )
     shown = [reason.id for reason in listed.rows]
-    of_program = trace_program(engine, subject, selected, trends, shown, program)
+    of_program = build_program_trends(engine, subject, selected, trends, shown, program)
     return ReasonsScreen(listed, order or subject.default_order, trends, of_program)
 
 
@@ -136,7 +136,7 @@ def build_failures(
     return replace(screen, listed=Page(rows, screen.listed.next))
 
 
-def trace_program(
+def build_program_trends(
     engine: Engine,
     subject: ReasonSubject,
     selected: Any,

@@ -16,7 +16,7 @@ from compileboard.app.reasons.charts import (
     chart_history,
     chart_kinds,
     chart_statuses,
-    make_spark,
+    make_sparkline,
 )
 from compileboard.app.reasons.failure_issues import FAILURES, STATUSES
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS
@@ -141,7 +141,7 @@ def _build_list(subject: ReasonSubject) -> tuple[ReasonsScreen, dict[str, Any]]:
     return screen, {
         "screen": screen,
         "rows": [
-            (reason, make_spark(of_program.trends.grid.line(reason.id)))
+            (reason, make_sparkline(of_program.trends.grid.line(reason.id)))
             for reason in screen.listed.rows
         ],
         "programs": [

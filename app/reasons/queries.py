@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 from compileboard.app.core.engine import Engine, Row, get_row
 from compileboard.app.core.fields import Count, RunId, StartTime, Title
 from compileboard.app.core.newest import SHOWN_STATE
-from compileboard.app.core.page import Page, check_order, decode_cursor, make_page, recorded_us
+from compileboard.app.core.page import Page, check_order, decode_cursor, make_page, recorded_us_sql
 from compileboard.app.core.parameters import list_names, read_query
 from compileboard.app.core.rows import make_row
 from compileboard.app.reasons.reason_trends import (
@@ -26,8 +26,8 @@ from compileboard.app.reasons.reason_trends import (
     read_grid,
 )
 from compileboard.app.reasons.sums import (
+    ReasonSum,
     ReasonSums,
-    Sum,
     ThingCounts,
     bind_months,
     months_sql,
@@ -422,7 +422,7 @@ with summed as (
 select
   d.id, d.fingerprint, {self.columns}, f.name as function, f.file,
   {", ".join(f"s.{name}" for name in self.counts)},
-  s.run_count, {recorded_us(f"s.{self.time}", f"s.{self.count}")} as {self.time}, s.first_us,
+  s.run_count, {recorded_us_sql(f"s.{self.time}", f"s.{self.count}")} as {self.time}, s.first_us,
   s.last_us
   {_FUNCTION_LIMITS if self.has_limits else ""}
 from summed as s
@@ -439,7 +439,7 @@ select
   r.host,
   r.git_commit,
   case when $t.result_count > 0 then r.git_subject end as git_subject,
-  b.{self.count} as count, {recorded_us(f"b.{self.time}", f"b.{self.count}")} as duration_us,
+  b.{self.count} as count, {recorded_us_sql(f"b.{self.time}", f"b.{self.count}")} as duration_us,
   coalesce($a.pinned, 0) as pinned
 from runs as r
 join $stored({self.run_table}) as b on $of(b, r)
@@ -548,7 +548,7 @@ def list_with_trends(
     after = decode_cursor(cursor, int, int)
     ordering = ReasonOrder(subject.orders[order], direction == "asc", after is not None)
     values = _bind_order(subject, selected, after, limit)
-    reasons, trends = _trace_monthly(engine, subject, selected, values, ordering)
+    reasons, trends = _monthly_trend(engine, subject, selected, values, ordering)
     return _make_page(reasons, subject, order, limit), trends
 
 
@@ -623,7 +623,7 @@ def _list_summed(
         rows = engine.stream(subject.kinds_sql, subject.bind(selected))
         totals = {row[0]: totals[row[0]] for row in rows if row[0] in totals}
     renamed = {subject.count: "event_count", subject.time: "duration_us"}
-    column = Sum._fields.index(renamed.get(key, key))
+    column = ReasonSum._fields.index(renamed.get(key, key))
     ranked = ((total[column], reason_id) for reason_id, total in totals.items())
     if after:
         ranked = (
@@ -648,11 +648,11 @@ def _list_summed(
 
 def _sum_up(engine: Engine, subject: ReasonSubject, selected: Any) -> ReasonSums:
     def read_slots(values: Mapping[str, Any]) -> dict[int, tuple[Any, ...]]:
-        slots: dict[int, tuple[dict[int, Sum], int, dict[int | None, int]]]
+        slots: dict[int, tuple[dict[int, ReasonSum], int, dict[int | None, int]]]
         run_counts = {row[0]: row[1] for row in engine.rows(subject.slot_runs_sql, values)}
         slots = {number: ({}, run_counts.get(number, 0), {}) for number in values["slots"]}
         for slot, reason_id, *sums in engine.stream(subject.slots_sql, values):
-            slots[slot][0][reason_id] = Sum(*sums)
+            slots[slot][0][reason_id] = ReasonSum(*sums)
         for slot, function_id, count in (
             engine.rows(SLOT_LIMITS_SQL, values) if subject.has_limits else ()
         ):
@@ -670,17 +670,17 @@ def get_reason_trends(
 ) -> ReasonTrends:
     shown_ids = None if shown is None else [parse_id(reason_id) for reason_id in shown]
     if engine.dialect == "sqlite":
-        trends = _trace_summed(engine, subject, selected)
+        trends = _summed_trend(engine, subject, selected)
         if shown_ids is None:
             return trends
         known = trends.grid.counts
         counts = {reason_id: known[reason_id] for reason_id in shown_ids if reason_id in known}
         return replace(trends, grid=replace(trends.grid, counts=counts))
     values = subject.bind(selected) | bind_months(selected.runs)
-    return _trace_monthly(engine, subject, selected, values, None, shown_ids)[1]
+    return _monthly_trend(engine, subject, selected, values, None, shown_ids)[1]
 
 
-def _trace_monthly(
+def _monthly_trend(
     engine: Engine,
     subject: ReasonSubject,
     selected: Any,
@@ -712,7 +712,7 @@ def _trace_monthly(
     return reasons, ReasonTrends(subject.summarize(grid, scope), grid, slots)
 
 
-def _trace_summed(engine: Engine, subject: ReasonSubject, selected: Any) -> ReasonTrends:
+def _summed_trend(engine: Engine, subject: ReasonSubject, selected: Any) -> ReasonTrends:
     sums = _sum_up(engine, subject, selected)
     totals = sums.totals
     is_narrowed = subject.is_narrowed(selected)
@@ -781,7 +781,7 @@ def list_affected_runs(
 
 
 def history_sql(run_table: str, key: str, count: str) -> str:
-    """Runs without the item count as 0, which shows that it is gone."""
+    """Runs without the reason count as 0, so that a trend shows when it disappeared."""
     return f"""
 with series as materialized (
   select distinct r.suite, r.name

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from compileboard.app.core.engine import Row
 from compileboard.app.core.fields import Count, DurationUs, PartialRecompiles
-from compileboard.app.reasons.sums import Sum
+from compileboard.app.reasons.sums import ReasonSum
 from compileboard.app.runs.queries import Slot
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 
@@ -40,16 +40,17 @@ class TrendGrid:
     function_count: int
 
     def line(self, thing: str) -> list[float]:
-        return _per_run(self.counts.get(parse_id(thing), ()), self.slots)
+        return _divide_by_runs(self.counts.get(parse_id(thing), ()), self.slots)
 
     @property
     def lines(self) -> dict[str, list[float]]:
         return {
-            format_id(thing): _per_run(counts, self.slots) for thing, counts in self.counts.items()
+            format_id(thing): _divide_by_runs(counts, self.slots)
+            for thing, counts in self.counts.items()
         }
 
 
-def _per_run(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
+def _divide_by_runs(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
     return [count / slot.run_count for count, slot in zip(counts, slots)]
 
 
@@ -113,7 +114,7 @@ class KindSums:
     duration_us: int = 0
     function_count: int = 0  # if functions were counted elsewhere
 
-    def add(self, function_id: int | None, total: Sum, counts: Sequence[int]) -> None:
+    def add(self, function_id: int | None, total: ReasonSum, counts: Sequence[int]) -> None:
         self.distinct_count += 1
         self.partial_count += total.partial_count
         self.duration_us += total.duration_us
@@ -130,5 +131,5 @@ class KindSums:
             count=sum(self.counts),
             partial_count=self.partial_count,
             duration_us=self.duration_us or None,
-            trend=_per_run(self.counts, slots),
+            trend=_divide_by_runs(self.counts, slots),
         )

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Annotated, Any
 
 from compileboard.app.core import fields
-from compileboard.app.core.page import Page, bind_page, make_page, recorded_us
+from compileboard.app.core.page import Page, bind_page, make_page, recorded_us_sql
 from compileboard.app.core.rows import list_page, make_row
 from compileboard.app.runs.trace_files import get_event, list_stack
 from compileboard.collectors.contract.fingerprints import parse_id
@@ -354,7 +354,7 @@ limit :limit
 CAUSES_SQL = f"""
 select
   r.cause_id, {fields.CAUSE_COLUMNS}, f.name as function, f.file, r.recompile_count,
-  r.partial_count, {recorded_us("r.compile_us", "r.recompile_count")} as compile_us
+  r.partial_count, {recorded_us_sql("r.compile_us", "r.recompile_count")} as compile_us
 from run_causes as r
 join recompile_causes as u on u.id = r.cause_id
 left join functions as f on f.id = u.function_id

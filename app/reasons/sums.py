@@ -19,8 +19,8 @@ from compileboard.app.runs.queries import (
     RunFilter,
     Slot,
     bind_runs,
+    choose_slot_size,
     count_runs,
-    size_slots,
 )
 
 MOST_REMEMBERED = 300_000  # sums, of all filters: 0.3 KB each
@@ -37,7 +37,7 @@ limit 48
 """  # noqa: S608  own texts only
 
 
-class Sum(NamedTuple):
+class ReasonSum(NamedTuple):
     event_count: int
     partial_count: int
     duration_us: int
@@ -54,7 +54,7 @@ class SlotState(NamedTuple):
 @dataclass(frozen=True)
 class SlotSums:
     state: SlotState
-    reasons: Mapping[int, Sum]
+    reasons: Mapping[int, ReasonSum]
     run_count: int  # with any
     limits: Mapping[
         int | None, int
@@ -74,8 +74,8 @@ class ReasonSums:
     )  # results derived from all of them, by caller
 
     @cached_property
-    def totals(self) -> dict[int, Sum]:
-        totals: dict[int, Sum] = {}
+    def totals(self) -> dict[int, ReasonSum]:
+        totals: dict[int, ReasonSum] = {}
         for part in self.parts:
             for reason_id, new in part.reasons.items():
                 old = totals.get(reason_id)
@@ -110,8 +110,8 @@ class ReasonSums:
         return limits
 
 
-def _add(old: Sum, new: Sum) -> Sum:
-    return Sum(
+def _add(old: ReasonSum, new: ReasonSum) -> ReasonSum:
+    return ReasonSum(
         old.event_count + new.event_count,
         old.partial_count + new.partial_count,
         old.duration_us + new.duration_us,
@@ -121,7 +121,7 @@ def _add(old: Sum, new: Sum) -> Sum:
     )
 
 
-class _Memory:
+class _SumsCache:
     def __init__(self) -> None:
         self._lock = Lock()
         self._sums: OrderedDict[object, ReasonSums] = OrderedDict()
@@ -146,7 +146,7 @@ class _Memory:
         self._size -= dropped.size if dropped else 0
 
 
-_memory = _Memory()
+_memory = _SumsCache()
 
 
 def sum_reasons(
@@ -162,7 +162,7 @@ def sum_reasons(
     if known is not None and known.newest_pub == newest_pub:
         return known
     run_count = count_runs(engine, replace(runs, text=None))
-    values = bind_runs(runs) | {"slot_size": size_slots(run_count)}
+    values = bind_runs(runs) | {"slot_size": choose_slot_size(run_count)}
     states = [
         SlotState(Slot(row["started_us"], row["run_id"], row["run_count"]), row["pubs"])
         for row in engine.rows(STATES_SQL, values)
@@ -212,19 +212,19 @@ class ThingCounts:
         return f"{self.table.removesuffix('s')}_kinds_rows"
 
 
-def takes_months(runs: RunFilter) -> bool:
+def can_use_months(runs: RunFilter) -> bool:
     return all(value in (None, "") for name, value in vars(runs).items() if name not in _MONTHLY)
 
 
 def bind_months(runs: RunFilter) -> dict[str, Any]:
-    if not takes_months(runs):
+    if not can_use_months(runs):
         return {}
-    first = 0 if runs.since_us is None else _step(runs.since_us - 1, 1)
-    last = _LAST if runs.before_us is None else _step(runs.before_us, -1)
+    first = 0 if runs.since_us is None else _shift_month(runs.since_us - 1, 1)
+    last = _LAST if runs.before_us is None else _shift_month(runs.before_us, -1)
     return {"first_month": first, "last_month": last}
 
 
-def _step(time_us: int, months: int) -> int:
+def _shift_month(time_us: int, months: int) -> int:
     try:
         time = datetime.fromtimestamp(time_us // 1_000_000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -241,7 +241,7 @@ _MONTHS = """, months_inside as materialized (
 
 
 def months_sql(runs: RunFilter) -> str:
-    return _MONTHS if takes_months(runs) else ""
+    return _MONTHS if can_use_months(runs) else ""
 
 
 def per_thing_sql(counts: ThingCounts, runs: RunFilter, only: str = "") -> str:
@@ -262,11 +262,11 @@ def per_thing_sql(counts: ThingCounts, runs: RunFilter, only: str = "") -> str:
       min(b.started_us) as first_us, max(b.started_us) as last_us
     from {counts.table}_rows as b
     where b.pub in (select pub from wanted)
-      {"and b.month not in (select month from months_inside)" if takes_months(runs) else ""}
+      {"and b.month not in (select month from months_inside)" if can_use_months(runs) else ""}
     {only_of("b")}
     group by b.{counts.key}
 """  # noqa: S608  own names only
-    if not takes_months(runs):
+    if not can_use_months(runs):
         return of_runs
     return f"""
   select

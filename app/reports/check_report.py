@@ -37,18 +37,18 @@ def write_table(
     shown.sort(key=lambda rule_verdict: not rule_verdict.fails)
     if shown:
         yield ""
-        yield from _columns([_cells(rule_verdict) for rule_verdict in shown])
+        yield from _align_columns([_format_cells(rule_verdict) for rule_verdict in shown])
     yield ""
-    yield from _columns([(rule.name, _sum_up(rule)) for rule in report.rules])
+    yield from _align_columns([(rule.name, _sum_up(rule)) for rule in report.rules])
     if report.model_counts is not None:
         yield ""
         yield f"{CHANGES}: {report.changes}"
     if report.failures or report.due:
         yield ""
-        yield textwrap.fill(next_step(report, in_pull_request=in_pull_request), 110)
+        yield textwrap.fill(describe_next_step(report, in_pull_request=in_pull_request), 110)
 
 
-def _cells(rule_verdict: Verdict) -> tuple[str, ...]:
+def _format_cells(rule_verdict: Verdict) -> tuple[str, ...]:
     return (
         rule_verdict.verdict,
         rule_verdict.rule,
@@ -57,7 +57,7 @@ def _cells(rule_verdict: Verdict) -> tuple[str, ...]:
     )
 
 
-def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _align_columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     widths = [min(_MOST_WIDTH, max(len(row[n]) for row in rows)) for n in range(len(rows[0]) - 1)]
     for row in rows:
         yield "  ".join(
@@ -74,7 +74,7 @@ def _sum_up(report: CheckedRule) -> str:
     )
 
 
-def next_step(report: Check, *, in_pull_request: bool = False) -> str:
+def describe_next_step(report: Check, *, in_pull_request: bool = False) -> str:
     """Return what to do about a check that did not pass. In a pull request the base changes with
     every merge.
     """
@@ -158,7 +158,9 @@ def write_markdown(
         fixes=fixes,
         heading=_write_heading(report),
         subject=[part for part in (report.subject, sides) if part],
-        next_step=next_step(report, in_pull_request=in_pull_request) if report.exit_code else "",
+        next_step=describe_next_step(report, in_pull_request=in_pull_request)
+        if report.exit_code
+        else "",
         notes=[
             verdict
             for rule in report.rules
@@ -240,7 +242,7 @@ _COUNTED = {
 
 def _list_cases(suite: ElementTree.Element, rule: CheckedRule) -> None:
     if rule.not_compared:
-        case, message = _case(suite, rule.name, "the rule"), _clean(rule.not_compared)
+        case, message = _add_case(suite, rule.name, "the rule"), _clean(rule.not_compared)
         if rule.is_due:
             ElementTree.SubElement(case, "error", type="NOT_COMPARED", message=message)
         else:
@@ -250,7 +252,7 @@ def _list_cases(suite: ElementTree.Element, rule: CheckedRule) -> None:
     for verdict in rule.verdicts:
         by_name.setdefault(verdict.name, []).append(verdict)
     for name, verdicts in by_name.items():
-        case = _case(suite, rule.name, name)
+        case = _add_case(suite, rule.name, name)
         failing = [verdict for verdict in verdicts if verdict.fails]
         lines = [f"{verdict.verdict} {verdict.detail}".rstrip() for verdict in failing or verdicts]
         if failing:
@@ -261,7 +263,7 @@ def _list_cases(suite: ElementTree.Element, rule: CheckedRule) -> None:
             ElementTree.SubElement(case, "system-out").text = _clean("\n".join(lines))
 
 
-def _case(suite: ElementTree.Element, rule: str, name: str) -> ElementTree.Element:
+def _add_case(suite: ElementTree.Element, rule: str, name: str) -> ElementTree.Element:
     return ElementTree.SubElement(
         suite, "testcase", classname=f"compileboard.{rule}", name=_clean(name), time="0"
     )

@@ -158,8 +158,12 @@ def _leave_out_source(contents: Contents) -> Contents:
         without_source(reduced),
         ranks=None
         if ranks is None
-        else replace(ranks, reasons=_clean(ranks.reasons), partial=_clean(ranks.partial)),
-        steps=None if steps is None else replace(steps, views=tuple(map(_clean_view, steps.views))),
+        else replace(
+            ranks, reasons=_hide_source(ranks.reasons), partial=_hide_source(ranks.partial)
+        ),
+        steps=None
+        if steps is None
+        else replace(steps, views=tuple(map(_hide_view_source, steps.views))),
         timeline=contents.timeline,
         strips=contents.strips,
         stacks=None if stacks is None else replace(stacks, codes={}),
@@ -168,7 +172,7 @@ def _leave_out_source(contents: Contents) -> Contents:
     )
 
 
-def _clean_view(view: WindowView) -> WindowView:
+def _hide_view_source(view: WindowView) -> WindowView:
     costs = tuple(without_source(row) for row in view.costs)
     parts = tuple(
         replace(row, compile=row.compile and without_source(row.compile)) for row in view.parts
@@ -176,5 +180,5 @@ def _clean_view(view: WindowView) -> WindowView:
     return replace(view, costs=costs, parts=parts)
 
 
-def _clean(rows: Sequence[RecompileRow]) -> list[RecompileRow]:
+def _hide_source(rows: Sequence[RecompileRow]) -> list[RecompileRow]:
     return [without_source(row) for row in rows]

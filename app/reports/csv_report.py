@@ -166,12 +166,12 @@ _GUARD = (
 CHUNK = 64 * 1024  # bytes, or characters of CSV
 
 
-def _names(kind: type, *without: str) -> list[str]:
+def _list_field_names(kind: type, *without: str) -> list[str]:
     return [field.name for field in dataclasses.fields(kind) if field.name not in without]
 
 
 _RECORD = [
-    *_names(Compilation, "metrics", "phases_us"),
+    *_list_field_names(Compilation, "metrics", "phases_us"),
     *(f"phase_{phase}_us" for phase in PHASES if phase != "first_calls"),
 ]
 # The row type of each table; its fields are the columns, except for those below.
@@ -188,22 +188,22 @@ KINDS: dict[str, Any] = {
     "repros": ReproRow,
 }
 COLUMNS: dict[str, Sequence[str]] = {
-    **{table: _names(kind) for table, kind in KINDS.items()},
+    **{table: _list_field_names(kind) for table, kind in KINDS.items()},
     "compilations": (*_RECORD, *(name for name in FIELDS if name not in _RECORD), "other_metrics"),
-    "graph_breaks": (*_names(GraphBreakRow), "page_url"),
+    "graph_breaks": (*_list_field_names(GraphBreakRow), "page_url"),
     "recompiles": (
-        *_names(RecompileRow, "guards"),
+        *_list_field_names(RecompileRow, "guards"),
         "guard_count",
         *(f"guard_{name}" for name in _GUARD),
         "guards",
     ),
     "results": list_names(ResultRow),
-    "artifacts": (*_names(ArtifactRow), "meaning"),
+    "artifacts": (*_list_field_names(ArtifactRow), "meaning"),
     "spans_by_name": list_names(NameTotal),
 }
 
 
-def cell(value: Any) -> Any:
+def format_cell(value: Any) -> Any:
     """Format one cell: text that a spreadsheet would run as a formula gets a leading apostrophe,
     numbers never do.
     """
@@ -239,7 +239,7 @@ def write_csv(columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> Iterato
     writer = csv.writer(buffer, lineterminator="\r\n")
     writer.writerow(columns)
     for row in rows:
-        writer.writerow([cell(row.get(name)) for name in columns])
+        writer.writerow([format_cell(row.get(name)) for name in columns])
         if buffer.tell() >= CHUNK:
             yield buffer.getvalue().encode("utf-8", "replace")
             buffer.seek(0)

@@ -23,7 +23,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~$#>])")
 
 def prose(text: str | None, longest: int = _LONGEST) -> str:
     """Return text on one line as plain words: no markup, link or mention."""
-    flat = _flat(text, longest)
+    flat = _flatten(text, longest)
     if not flat:
         return f"_{format.NOT_RECORDED}_"
     flat = _SPECIAL.sub(r"\\\1", flat.replace("&", "&amp;").replace("<", "&lt;"))
@@ -45,7 +45,7 @@ def ticked(text: str | None, longest: int = 2 * _LONGEST) -> str:
 
 def code(text: str | None, longest: int = _LONGEST) -> str:
     """Return code on one line in enough backticks; pipes are escaped for tables."""
-    flat = _flat(text, longest)
+    flat = _flatten(text, longest)
     if not flat:
         return f"_{format.NOT_RECORDED}_"
     fence = "`" * (max((len(run) for run in re.findall("`+", flat)), default=0) + 1)
@@ -54,7 +54,7 @@ def code(text: str | None, longest: int = _LONGEST) -> str:
     return f"{fence}{space}{flat}{space}{fence}".replace("\\|", "\\\u200b|").replace("|", "\\|")
 
 
-def _flat(text: str | None, longest: int) -> str:
+def _flatten(text: str | None, longest: int) -> str:
     flat = " ".join(_CONTROL.sub(" ", text or "").split())
     return flat if len(flat) <= longest else flat[: longest - 1].rstrip() + "…"
 

@@ -70,7 +70,7 @@ def write_html(suite: SuiteScreen, written_us: int) -> bytes:
         "columns": columns,
         "table_rows": table_rows,
         "tiles": _list_tiles(suite),
-        "moved": list_moved(suite.comparison) if suite.comparison else [],
+        "moved": list_changed_tables(suite.comparison) if suite.comparison else [],
         "summaries": {summary.run_id: summary for summary in suite.summaries},
         "scripts": list_scripts(bool(charts), bool(charts)),
         "policy": make_policy(bool(charts), bool(charts)),
@@ -132,7 +132,7 @@ def _list_tiles(suite: SuiteScreen) -> list[tuple[str, str, str, None]]:
     return tiles
 
 
-def list_moved(comparison: Comparison) -> list[tuple[str, TableSelection]]:
+def list_changed_tables(comparison: Comparison) -> list[tuple[str, TableSelection]]:
     known = {metric_sum.metric.name for metric_sum in comparison.sums}
     groups = [(key, label) for key, (label, names) in GROUPS.items() if known & set(names)]
     return [(label, choose(comparison, key, DEFAULT_ORDER, True)) for key, label in groups]

@@ -27,7 +27,7 @@ from compileboard.app.runs.failures import (
     CudagraphSkip,
     FailureGroup,
     FailureRow,
-    Unfinished,
+    UnfinishedCompile,
 )
 from compileboard.app.runs.rows import RunRow, describe_end
 from compileboard.app.runs.rows import list_problems as list_failures
@@ -77,7 +77,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class RunFacts:
-    unfinished: Sequence[Unfinished] = ()
+    unfinished: Sequence[UnfinishedCompile] = ()
     failures: Sequence[FailureGroup] = ()
     raised: Sequence[FailureRow] = ()  # while compiled code ran
     limit_hits: Sequence[LimitHit] = ()  # without a recorded recompile
@@ -92,20 +92,20 @@ class RunFacts:
 
 def list_problems(facts: RunFacts) -> list[Problem]:
     return [
-        *_unfinished(facts.unfinished),
-        *_failures(facts.failures),
-        *_raised(facts.raised),
-        *_recompile_limits(facts.limit_hits),
-        *_diverging_ranks(facts.ranks),
-        *_cliffs(facts.cliffs),
-        *_disabled(facts),
-        *_bypasses(facts.caches),
-        *_cudagraph_skips(facts.skips),
-        *_recorded_again(facts.recorded_again),
+        *_list_unfinished_problems(facts.unfinished),
+        *_list_failure_problems(facts.failures),
+        *_list_exception_problems(facts.raised),
+        *_list_limit_problems(facts.limit_hits),
+        *_list_rank_problems(facts.ranks),
+        *_list_stack_problems(facts.cliffs),
+        *_list_disabled_problems(facts),
+        *_list_bypass_problems(facts.caches),
+        *_list_skip_problems(facts.skips),
+        *_list_rerecording_problems(facts.recorded_again),
     ]
 
 
-def _unfinished(unfinished: Sequence[Unfinished]) -> list[Problem]:
+def _list_unfinished_problems(unfinished: Sequence[UnfinishedCompile]) -> list[Problem]:
     problems = []
     for span in unfinished:
         advice = "The phase it was in was not recorded: --level full, or TORCH_TRACE, records it."
@@ -130,7 +130,7 @@ def _unfinished(unfinished: Sequence[Unfinished]) -> list[Problem]:
     return problems
 
 
-def _diverging_ranks(ranks: RanksScreen | None) -> list[Problem]:
+def _list_rank_problems(ranks: RanksScreen | None) -> list[Problem]:
     if ranks is None:
         return []
     # With a shared cache, a rank finds what another one compiled: that is not a divergence.
@@ -145,7 +145,7 @@ def _diverging_ranks(ranks: RanksScreen | None) -> list[Problem]:
     ]
 
 
-def _cliffs(cliffs: Sequence[StackCliff]) -> list[Problem]:
+def _list_stack_problems(cliffs: Sequence[StackCliff]) -> list[Problem]:
     if not cliffs:
         return []
     worst = max(cliffs, key=lambda cliff: cliff.faults_per_s)
@@ -179,7 +179,7 @@ def _cliffs(cliffs: Sequence[StackCliff]) -> list[Problem]:
 _REFUSED = "when making fake tensor call"  # GB4315: an `except` in compiled code is never reached
 
 
-def _failures(failures: Sequence[FailureGroup]) -> list[Problem]:
+def _list_failure_problems(failures: Sequence[FailureGroup]) -> list[Problem]:
     problems = []
     for failure in failures:
         title = f"Compile failed: {failure.error_type or 'an exception'}"
@@ -216,7 +216,7 @@ _RAISED_FIX = {
 }
 
 
-def _raised(failures: Sequence[FailureRow]) -> list[Problem]:
+def _list_exception_problems(failures: Sequence[FailureRow]) -> list[Problem]:
     problems = []
     for failure in failures:
         phase = describe_failure_phase(failure.phase)
@@ -234,7 +234,7 @@ def _raised(failures: Sequence[FailureRow]) -> list[Problem]:
     return problems
 
 
-def _recompile_limits(limit_hits: Sequence[LimitHit]) -> list[Problem]:
+def _list_limit_problems(limit_hits: Sequence[LimitHit]) -> list[Problem]:
     groups: dict[tuple[str | None, str | None], list[LimitHit]] = {}
     for limit_hit in limit_hits:
         groups.setdefault((limit_hit.file, limit_hit.function), []).append(limit_hit)
@@ -250,7 +250,7 @@ def _recompile_limits(limit_hits: Sequence[LimitHit]) -> list[Problem]:
     return problems
 
 
-def _disabled(facts: RunFacts) -> list[Problem]:
+def _list_disabled_problems(facts: RunFacts) -> list[Problem]:
     off = sorted(
         {
             f"{module}.{name} = {disabling_value}"
@@ -286,7 +286,7 @@ def _disabled(facts: RunFacts) -> list[Problem]:
     ]
 
 
-def _bypasses(caches: Sequence[CacheResult]) -> list[Problem]:
+def _list_bypass_problems(caches: Sequence[CacheResult]) -> list[Problem]:
     problems = []
     for cache in caches:
         if cache.result != "bypass":
@@ -319,7 +319,7 @@ def _join_titles(fixes: Sequence[Fix]) -> str:
     return " Or: ".join(f"{fix.warn(fix.title)}." for fix in fixes)
 
 
-def _cudagraph_skips(skips: Sequence[CudagraphSkip]) -> list[Problem]:
+def _list_skip_problems(skips: Sequence[CudagraphSkip]) -> list[Problem]:
     groups: dict[tuple[str, str | None], list[CudagraphSkip]] = {}
     for skip in skips:
         groups.setdefault((skip.reason, skip.code), []).append(skip)
@@ -347,7 +347,7 @@ def _cudagraph_skips(skips: Sequence[CudagraphSkip]) -> list[Problem]:
     return problems
 
 
-def _recorded_again(groups: Sequence[RecordedAgain]) -> list[Problem]:
+def _list_rerecording_problems(groups: Sequence[RecordedAgain]) -> list[Problem]:
     problems = []
     for group in groups:
         if group.count < FEWEST_RECORDED_AGAIN:
@@ -582,7 +582,7 @@ def describe_order(causes: Sequence[Cause]) -> str:
 
 
 @dataclass(frozen=True)
-class SavingShare:
+class SavingBarSegment:
     number: int | None
     time_us: int
     start: float
@@ -593,7 +593,7 @@ class SavingShare:
         return "rest" if self.number is None else f"series-{(self.number - 1) % 8 + 1}"
 
 
-def list_savings(causes: Sequence[Cause], compile_us: int | None) -> list[SavingShare]:
+def list_savings(causes: Sequence[Cause], compile_us: int | None) -> list[SavingBarSegment]:
     compile_us = causes[0].clock_us or compile_us if causes else None
     if not compile_us or not any(cause.saved_us for cause in causes):
         return []
@@ -602,6 +602,6 @@ def list_savings(causes: Sequence[Cause], compile_us: int | None) -> list[Saving
     shares, start = [], 0.0
     for number, time_us in [*parts, (None, rest_us)]:
         width = 100 * time_us / compile_us
-        shares.append(SavingShare(number, time_us, round(start, 3), round(width, 3)))
+        shares.append(SavingBarSegment(number, time_us, round(start, 3), round(width, 3)))
         start += width
     return shares

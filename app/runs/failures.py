@@ -124,7 +124,7 @@ class CudagraphSkip:
         return suggest_skipped(self.reason, self.code)
 
 
-def _after(columns: str, table: str, extra: str = "") -> tuple[str, str]:
+def _page_statements(columns: str, table: str, extra: str = "") -> tuple[str, str]:
     select = f"""
 select
   x.id, x.process_id, coalesce(c.rank, p.rank) as rank, x.compile_key, x.compile_id, {columns},
@@ -151,7 +151,7 @@ limit :limit
     return run, compile_
 
 
-FAILURES_SQL, COMPILE_FAILURES_SQL = _after(
+FAILURES_SQL, COMPILE_FAILURES_SQL = _page_statements(
     f"""{OUTCOME_SQL} as outcome, x.phase, x.occurrence_count, x.ended_program,
   coalesce(w.name, f.name) as function, coalesce(w.file, f.file) as file,
   case when x.phase = 'compile' then c.line else x.line end as line,
@@ -195,11 +195,11 @@ where x.run_id = :run_id
 order by x.ended_program desc, x.occurrence_count desc, x.id
 limit :limit
 """
-LOOKUPS_SQL, COMPILE_LOOKUPS_SQL = _after(
+LOOKUPS_SQL, COMPILE_LOOKUPS_SQL = _page_statements(
     "f.name as function, x.cache, x.result, x.key, x.reason, x.time_taken_us, x.time_saved_us",
     "cache_lookups",
 )
-SKIPS_SQL, COMPILE_SKIPS_SQL = _after(
+SKIPS_SQL, COMPILE_SKIPS_SQL = _page_statements(
     """f.name as function, coalesce(x.file, f.file) as file, coalesce(x.line, c.line) as line,
   x.code, x.reason""",
     "cudagraph_skips",
@@ -252,10 +252,10 @@ class OpenSpan:
 
 
 @dataclass(frozen=True)
-class Unfinished:
-    """A compile without an end; `is_last` means that no compile of its process began after it.
+class UnfinishedCompile:
+    """A compile that never ended. `is_last`: no compile of its process began after it.
 
-    `until_us` is the time to the run's end, None if that is unknown or another compile began.
+    `until_us` is the time until the run's end, None if unknown or if another compile began.
     """
 
     compile_key: int
@@ -309,7 +309,7 @@ limit :limit
 
 def list_unfinished(
     connection: sqlite3.Connection, run: RunRow, key: int | None = None, limit: int = MOST
-) -> list[Unfinished]:
+) -> list[UnfinishedCompile]:
     """List a run's unfinished compiles, those at its end first; empty while it is running."""
     if run.state == "running":
         return []
@@ -326,7 +326,9 @@ def list_unfinished(
             spans.append(OpenSpan(name, begin_us, depth, open_us if open_us > 0 else None))
         until_us = None if ended_us is None else ended_us - row["started_us"]
         del row["process_id"]
-        listed.append(make_row(Unfinished, {**row, "until_us": until_us, "spans": tuple(spans)}))
+        listed.append(
+            make_row(UnfinishedCompile, {**row, "until_us": until_us, "spans": tuple(spans)})
+        )
     return listed
 
 

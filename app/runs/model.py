@@ -29,7 +29,7 @@ from compileboard.app.runs.advice import (
     Problem,
     RunFacts,
     RunVerdict,
-    SavingShare,
+    SavingBarSegment,
     describe_order,
     judge_run,
     list_cause_rows,
@@ -177,7 +177,7 @@ class RunSummaryScreen:
         return judge_run(self.run, self.causes, self.problems, is_pruned=self.is_pruned)
 
     @cached_property
-    def savings(self) -> list[SavingShare]:
+    def savings(self) -> list[SavingBarSegment]:
         return list_savings(self.causes, self.run.compile_us)
 
     @property
@@ -285,7 +285,7 @@ def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
 def read_facts(
     reader: sqlite3.Connection, run: RunRow, phases: compiles.Phases, explained: Container[int] = ()
 ) -> RunFacts:
-    """Read what problems are derived from, without queries that the totals show to be empty.
+    """Read the facts that problems are derived from; skip queries that the totals show are empty.
 
     Recompile limits of `explained` compiles are skipped, since they have a cause of their own.
     """

@@ -99,7 +99,7 @@ class ProgramSavings:
 
 
 def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> list[ProgramSavings]:
-    """List the newest run of each recent program that has a fix, most to win first."""
+    """List the newest run of each recent program that has a fix, the largest saving first."""
     run_ids = list_program_runs(
         store.engine, filters.suite, filters.name, newest=run_count, most_compiles=MOST_COMPILES
     )
@@ -153,7 +153,7 @@ class DemoProgress:
 def build_demo_progress(
     engine: Engine, newest: Sequence[RunRow], clock: RecorderClock
 ) -> DemoProgress | None:
-    if not newest or newest[0].suite != SUITE or not _is_going_on(newest[0], clock):
+    if not newest or newest[0].suite != SUITE or not _is_in_progress(newest[0], clock):
         return None
     runs = list_runs(engine, RunFilter(suite=SUITE), pinned_first=False, limit=MOST_RUNS).rows
     backend = _name_backend(newest[0])  # another backend belongs to another history
@@ -172,7 +172,7 @@ def build_demo_progress(
     )
 
 
-def _is_going_on(run: RunRow, clock: RecorderClock) -> bool:
+def _is_in_progress(run: RunRow, clock: RecorderClock) -> bool:
     ended_us = run.ended_us or run.heartbeat_us
     return clock.is_running(run.state, run.heartbeat_us) or clock.now_us - ended_us < PAUSE_US
 
@@ -494,13 +494,13 @@ def build_overview(
         programs=programs,
         totals=totals,
         runs=runs,
-        graph_breaks=_explain(store, list_top(engine, TopBreak, **costliest)),
-        recompile_causes=_explain(store, list_top(engine, TopCause, **costliest)),
+        graph_breaks=_add_calls(store, list_top(engine, TopBreak, **costliest)),
+        recompile_causes=_add_calls(store, list_top(engine, TopCause, **costliest)),
     )
 
 
-def _explain(store: Store, tops: Sequence[Top]) -> list[Top]:
-    """Add what only a run's records know, and move what needs no fix to the end."""
+def _add_calls(store: Store, tops: Sequence[Top]) -> list[Top]:
+    """Add the call of each, from the run's records, and move those that need no fix to the end."""
     explained = [
         replace(top, called_at=_find_call(store, top), is_expected=_is_expected(store, top))
         for top in tops
@@ -661,11 +661,11 @@ def _collect_facts(
         has_others=totals.run_count > totals.running_count,
         passing_again=suite.passing_again if suite else (),
         environment=suite.environment if suite else (),
-        counts=_count(suite) if suite else (),
+        counts=_count_models(suite) if suite else (),
     )
 
 
-def _count(suite: NewestSuiteRun) -> list[VerdictCount]:
+def _count_models(suite: NewestSuiteRun) -> list[VerdictCount]:
     newest = suite.newest
     passed = newest.passed_count
     return [

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from flask import Blueprint, render_template, request, url_for
 
 from compileboard.app.benchmarks.series import label_fields
-from compileboard.app.benchmarks.trend_queries import FILTERS, UNSAID, ModelSet, address_set
+from compileboard.app.benchmarks.trend_queries import FILTERS, UNSAID, ModelSet, make_set_query
 from compileboard.app.comparison.verdict import PageVerdict
 from compileboard.app.core.api import operation
 from compileboard.app.core.charts import draw_sparkline
@@ -89,7 +89,7 @@ def index() -> str:
             )
             for tile in screen.tiles
         ],
-        scope=address_set(screen.selected) if screen.selected else {},
+        scope=make_set_query(screen.selected) if screen.selected else {},
         label_fields=label_fields,
         sparklines={
             incident_id: draw_sparkline(
@@ -160,7 +160,7 @@ def _make_set_chip(name: str, label: str, screen: OverviewScreen, selected: Mode
     current = getattr(selected, name)
     linked = {key: request.args[key] for key in ("branch", "last", "name") if request.args.get(key)}
     addresses: dict[Any, dict[str, Any]] = {
-        value: {**address_set(model_set), **linked} for value, model_set in newest.items()
+        value: {**make_set_query(model_set), **linked} for value, model_set in newest.items()
     }
     options = [
         (_name_value(value), url_for("overview.index", **address), value == current)

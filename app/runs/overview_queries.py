@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from compileboard.app.core import fields
 from compileboard.app.core.engine import Engine, Row
 from compileboard.app.core.newest import SHOWN_STATE
-from compileboard.app.core.page import recorded_us
+from compileboard.app.core.page import recorded_us_sql
 from compileboard.app.core.rows import make_row
 from compileboard.app.core.schema import PRIVATE
 from compileboard.app.runs.queries import CONDITIONS, bind_suite
@@ -144,7 +144,7 @@ def write_scope(values: Mapping[str, Any]) -> str:
     return " and ".join(["r.source <> 'trial'", *given])
 
 
-def _newest(scope: str) -> str:
+def _newest_sql(scope: str) -> str:
     return f"""
 with newest as materialized (
   select r.id, $pub(r) as pub
@@ -156,7 +156,7 @@ with newest as materialized (
 """  # noqa: S608  own texts only
 
 
-def _newest_of_each(scope: str) -> str:
+def _newest_of_each_sql(scope: str) -> str:
     return f"""
 with last as materialized (
   select
@@ -190,8 +190,8 @@ _SUMS = f"""
   coalesce(sum($t.failure_count), 0) as failure_count,
   coalesce(sum($t.skipped_frame_count), 0) as skipped_frame_count,
   coalesce(sum($t.failure_count + $t.failed_result_count > 0), 0) as failed_run_count,
-  {recorded_us("sum($t.compile_us)", "sum($t.compile_count)")} as compile_us,
-  {recorded_us("sum($t.recompile_us)", "sum($t.recompile_count)")} as recompile_us
+  {recorded_us_sql("sum($t.compile_us)", "sum($t.compile_count)")} as compile_us,
+  {recorded_us_sql("sum($t.recompile_us)", "sum($t.recompile_count)")} as recompile_us
 """
 # SQLite reads all runs: totals in their own order, running runs and trials, which are few, by
 # index.
@@ -231,7 +231,7 @@ select
   coalesce($t.compile_count, 0) as compile_count,
   coalesce($t.recompile_count, 0) as recompile_count,
   coalesce($t.graph_break_count, 0) as graph_break_count,
-  {recorded_us("$t.compile_us", "$t.compile_count")} as compile_us,
+  {recorded_us_sql("$t.compile_us", "$t.compile_count")} as compile_us,
   coalesce($t.failure_count + $t.failed_result_count > 0, 0) as has_failed,
   r.torch_version is not null or coalesce($t.compile_count, 0) > 0 as is_observed
 from runs as r
@@ -247,7 +247,7 @@ def top_sql(
     scope: str, table: str, run_table: str, key: str, count: str, least: int, columns: str
 ) -> str:
     return f"""
-{_newest_of_each(scope)}, top as (
+{_newest_of_each_sql(scope)}, top as (
   select
     b.{key},
     max(n.id) as run_id,
@@ -291,7 +291,7 @@ def causes_sql(scope: str) -> str:
 
 def functions_sql(scope: str) -> str:
     return f"""
-{_newest(scope)}, top as (
+{_newest_sql(scope)}, top as (
   select
     u.function_id,
     sum(u.recompile_count) as recompile_count,

@@ -49,12 +49,12 @@ blueprint = Blueprint("run", __name__)
 FAILURES_LIMIT = 20
 
 
-def _summary(run: RunRow) -> dict[str, Any]:
+def _build_summary_tab(run: RunRow) -> dict[str, Any]:
     screen = build_summary(get_run_reader(run.id), run)
     return {"screen": screen, "first_bars": FIRST_BARS}
 
 
-def _compiles(run: RunRow) -> dict[str, Any]:
+def _build_compiles_tab(run: RunRow) -> dict[str, Any]:
     sort = request.args.get("sort") or "started.asc"
     recompiled = {"": None, "yes": True, "no": False}.get(request.args.get("recompiled", ""), "bad")
     if isinstance(recompiled, str):
@@ -87,7 +87,7 @@ def _compiles(run: RunRow) -> dict[str, Any]:
     }
 
 
-def _breaks(run: RunRow) -> dict[str, Any]:
+def _build_breaks_tab(run: RunRow) -> dict[str, Any]:
     reader, cursor = get_run_reader(run.id), request.args.get("cursor")
     limit, distinct = check_limit(request.args.get("limit"), 20), request.args.get("distinct", "")
     each = bool(distinct) or request.args.get("view") == "each"
@@ -99,16 +99,16 @@ def _breaks(run: RunRow) -> dict[str, Any]:
     return {"screen": screen, "each": each, "distinct": distinct}
 
 
-def _recompiles(run: RunRow) -> dict[str, Any]:
+def _build_recompiles_tab(run: RunRow) -> dict[str, Any]:
     return {"screen": build_recompiles(get_run_reader(run.id), run, request.args.get("cursor"))}
 
 
-def _failures(run: RunRow) -> dict[str, Any]:
+def _build_failures_tab(run: RunRow) -> dict[str, Any]:
     cursor = request.args.get("cursor")
     return {"listed": list_failures(get_run_reader(run.id), run.id, cursor, FAILURES_LIMIT)}
 
 
-def _caches(run: RunRow) -> dict[str, Any]:
+def _build_caches_tab(run: RunRow) -> dict[str, Any]:
     return {
         "screen": build_caches(
             get_run_reader(run.id), run.id, request.args.get("cursor"), get_settings().page_size
@@ -116,23 +116,23 @@ def _caches(run: RunRow) -> dict[str, Any]:
     }
 
 
-def _environment(run: RunRow) -> dict[str, Any]:
+def _build_environment_tab(run: RunRow) -> dict[str, Any]:
     return {"screen": build_environment(get_run_reader(run.id), run.id, compare=True)}
 
 
-def _processes(run: RunRow) -> dict[str, Any]:
+def _build_processes_tab(run: RunRow) -> dict[str, Any]:
     return {"screen": build_processes(get_run_reader(run.id), run.id)}
 
 
 FILLS: dict[str, Callable[[RunRow], dict[str, Any]]] = {
-    "": _summary,
-    "compiles": _compiles,
-    "breaks": _breaks,
-    "recompiles": _recompiles,
-    "failures": _failures,
-    "caches": _caches,
-    "environment": _environment,
-    "processes": _processes,
+    "": _build_summary_tab,
+    "compiles": _build_compiles_tab,
+    "breaks": _build_breaks_tab,
+    "recompiles": _build_recompiles_tab,
+    "failures": _build_failures_tab,
+    "caches": _build_caches_tab,
+    "environment": _build_environment_tab,
+    "processes": _build_processes_tab,
 }
 
 # Tabs that a result file has nothing for; it may have graph breaks.
@@ -241,7 +241,7 @@ def change(run_id: str) -> Response:
         abort(400, f"Nothing was changed: {error}.")
     if not changed:
         abort(404, f"There is no run {run_id[:80]}.")
-    return redirect(_way_back(run_url(run_id)), 303)
+    return redirect(_return_url(run_url(run_id)), 303)
 
 
 @list_blueprint.get("/runs/<run_id>/delete")
@@ -268,6 +268,6 @@ def _describe_change(title: str | None, note: str | None, pinned: str | None) ->
     return ", ".join([*changes, *([] if note is None else ["note"])])
 
 
-def _way_back(otherwise: str) -> str:
+def _return_url(otherwise: str) -> str:
     back = request.form.get("back", "")
     return back if is_local_path(back) else otherwise

@@ -61,8 +61,8 @@ def _read_commit(name: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class RunFilter:
-    """None or an empty string is no limit; `before_us` itself is excluded, in microseconds since
-    the epoch.
+    """None or an empty string selects everything. `before_us`, in microseconds since the epoch, is
+    exclusive.
     """
 
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
@@ -101,7 +101,10 @@ FILTERS = list_names(RunFilter)
 
 
 def read_run_filter(query: Mapping[str, str]) -> RunFilter:
-    """An empty parameter is no limit. Raises FilterError for an unknown key or invalid value."""
+    """An empty parameter selects everything.
+
+    Raises FilterError for an unknown key or invalid value.
+    """
     return read_query(RunFilter, query, (*OTHER_KEYS, "done"))
 
 
@@ -200,7 +203,7 @@ def write_where(given: Mapping[str, Any], dialect: Dialect) -> str:
 
 
 def bind_suite(engine: Engine, suite: str | None) -> dict[str, str | None]:
-    """Return the values for a suite that only results name, as of imported files."""
+    """Return the bound values for a suite that only results name, as in imported files."""
     sql = "select 1 from runs where suite = :suite limit 1"
     is_of_runs = not suite or engine.rows(sql, {"suite": suite})
     return {
@@ -209,13 +212,13 @@ def bind_suite(engine: Engine, suite: str | None) -> dict[str, str | None]:
     }
 
 
-def _bind(selection: RunFilter) -> dict[str, Any]:
+def _bind_filter(selection: RunFilter) -> dict[str, Any]:
     given = {name: value if value != "" else None for name, value in vars(selection).items()}
     return given | {"result_suite": None}
 
 
 def _bind_list(engine: Engine, selection: RunFilter) -> dict[str, Any]:
-    values = _bind(selection)
+    values = _bind_filter(selection)
     values |= bind_suite(engine, values["suite"])
     values |= {"pattern": _write_pattern(values["text"]), "run_ids": None}
     if values["text"] is None or engine.dialect == "clickhouse":
@@ -286,11 +289,11 @@ def list_runs(
         if len(rows) > limit:
             break
     return make_page(
-        rows, limit, lambda row: (int(row.pinned and pinned_first), _key_of(row, order), row.id)
+        rows, limit, lambda row: (int(row.pinned and pinned_first), _sort_value(row, order), row.id)
     )
 
 
-def _key_of(row: RunRow, order: str) -> int:
+def _sort_value(row: RunRow, order: str) -> int:
     return {
         "started": row.started_us,
         "duration": (row.heartbeat_us if row.ended_us is None else row.ended_us) - row.started_us,
@@ -320,7 +323,9 @@ def get_newest_run(engine: Engine, clock: RecorderClock) -> RunRow | None:
     return get_run(engine, newest) if newest else None
 
 
-def get_other(engine: Engine, run: RunRow, word: str, clock: RecorderClock) -> RunRow | None:
+def get_run_to_compare(
+    engine: Engine, run: RunRow, word: str, clock: RecorderClock
+) -> RunRow | None:
     """Return the run to compare with, of the same name and suite: `latest` is the newest other,
     `previous` the one before.
     """
@@ -468,7 +473,7 @@ def find_run_ids(engine: Engine, prefix: str, limit: int = 4) -> list[str]:
 MOST_SLOTS = 48
 
 
-def _write_wanted(*columns: str) -> str:
+def _write_conditions(*columns: str) -> str:
     return f"""
 wanted as materialized (
   select
@@ -481,11 +486,11 @@ wanted as materialized (
 
 _SLOT = "(row_number() over (order by r.started_us, r.id) - 1) $div :slot_size as slot"
 _LIMITS = "$t.recompile_limit_count as recompile_limit_count"
-WANTED = _write_wanted("r.id", "r.started_us")
-WANTED_SLOTS = _write_wanted("r.id", "r.started_us", "r.pub", _SLOT)
+WANTED = _write_conditions("r.id", "r.started_us")
+WANTED_SLOTS = _write_conditions("r.id", "r.started_us", "r.pub", _SLOT)
 # Numbers of runs whose roll-ups ClickHouse has.
-WANTED_PUBS = _write_wanted("r.pub as pub")
-WANTED_SLOT_PUBS = _write_wanted("r.pub as pub", _LIMITS, _SLOT)
+WANTED_PUBS = _write_conditions("r.pub as pub")
+WANTED_SLOT_PUBS = _write_conditions("r.pub as pub", _LIMITS, _SLOT)
 SLOTS_SQL = f"""
 with {WANTED_SLOTS}
 select slot, min(started_us) as started_us, max(id) as run_id, count(*) as run_count
@@ -506,7 +511,7 @@ class Slot:
 
 
 def bind_runs(runs: RunFilter) -> dict[str, Any]:
-    return _bind(runs) | {"text": None}
+    return _bind_filter(runs) | {"text": None}
 
 
 def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
@@ -516,7 +521,7 @@ def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
     added.
     """
     values = bind_runs(runs) | {
-        "slot_size": size_slots(count_runs(engine, replace(runs, text=None)))
+        "slot_size": choose_slot_size(count_runs(engine, replace(runs, text=None)))
     }
     return [
         Slot(row["started_us"], row["run_id"], row["run_count"])
@@ -524,7 +529,7 @@ def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
     ]
 
 
-def size_slots(run_count: int) -> int:
+def choose_slot_size(run_count: int) -> int:
     slot_size = 1
     while slot_size * MOST_SLOTS < run_count:
         slot_size *= 2
@@ -532,4 +537,4 @@ def size_slots(run_count: int) -> int:
 
 
 def bind_slots(runs: RunFilter, slots: list[Slot]) -> dict[str, Any]:
-    return bind_runs(runs) | {"slot_size": size_slots(sum(slot.run_count for slot in slots))}
+    return bind_runs(runs) | {"slot_size": choose_slot_size(sum(slot.run_count for slot in slots))}

@@ -9,7 +9,7 @@ from compileboard.app.core.engine import Row
 from compileboard.app.core.fields import DurationUs
 from compileboard.app.core.format import format_duration, format_plural
 from compileboard.app.core.newest import RecorderClock
-from compileboard.app.core.page import recorded_us
+from compileboard.app.core.page import recorded_us_sql
 from compileboard.app.core.schema import PRIVATE, published
 from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.results import COLUMNS, fill
@@ -87,7 +87,7 @@ class HasStreamState(Protocol):
 
 
 def describe_stream(stream: HasStreamState, clock: RecorderClock) -> RunState:
-    """Describe the state of a pushed stream; one that fell silent before its end is lost."""
+    """Describe the state of a pushed stream; a stream that stopped before its end is lost."""
     if not stream.is_here:
         return RunState("deleted", "quiet", "The run was deleted, or nothing of it was stored yet.")
     if stream.ended_us is not None:
@@ -219,8 +219,8 @@ _DETAIL = ("keep_source", "cwd", "facts", "stack_room", "pub")  # columns that l
 RUN_COLUMNS = f"""
   {RECORDS["runs"].select_sql("r", *_DETAIL)}, $a.title, $a.note, coalesce($a.pinned, 0) as pinned,
   {", ".join(f"coalesce($t.{name}, 0) as {name}" for name in RUN_COUNTS)},
-  {recorded_us("$t.compile_us", "$t.compile_count")} as compile_us,
-  {recorded_us("$t.recompile_us", "$t.recompile_count")} as recompile_us,
+  {recorded_us_sql("$t.compile_us", "$t.compile_count")} as compile_us,
+  {recorded_us_sql("$t.recompile_us", "$t.recompile_count")} as recompile_us,
   coalesce({ON_CPU}, 0) as is_on_cpu
 """
 RUN_SOURCE = """

@@ -39,7 +39,7 @@ def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[Searc
         int, list[tuple[int, int, int]]
     ] = {}  # by the line's start: begin, end, index of the term
     for number, term in enumerate(terms.included):
-        for begin, end in _places(low, term):
+        for begin, end in _find_term(low, term):
             marks.setdefault(low.rfind("\n", 0, begin) + 1, []).append((begin, end, number))
     best = sorted(
         marks, key=lambda start: (-len({number for _b, _e, number in marks[start]}), start)
@@ -58,7 +58,7 @@ def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[Searc
     return matched
 
 
-def _places(low: str, term: Term) -> Iterator[tuple[int, int]]:
+def _find_term(low: str, term: Term) -> Iterator[tuple[int, int]]:
     words = [word.lower() for word in term.words]
     pattern = r"[\W_]+".join(map(re.escape, words)) + ("" if term.prefix else r"(?![^\W_])")
     whole = re.compile(pattern)

@@ -51,7 +51,7 @@ class Suggestion:
     address: Annotated[str, "The page's path."]
 
 
-def list_named(text: str) -> list[Suggestion]:
+def find_by_name(text: str) -> list[Suggestion]:
     """List runs by ID, name, title, note, command, commit or branch, and models by name."""
     if not text:
         return []
@@ -66,7 +66,7 @@ def list_named(text: str) -> list[Suggestion]:
     if text == LATEST and (newest := get_newest_run(engine, clock)):
         runs = {newest.id: newest, **runs}
     named = [
-        Suggestion("run", run.shown_name, _tell_run(run), run_url(run.id))
+        Suggestion("run", run.shown_name, _describe_run(run), run_url(run.id))
         for run in [*runs.values()][:MOST_OF_A_KIND]
     ]
     named += [
@@ -76,7 +76,7 @@ def list_named(text: str) -> list[Suggestion]:
     return sorted(named, key=lambda own: own.label.lower() != text.lower())
 
 
-def _tell_run(run: RunRow) -> str:
+def _describe_run(run: RunRow) -> str:
     parts = (run.suite, run.git_commit and run.git_commit[:7], format_time(run.started_us)[:16])
     return " · ".join(part for part in parts if part)
 
@@ -85,18 +85,18 @@ def list_suggestions(text: str) -> list[Suggestion]:
     terms = read_terms(text)
     groups = search(get_reader(), terms, kinds=_SUGGESTED_TEXTS)
     found = {
-        (hit.kind, hit.title): Suggestion(hit.kind, hit.title, hit.run_name, address_hit(hit))
+        (hit.kind, hit.title): Suggestion(hit.kind, hit.title, hit.run_name, make_hit_url(hit))
         for group in groups
         for hit in group.hits
     }
-    return [*list_named(text), *found.values()]
+    return [*find_by_name(text), *found.values()]
 
 
 @blueprint.get("/search")
 def index() -> str:
     run_id = request.args.get("run") or None
     detail = find_run(run_id) if run_id else None
-    named = [] if run_id or request.args.get("kind") else list_named(_read_text())
+    named = [] if run_id or request.args.get("kind") else find_by_name(_read_text())
     return render_template("search/index.html", detail=detail, named=named, **_search(run_id))
 
 
@@ -117,21 +117,21 @@ def _search(run_id: str | None) -> dict[str, Any]:
     )
     return {
         "screen": screen,
-        "address_hit": address_hit,
-        "address_line": address_line,
+        "address_hit": make_hit_url,
+        "address_line": make_line_url,
         "has_search": True,
     }
 
 
-def address_hit(hit: SearchHit) -> str:
-    return (address_line(hit, hit.lines[0]) if hit.lines else None) or address_page(hit)
+def make_hit_url(hit: SearchHit) -> str:
+    return (make_line_url(hit, hit.lines[0]) if hit.lines else None) or make_page_url(hit)
 
 
-def address_line(hit: SearchHit, line: SearchLine) -> str | None:
-    return f"{address_page(hit)}#L{line.line}" if hit.has_lines else None
+def make_line_url(hit: SearchHit, line: SearchLine) -> str | None:
+    return f"{make_page_url(hit)}#L{line.line}" if hit.has_lines else None
 
 
-def address_page(hit: SearchHit) -> str:
+def make_page_url(hit: SearchHit) -> str:
     views, run = current_app.view_functions, run_url(hit.run_id)
     if hit.kind == "artifact":
         return f"{run}/artifacts/{hit.ref_id}"

@@ -330,17 +330,17 @@ def _find_in_all(
     page: list[_Text] = []
     count, is_behind = 0, after is None
     for run_id, reader in files:
-        row_ids = _find(reader, words, most=max(COUNTED, most))
+        row_ids = _find_rows(reader, words, most=max(COUNTED, most))
         count += min(len(row_ids), COUNTED + 1)
         if after is not None and run_id == after[1]:
             is_behind = True
-            row_ids = _find(reader, words, before=after[0], most=most)
+            row_ids = _find_rows(reader, words, before=after[0], most=most)
         if is_behind:
             page += [_Text(run_id, reader, row_id) for row_id in row_ids[: most - len(page)]]
     return count, page
 
 
-def _find(
+def _find_rows(
     reader: sqlite3.Connection, match: str, *, before: object = None, most: int = COUNTED
 ) -> list[int]:
     values = {"match": match, "before": 2**63 - 1 if before is None else before, "limit": most + 1}

@@ -66,13 +66,13 @@ class Endpoint:
 
     @property
     def body(self) -> Schema | None:
-        """Return the schema of the JSON that it takes."""
+        """Return the schema of the request's JSON body."""
         schema: Schema | None = self._content.get("application/json", {}).get("schema")
         return schema
 
     @property
     def answer(self) -> Schema | None:
-        """Return the schema of its `data`, or of the whole answer if it has none."""
+        """Return the schema of the response's `data`, or of the whole response if it has none."""
         for status, response in self.operation["responses"].items():
             if status.startswith("2") and "content" in response:
                 schema: Schema = response["content"]["application/json"]["schema"]
@@ -88,7 +88,7 @@ def list_endpoints() -> Iterator[Endpoint]:
 
 
 def name_reference(schema: Schema) -> str | None:
-    """Return the name of the object that a schema is, or has in a list or by name."""
+    """Return the name of the object that a schema describes, directly or as items or values."""
     for part in (schema, *schema.get("oneOf", ())):
         if "$ref" in part:
             return str(part["$ref"]).removeprefix(_REFERENCE)

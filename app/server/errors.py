@@ -9,7 +9,7 @@ from typing import Any
 from flask import Flask, Response, jsonify, make_response, render_template, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, TooManyRequests
 
-from compileboard.app.clickhouse.client import EngineAway
+from compileboard.app.clickhouse.client import EngineUnavailable
 from compileboard.app.core.db import get_board_path
 from compileboard.app.core.page import FilterError
 from compileboard.app.imports.queue import UploadRejected
@@ -110,7 +110,7 @@ def handle_store(error: StoreError) -> Response:
     response = render_error(
         500 if is_broken else 507 if isinstance(error, StoreFull) else 503, str(error)
     )
-    if isinstance(error, (StoreBusy, StoreFull, EngineAway)):
+    if isinstance(error, (StoreBusy, StoreFull, EngineUnavailable)):
         response.headers["Retry-After"] = str(RETRY_S)
     return response
 

@@ -129,7 +129,7 @@ def follow(
         return REFUSED
     with lease:
         lease.renew()
-        work = _Work(db, rules_path, environ, prune_after_days, seal_after_s)
+        work = _FollowerTasks(db, rules_path, environ, prune_after_days, seal_after_s)
         is_over = False
         while not is_over:
             work.run()
@@ -140,7 +140,7 @@ def follow(
     return 0
 
 
-class _Work:
+class _FollowerTasks:
     def __init__(
         self,
         db: str,
@@ -165,25 +165,25 @@ class _Work:
     def run(self) -> None:
         problems: dict[str, None] = {}
         changed = False
-        with self._noting(problems):
+        with self._collecting_errors(problems):
             if self.upkeep is not None:
                 self.upkeep.publish()
             changed = _scan(self._db)
-        with self._noting(problems):
+        with self._collecting_errors(problems):
             _index(self._board)
-        with self._noting(problems):
+        with self._collecting_errors(problems):
             if time.monotonic() - self._pruned_s >= PRUNE_EVERY_S:
                 self._pruned_s = time.monotonic()
                 _prune(self._board, self._prune_after_days)
-        with self._noting(problems):
+        with self._collecting_errors(problems):
             if self._rules_path and (
                 changed or time.monotonic() - self._alerted_s >= ALERT_EVERY_S
             ):
                 self._alerted_s = time.monotonic()
                 _alert(self._board, self._rules_path, self._environ)
         if self.upkeep is not None:
-            with self._noting(problems):
-                self.upkeep.settle()
+            with self._collecting_errors(problems):
+                self.upkeep.run_due_tasks()
             problems |= dict.fromkeys(self.upkeep.problems)
         for text in problems:
             if text not in self._reported:
@@ -191,7 +191,7 @@ class _Work:
         self._reported = set(problems)
 
     @contextmanager
-    def _noting(self, problems: dict[str, None]) -> Iterator[None]:
+    def _collecting_errors(self, problems: dict[str, None]) -> Iterator[None]:
         try:
             yield
         except (StoreError, RulesError, sqlite3.Error) as error:

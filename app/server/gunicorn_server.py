@@ -34,7 +34,7 @@ from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.server.assets import compress_assets
 from compileboard.app.server.follow import Follower, FollowerThread
 from compileboard.app.server.request_log import WORKERS_FOLDER, describe_logging
-from compileboard.app.server.security import allowed_hosts
+from compileboard.app.server.security import list_allowed_hosts
 from compileboard.collectors.store.connection import StoreError, open_reader, open_writer
 from compileboard.collectors.store.leases import SERVE, Lease, take_lease
 from compileboard.collectors.store.migrations import make_missing
@@ -188,7 +188,7 @@ def check_exposure(settings: Settings) -> None:
 
 
 def describe_exposure(settings: Settings) -> str:
-    names = ", ".join(sorted(allowed_hosts(settings) - LOOPBACK_NAMES) or ["localhost"])
+    names = ", ".join(sorted(list_allowed_hosts(settings) - LOOPBACK_NAMES) or ["localhost"])
     return f"{describe_protection(settings)} (open as {names})"
 
 
@@ -238,7 +238,7 @@ def _is_in_process(address: StoreAddress) -> bool:
     return address.clickhouse is not None and address.clickhouse.host is None
 
 
-def _settle(_worker: Any) -> None:
+def _freeze_garbage(_worker: Any) -> None:
     """Exclude a worker's initial objects from garbage collection: walking 60,000 of them takes 40
     ms of a request.
     """
@@ -246,7 +246,7 @@ def _settle(_worker: Any) -> None:
     gc.freeze()
 
 
-def make_room_for_connections(threads: int) -> int:
+def raise_file_limit(threads: int) -> int:
     """Raise the limit on open files if possible, and return how many connections fit below it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = CONNECTIONS + FILES_OF_ITS_OWN + FILES_OF_A_THREAD * threads
@@ -273,7 +273,7 @@ def run_gunicorn(
         "worker_class": worker_class,
         "workers": settings.workers,
         "threads": settings.threads,
-        "worker_connections": make_room_for_connections(settings.threads),
+        "worker_connections": raise_file_limit(settings.threads),
         "timeout": 60,
         "graceful_timeout": settings.stop_s,
         "keepalive": 5,
@@ -282,7 +282,7 @@ def run_gunicorn(
         "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,  # noqa: S108  heartbeats never wait for a disk
         "control_socket_disable": True,
         "preload_app": True,
-        "post_worker_init": _settle,
+        "post_worker_init": _freeze_garbage,
         "on_exit": lambda _server: shutil.rmtree(
             os.environ.get(WORKERS_FOLDER, ""), ignore_errors=True
         ),
@@ -290,7 +290,7 @@ def run_gunicorn(
     if isinstance(follower, FollowerThread):  # it runs inside the only worker
 
         def begin(worker: Any) -> None:
-            _settle(worker)
+            _freeze_garbage(worker)
             follower.begin()
 
         options |= {

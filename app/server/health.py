@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from flask import Blueprint, Response, jsonify
 
 from compileboard.app.benchmarks.series_queries import get_newest_pub
-from compileboard.app.clickhouse.client import EngineAway
+from compileboard.app.clickhouse.client import EngineUnavailable
 from compileboard.app.clickhouse.run_files import count_lost_files
 from compileboard.app.core.access import open_to_all
 from compileboard.app.core.address import parse_address
@@ -106,7 +106,7 @@ _REASONS: tuple[tuple[type[StoreError], str], ...] = (
     (StoreTooNew, "newer than this server: upgrade it"),
     (StoreBusy, "locked by another program"),
     (StoreFull, "the disk is full"),
-    (EngineAway, "does not answer as it should: see the log of the server"),
+    (EngineUnavailable, "does not answer as it should: see the log of the server"),
 )
 
 blueprint = Blueprint("health", __name__)
@@ -131,14 +131,14 @@ def index() -> Response:
 def ready() -> Response:
     settings = get_settings()
     path = get_board_path()
-    checks = {"read": _check(lambda: get_health(get_reader()))}
+    checks = {"read": _check_part(lambda: get_health(get_reader()))}
     if settings.read_only == "no":
         checks["write"] = _check_write(path)
         checks["disk"] = _check_disk(path)
         if settings.follow == "yes":
             checks["follower"] = _check_follower(path)
     if parse_address(settings.db).clickhouse is not None:
-        checks["clickhouse"] = _check(lambda: get_newest_pub(get_engine()))
+        checks["clickhouse"] = _check_part(lambda: get_newest_pub(get_engine()))
     is_ready = all(state == OK for state in checks.values())
     answer: dict[str, object] = {"ready": is_ready, "checks": checks}
     lost_count = _count_lost_files() if checks["read"] == OK else 0
@@ -160,7 +160,7 @@ def _count_lost_files() -> int:
         return 0
 
 
-def _check(read: Callable[[], object]) -> str:
+def _check_part(read: Callable[[], object]) -> str:
     try:
         read()
     except (StoreError, sqlite3.Error, UnicodeDecodeError) as error:

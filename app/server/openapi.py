@@ -200,7 +200,7 @@ def _list_parameters(operation: Operation) -> list[dict[str, Any]]:
     return [*of_path, *of_query, *of_header]
 
 
-def _refer(refusals: Mapping[str, tuple[str, str]]) -> dict[str, Schema]:
+def _refer_to_responses(refusals: Mapping[str, tuple[str, str]]) -> dict[str, Schema]:
     return {
         status: {"$ref": f"#/components/responses/{key}"}
         for status, (key, _help) in refusals.items()
@@ -222,8 +222,8 @@ def _describe_page(row: Schema, end: Schema) -> Schema:
     return _describe_answer({"type": "array", "items": row, "description": "One page."}, end)
 
 
-def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
-    failures = _refer(_FAILURES)
+def _describe_operation(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
+    failures = _refer_to_responses(_FAILURES)
     described: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -240,10 +240,10 @@ def _describe(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any
         }
     elif operation.view is imports.start_import:
         described["requestBody"] = UPLOAD
-        failures |= _refer(_REFUSALS)
+        failures |= _refer_to_responses(_REFUSALS)
     elif operation.method in ("PATCH", "POST", "PUT"):
         described["requestBody"] = _LINES
-        failures |= _refer(_PUSH_REFUSALS)
+        failures |= _refer_to_responses(_PUSH_REFUSALS)
     else:
         failures = {
             "304": {"description": "The same as the answer whose ETag was sent."},
@@ -274,11 +274,11 @@ def _describe_paths(schemas: dict[str, Schema]) -> dict[str, dict[str, Any]]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         path = paths.setdefault(write_path(PREFIX + operation.path), {})
-        path[operation.method.lower()] = _describe(operation, schemas)
+        path[operation.method.lower()] = _describe_operation(operation, schemas)
     addresses = _describe_page(describe_type(ApiAddress, schemas), _NO_NEXT)
     return paths | {
-        f"{PREFIX}/": _describe_own("index", "Every address of this API.", addresses),
-        f"{PREFIX}/openapi.json": _describe_own(
+        f"{PREFIX}/": _describe_meta_operation("index", "Every address of this API.", addresses),
+        f"{PREFIX}/openapi.json": _describe_meta_operation(
             "document",
             "This document. It is the one answer that is not wrapped in `ok`, `data` and `next`.",
             {"type": "object"},
@@ -286,7 +286,7 @@ def _describe_paths(schemas: dict[str, Schema]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _describe_own(name: str, summary: str, schema: Schema) -> dict[str, Any]:
+def _describe_meta_operation(name: str, summary: str, schema: Schema) -> dict[str, Any]:
     answer = {"description": summary, "content": {"application/json": {"schema": schema}}}
     return {
         "get": {
@@ -342,7 +342,7 @@ def get_document() -> dict[str, Any]:
 blueprint = Blueprint("api", __name__, url_prefix=PREFIX)
 
 
-def _serve(operation: Operation) -> Callable[..., Response]:
+def _make_view(operation: Operation) -> Callable[..., Response]:
     def view(**path: str) -> Response:
         answer = operation.answer(**path)
         if isinstance(answer, Response):  # a stream writes the envelope itself
@@ -376,7 +376,7 @@ for _operation in OPERATIONS:
     blueprint.add_url_rule(
         _operation.path,
         _operation.name,
-        _serve(_operation),
+        _make_view(_operation),
         methods=[_operation.method],
         provide_automatic_options=False,
     )

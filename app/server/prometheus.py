@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Metric, ge
 from prometheus_client.registry import Collector
 
 from compileboard.app.benchmarks.queries import ModelFilter, list_models
-from compileboard.app.clickhouse.client import EngineAway
+from compileboard.app.clickhouse.client import EngineUnavailable
 from compileboard.app.clickhouse.run_files import count_lost_files
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.db import (
@@ -100,7 +100,7 @@ class StoreMetrics(Collector):
         try:
             families += _list_newest(publication)
             is_engine_up = 1
-        except EngineAway:
+        except EngineUnavailable:
             is_engine_up = 0
         if publication is not None:
             families += _list_publication(publication, is_engine_up, count_lost_files(get_reader()))
@@ -113,7 +113,7 @@ def list_store_metrics() -> list[Metric]:
     states = [
         upload.state for upload in ImportQueue(path).list_newest(1000) if upload.state not in ENDED
     ]
-    trash = sum(map(_size_of, trash_path(path, "").parent.glob("*.db")))
+    trash = sum(map(_file_size, trash_path(path, "").parent.glob("*.db")))
     renewed_s = read_renewed(path, FOLLOW)
     imports = [
         ({"state": state}, states.count(state)) for state in ("receiving", "waiting", "running")
@@ -124,58 +124,66 @@ def list_store_metrics() -> list[Metric]:
     ]
     database = os.path.realpath(path)
     return [
-        _gauges("info", "Version of CompileBoard.", [({"version": __version__}, 1)]),
-        _gauge(
+        _make_gauges("info", "Version of CompileBoard.", [({"version": __version__}, 1)]),
+        _make_gauge(
             "database_used_bytes", "Bytes of the database that hold something.", figures.used_bytes
         ),
-        _gauge(
+        _make_gauge(
             "database_free_bytes",
             "Bytes of the database that new rows fill first.",
             figures.free_bytes,
         ),
-        _gauge(
-            "database_wal_bytes", "Bytes of the write-ahead log.", _size_of(Path(f"{database}-wal"))
+        _make_gauge(
+            "database_wal_bytes",
+            "Bytes of the write-ahead log.",
+            _file_size(Path(f"{database}-wal")),
         ),
-        _gauge("database_trash_bytes", "Bytes of deleted runs.", trash),
-        _gauge(
+        _make_gauge("database_trash_bytes", "Bytes of deleted runs.", trash),
+        _make_gauge(
             "disk_free_bytes",
             "Free bytes of the database's disk.",
             shutil.disk_usage(os.path.dirname(database)).free,
         ),
-        _gauge("runs", "Runs.", figures.run_count),
-        _gauge("runs_running", "Runs whose recorder is alive.", figures.running_count),
-        _gauge("runs_pruned", "Runs whose detail was pruned.", figures.pruned_count),
-        _gauge(
+        _make_gauge("runs", "Runs.", figures.run_count),
+        _make_gauge("runs_running", "Runs whose recorder is alive.", figures.running_count),
+        _make_gauge("runs_pruned", "Runs whose detail was pruned.", figures.pruned_count),
+        _make_gauge(
             "incidents_open",
             "Open incidents that are not ignored.",
             count_incidents(get_reader()).open_count,
         ),
-        _gauge("follower_up", "1 where a process updates incidents.", int(is_taken(path, FOLLOW))),
-        _gauge(
+        _make_gauge(
+            "follower_up", "1 where a process updates incidents.", int(is_taken(path, FOLLOW))
+        ),
+        _make_gauge(
             "follower_last_pass_timestamp_seconds",
             "When incidents were last looked at.",
             renewed_s or 0,
         ),
-        _gauge(
+        _make_gauge(
             "follower_pending_commits",
             "Commits to runs that incidents do not know yet.",
             figures.pending_count,
         ),
-        _gauges("imports", "Uploads that are not imported yet.", imports),
-        _gauges("streams", "Streams that boxes push.", streams),
-        _gauge("streams_stored_bytes", "Bytes received of these streams.", figures.stream_bytes),
-        _gauge("streams_events", "Events received of these streams.", figures.stream_event_count),
-        _gauge(
+        _make_gauges("imports", "Uploads that are not imported yet.", imports),
+        _make_gauges("streams", "Streams that boxes push.", streams),
+        _make_gauge(
+            "streams_stored_bytes", "Bytes received of these streams.", figures.stream_bytes
+        ),
+        _make_gauge(
+            "streams_events", "Events received of these streams.", figures.stream_event_count
+        ),
+        _make_gauge(
             "streams_lost_events", "Events that boxes had no room for.", figures.lost_event_count
         ),
     ]
 
 
-def _gauge(name: str, help_text: str, value: float) -> Metric:
-    return _gauges(name, help_text, [({}, value)])
+def _make_gauge(name: str, help_text: str, value: float) -> Metric:
+    return _make_gauges(name, help_text, [({}, value)])
 
 
-def _gauges(
+def _make_gauges(
     name: str, help_text: str, samples: Iterable[tuple[Mapping[str, str], float]]
 ) -> Metric:
     family = Metric(f"compileboard_{name}", help_text, "gauge")
@@ -184,7 +192,7 @@ def _gauges(
     return family
 
 
-def _size_of(path: Path) -> int:
+def _file_size(path: Path) -> int:
     with suppress(OSError):
         return path.stat().st_size
     return 0
@@ -239,21 +247,21 @@ def _scale(value: float | None, factor: float) -> float | None:
 def _list_publication(state: PublicationState, is_engine_up: int, lost_count: int) -> list[Metric]:
     passed_s = (state.passed_us or 0) / 1e6
     return [
-        _gauge("clickhouse_up", "1 where ClickHouse answers.", is_engine_up),
-        _gauge(
+        _make_gauge("clickhouse_up", "1 where ClickHouse answers.", is_engine_up),
+        _make_gauge(
             "runs_unpublished", "Runs whose newest state ClickHouse has not.", state.waiting_count
         ),
-        _gauge(
+        _make_gauge(
             "publication_failed",
             "1 where the newest pass left something out.",
             int(state.error is not None),
         ),
-        _gauge(
+        _make_gauge(
             "run_files_lost",
             "Sealed runs whose file is missing, damaged or unreadable.",
             lost_count,
         ),
-        _gauge(
+        _make_gauge(
             "publication_last_pass_timestamp_seconds",
             "When last nothing waited for ClickHouse.",
             passed_s,
@@ -277,8 +285,8 @@ def _list_models() -> Iterator[Metric]:
     labelled = [(row, _label_model(row)) for row in newest]
     for name, help_text, take in _OF_MODEL:
         samples = [(labels, value) for row, labels in labelled if (value := take(row)) is not None]
-        yield _gauges(name, help_text, samples)
-    yield _gauge(
+        yield _make_gauges(name, help_text, samples)
+    yield _make_gauge(
         "models_omitted",
         "Models beyond the newest, which have no metrics.",
         len(rows) - len(newest),
@@ -307,4 +315,4 @@ def _list_runs() -> Iterator[Metric]:
         for run in list_newest_runs(get_engine(), MOST_NAMES)
     ]
     for name, help_text, take in _OF_RUN:
-        yield _gauges(name, help_text, [(labels, take(run)) for run, labels in runs])
+        yield _make_gauges(name, help_text, [(labels, take(run)) for run, labels in runs])

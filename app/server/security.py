@@ -48,7 +48,7 @@ HEADERS = {
 }
 
 
-def allowed_hosts(settings: Settings) -> frozenset[str]:
+def list_allowed_hosts(settings: Settings) -> frozenset[str]:
     given = {
         name.strip().strip("[]").lower() for name in settings.allow_host.split(",") if name.strip()
     }
@@ -69,7 +69,7 @@ def is_cross_site(req: Request) -> bool:
 
 def check_request() -> BaseResponse | None:
     name = _host_name(request.headers.get("Host", ""))
-    if name not in allowed_hosts(get_settings()):
+    if name not in list_allowed_hosts(get_settings()):
         abort(
             403,
             (

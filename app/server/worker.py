@@ -33,7 +33,7 @@ NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NO_ROOM_S = 0.1
 
 
-class TooSlow(TimeoutError):
+class ClientTooSlow(TimeoutError):
     """A client sent or received bytes more slowly than the limits allow."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class ClientSocket(socket.socket):
         return self._timeout_s
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        """Raises TooSlow if no data arrives within the limits, OSError."""
+        """Raises ClientTooSlow if no data arrives within the limits, OSError."""
         while True:
             with suppress(BlockingIOError):
                 data = super().recv(size, flags)
@@ -103,7 +103,7 @@ class ClientSocket(socket.socket):
             self._wait(select.POLLIN)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """Raises TooSlow if the client does not take the data within the limits, OSError."""
+        """Raises ClientTooSlow if the client does not take the data within the limits, OSError."""
         view = memoryview(data).cast("B")
         while view:
             sent = 0
@@ -119,14 +119,14 @@ class ClientSocket(socket.socket):
         if self._timeout_s is not None:
             left_s = min(left_s, self._timeout_s)
         if left_s <= 0:
-            raise TooSlow
+            raise ClientTooSlow
         waiting = select.poll()
         waiting.register(self, event)
         began_s = time.monotonic()
         try:
             with self.without_permit():
                 if not waiting.poll(left_s * 1000):
-                    raise TooSlow
+                    raise ClientTooSlow
         finally:
             self.client_timeout.waited_s += time.monotonic() - began_s
 

@@ -24,7 +24,7 @@ from werkzeug.routing import MapAdapter
 
 from compileboard.app import create_app
 from compileboard.app.benchmarks.series import FIELDS, label_fields
-from compileboard.app.benchmarks.trend_queries import FILTERS, address_set, list_sets
+from compileboard.app.benchmarks.trend_queries import FILTERS, list_sets, make_set_query
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.settings import Settings
@@ -61,7 +61,9 @@ def name_file(address: str) -> str:
     """Return the file of a normalized address, relative to the site's folder."""
     path, _mark, query = address.partition("?")
     segments = [unquote(part) for part in path.split("/")[1:]] if path != "/" else []
-    names = [_name(segment, first=position == 0) for position, segment in enumerate(segments)]
+    names = [
+        _name_segment(segment, first=position == 0) for position, segment in enumerate(segments)
+    ]
     if query:
         names.append(
             _shorten("?", "-".join(value for pair in parse_qsl(query) for value in pair), query)
@@ -73,11 +75,11 @@ def name_file(address: str) -> str:
     return name
 
 
-def relate(source: str, target: str) -> str:
+def relative_link(source: str, target: str) -> str:
     return quote(posixpath.relpath(target, posixpath.dirname(source) or "."), safe="/~=+,@")
 
 
-def _name(segment: str, *, first: bool) -> str:
+def _name_segment(segment: str, *, first: bool) -> str:
     if _RUN_ID.fullmatch(segment):
         return segment
     plain = _PLAIN.fullmatch(segment) and not _SMALL_RUN_ID.fullmatch(segment)
@@ -121,7 +123,7 @@ class SitePage:
     simplify: Callable[[str], str | None]  # replaces an address by an equivalent one
     assets: set[str] = field(default_factory=set)  # filled here: names below static/
 
-    def find(self, address: str) -> str | None:
+    def find_link(self, address: str) -> str | None:
         """Return the link from this page to an unescaped address, None if the copy lacks it."""
         normalized, fragment = normalize(address), address.partition("#")[2]
         target = self.files.get(normalized)
@@ -132,7 +134,7 @@ class SitePage:
                 return None  # its target is missing, and the reader is on this page
         if target is None:
             return None
-        link = relate(self.file, target)
+        link = relative_link(self.file, target)
         return f"{link}#{fragment}" if fragment else link
 
 
@@ -144,7 +146,7 @@ def list_links(text: str) -> list[str]:
     ]
 
 
-def rewrite(text: str, page: SitePage) -> str:
+def rewrite_links(text: str, page: SitePage) -> str:
     text = _ELSEWHERE.sub("", _FORM.sub("", text))
     text = _LINK.sub(lambda match: _rewrite_link(match, page), text)
     files = _list_data_files(text, page)
@@ -166,7 +168,7 @@ def _rewrite_link(link: re.Match[str], page: SitePage) -> str:
     if href is None or not href[1].startswith("/") or href[1].startswith("//"):
         return link[0]
     # Entities first: the # of &#39; does not begin a fragment.
-    file = page.find(html.unescape(href[1]))
+    file = page.find_link(html.unescape(href[1]))
     if file is not None:
         before, after = attributes[: href.start(1)], attributes[href.end(1) :]
         return f"<a{before}{html.escape(file)}{after}>{words}</a>"
@@ -187,7 +189,7 @@ def _rewrite_asset(tag: re.Match[str], page: SitePage) -> str:
         # Browsers load no module from a disk; app.site.scripts makes one script of it and its
         # imports.
         name, rest = f"{name.removesuffix('.mjs')}.js", rest.replace(' type="module"', " defer")
-    return f"{tag[1]}{relate(page.file, f'static/{name}')}{mark}{query}{tag[3]}{rest}"
+    return f"{tag[1]}{relative_link(page.file, f'static/{name}')}{mark}{query}{tag[3]}{rest}"
 
 
 def _list_data_files(text: str, page: SitePage) -> dict[str, str]:
@@ -206,7 +208,7 @@ def _list_data_files(text: str, page: SitePage) -> dict[str, str]:
                 for run_id in json.loads(runs)
                 if isinstance(run_id, str)
             }
-    links = {address: page.find(address) for address in targets}
+    links = {address: page.find_link(address) for address in targets}
     return {address: link for address, link in links.items() if link is not None}
 
 
@@ -350,7 +352,7 @@ class PageSelector:
         pairs = parse_qsl(query, keep_blank_values=True)
         if not {key for key, _value in pairs} <= _KEYS.get(endpoint, _OTHER_KEYS):
             return None
-        if endpoint == "compare.index" and not self._takes_comparison(dict(pairs), source):
+        if endpoint == "compare.index" and not self._includes_comparison(dict(pairs), source):
             return None
         if (
             endpoint == "trends.index"
@@ -362,8 +364,8 @@ class PageSelector:
         return SelectedPage(address, endpoint, _RANKS.get(endpoint, other) * 2 + bool(query))
 
     def simplify(self, address: str) -> str | None:
-        """Return the page of the newest run for the page of a model in a run, None for other
-        addresses.
+        """Replace the address of a model's page in an older run by that of the newest run. None
+        for other addresses.
         """
         path, _mark, query = address.partition("?")
         if not path.startswith("/models/"):
@@ -371,7 +373,7 @@ class PageSelector:
         pairs = [pair for pair in parse_qsl(query, keep_blank_values=True) if pair[0] != "run"]
         return f"{path}?{urlencode(pairs)}" if pairs else path
 
-    def _takes_comparison(self, asked: dict[str, str], source: str) -> bool:
+    def _includes_comparison(self, asked: dict[str, str], source: str) -> bool:
         if not asked:
             return True
         if (
@@ -436,7 +438,7 @@ def fetch(client: FlaskClient, address: str) -> tuple[int, bytes]:
 
 
 @dataclass
-class Crawled:
+class CrawlResult:
     files: dict[str, str] = field(default_factory=dict)
     endpoints: dict[str, str] = field(default_factory=dict)
     left_out: set[str] = field(default_factory=set)  # linked, but not in the copy
@@ -450,12 +452,12 @@ def crawl(
     stage: Stage,
     most_pages: int,
     print_line: Callable[[str], None] | None,
-) -> Crawled:
+) -> CrawlResult:
     """Fetch pages starting at the overview, each into its file, up to `most_pages`.
 
     Raises OSError if a file cannot be written.
     """
-    crawled = Crawled()
+    crawled = CrawlResult()
     waiting: list[tuple[int, int, SelectedPage]] = []
     seen: set[tuple[str, bool]] = set()
 
@@ -545,7 +547,7 @@ def write_data(
 
 def _list_sets(engine: Engine) -> Iterator[tuple[str, str, str]]:
     for model_set in list_sets(engine)[:_MOST_SETS]:
-        query = urlencode(address_set(model_set))
+        query = urlencode(make_set_query(model_set))
         # The page's name with this query, without its frame.
         file_name = name_file(normalize(f"/trend?{query}")).split("/")[1]
         name = f"{model_set.suite}: {label_fields(model_set.fields)}"

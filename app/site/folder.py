@@ -96,7 +96,7 @@ def _check_folder(folder: Path) -> None:
         )
 
 
-def read_written(folder: Path) -> set[str]:
+def read_written_files(folder: Path) -> set[str]:
     """Return the files that earlier copies wrote, from their marker file.
 
     Raises FolderError if the marker is not valid.
@@ -122,7 +122,7 @@ def publish(folder: Path, stage: Stage, names: set[str]) -> int:
 
     Raises FolderError if a file of other origin is in the way, or something cannot be moved.
     """
-    before = read_written(folder)
+    before = read_written_files(folder)
     foreign = [name for name in sorted(names - before) if os.path.lexists(folder / name)]
     if foreign:
         raise FolderError(
@@ -130,7 +130,7 @@ def publish(folder: Path, stage: Stage, names: set[str]) -> int:
             "--site another folder"
         )
     # Listed before they exist: if this is interrupted, the next copy knows that they are its own.
-    _mark(folder, before | names, complete=False)
+    _write_marker(folder, before | names, complete=False)
     moved, stale = 0, sorted(before - names)
     try:
         for name in sorted(
@@ -148,7 +148,7 @@ def publish(folder: Path, stage: Stage, names: set[str]) -> int:
             "of the new copy are in "
             "place, the others are missing or of the copy before: run the command again"
         ) from error
-    _mark(folder, names, complete=True)
+    _write_marker(folder, names, complete=True)
     return len(stale)
 
 
@@ -170,7 +170,7 @@ def _remove(folder: Path, name: str) -> None:
             return  # not empty, or already gone
 
 
-def _mark(folder: Path, names: set[str], *, complete: bool) -> None:
+def _write_marker(folder: Path, names: set[str], *, complete: bool) -> None:
     marker = {"compileboard": __version__, "complete": complete, "files": sorted(names)}
     temporary = folder / f"{MARKER}.new"
     temporary.write_text(json.dumps(marker, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")

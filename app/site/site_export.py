@@ -26,7 +26,7 @@ from compileboard.app.core.store import Store
 from compileboard.app.runs.queries import count_runs, list_runs
 from compileboard.app.site.crawl import (
     FOLDER,
-    Crawled,
+    CrawlResult,
     PageSelector,
     SitePage,
     bind,
@@ -34,10 +34,10 @@ from compileboard.app.site.crawl import (
     fetch,
     make_copying_app,
     name_file,
-    rewrite,
+    rewrite_links,
     write_data,
 )
-from compileboard.app.site.folder import FolderError, Stage, publish, read_written, staging
+from compileboard.app.site.folder import FolderError, Stage, publish, read_written_files, staging
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\./[\w.-]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?:async )?(?:function|const|let|class) (\w+)", re.MULTILINE)
@@ -53,24 +53,26 @@ def bundle(folder: Path, name: str) -> str:
     Raises ScriptError for an import or export in an unsupported form.
     """
     parts: dict[str, str] = {}
-    _add(folder, name, parts)
+    _bundle_module(folder, name, parts)
     return (
         '"use strict";\n(() => {\n'
         + "".join(parts.values())
-        + f"return {_variable(name)};\n}})();\n"
+        + f"return {_variable_name(name)};\n}})();\n"
     )
 
 
-def _add(folder: Path, name: str, parts: dict[str, str]) -> None:
+def _bundle_module(folder: Path, name: str, parts: dict[str, str]) -> None:
     if name in parts:
         return
     text = (folder / name).read_text(encoding="utf-8")
     for _names, other in _IMPORT.findall(text):
-        _add(folder, posixpath.normpath(posixpath.join(posixpath.dirname(name), other)), parts)
+        _bundle_module(
+            folder, posixpath.normpath(posixpath.join(posixpath.dirname(name), other)), parts
+        )
 
     def take(line: re.Match[str]) -> str:
         other = posixpath.normpath(posixpath.join(posixpath.dirname(name), line[2]))
-        return f"const {{{line[1].replace(' as ', ': ')}}} = {_variable(other)};\n"
+        return f"const {{{line[1].replace(' as ', ': ')}}} = {_variable_name(other)};\n"
 
     exported = _EXPORT.findall(text)
     body = re.sub(
@@ -87,12 +89,12 @@ def _add(folder: Path, name: str, parts: dict[str, str]) -> None:
             f"{name}: {left[0].strip()!r} is not an import or export that a plain script can have"
         )
     parts[name] = (
-        f"const {_variable(name)} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} "
+        f"const {_variable_name(name)} = (() => {{\n{body}\nreturn {{ {', '.join(exported)} "
         f"}};\n}})();\n"
     )
 
 
-def _variable(name: str) -> str:
+def _variable_name(name: str) -> str:
     return "m_" + re.sub(r"\W", "_", name)
 
 
@@ -166,7 +168,7 @@ def export_site(
         ABOUT, "site.about", lambda: render_template("site/about.html", written=written)
     )
     app.add_url_rule(MISSING, "site.missing", lambda: render_template("site/missing.html"))
-    read_written(folder)  # reports an unusable marker before the work
+    read_written_files(folder)  # reports an unusable marker before the work
     with staging(folder) as stage:
         client = app.test_client()
         crawled = crawl(client, chooser, stage, options.pages, print_line)
@@ -185,7 +187,7 @@ def _finish(
     client: FlaskClient,
     engine: Engine,
     stage: Stage,
-    crawled: Crawled,
+    crawled: CrawlResult,
     chooser: PageSelector,
     written: ExportReport,
     print_line: Callable[[str], None] | None,
@@ -198,7 +200,7 @@ def _finish(
     for number, (address, file) in enumerate(crawled.files.items()):
         body = (stage.path / file).read_text(encoding="utf-8")
         page = SitePage(address, file, files, chooser.simplify, assets)
-        stage.write(file, rewrite(body, page).encode())
+        stage.write(file, rewrite_links(body, page).encode())
         written.pages[address] = (_read_title(body), file)
         if print_line and number % 50 == 0:
             print_line(f"{number} of {len(files)} pages written")
@@ -233,7 +235,7 @@ def _write_beside(
     }
     _status, missing = fetch(client, MISSING)
     bodies = {
-        about.file: rewrite(fetch(client, ABOUT)[1].decode(), about).encode(),
+        about.file: rewrite_links(fetch(client, ABOUT)[1].decode(), about).encode(),
         "404.html": missing,
         INDEX: json.dumps(index, ensure_ascii=False, indent=1).encode(),
         ".nojekyll": b"",  # GitHub omits names that begin with an underscore

@@ -188,8 +188,8 @@ def _sum_up(tree_node: StackTreeNode) -> None:
             above.outcomes[outcome] = above.outcomes.get(outcome, 0) + count
 
 
-def lay_out(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> StackBlock:
-    block = StackBlock(_chain(top), 0)
+def build_block(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> StackBlock:
+    block = StackBlock(_list_single_callees(top), 0)
     waiting: list[tuple[int, int, StackTreeNode, StackBlock]] = []
     number = 0
     for tree_node in block.last.children[start:]:
@@ -200,7 +200,7 @@ def lay_out(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> Stac
         if not waiting:
             break
         _cost, _number, tree_node, parent = heapq.heappop(waiting)
-        stack_block = StackBlock(_chain(tree_node), parent.depth + 1)
+        stack_block = StackBlock(_list_single_callees(tree_node), parent.depth + 1)
         parent.children.append(stack_block)
         if stack_block.depth >= DEEPEST:
             stack_block.hidden = list(stack_block.last.children)
@@ -213,7 +213,7 @@ def lay_out(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> Stac
     return block
 
 
-def _chain(top: StackTreeNode) -> list[StackTreeNode]:
+def _list_single_callees(top: StackTreeNode) -> list[StackTreeNode]:
     chain = [top]
     while len(chain[-1].children) == 1 and not chain[-1].compiles:
         chain.append(chain[-1].children[0])
@@ -353,7 +353,7 @@ def build_stacks(
     top = tree.nodes.get(node)
     if top is None:
         return None
-    block = lay_out(top, start, most=most)
+    block = build_block(top, start, most=most)
     return StacksScreen(
         compiles=compiles,
         matching=matching,

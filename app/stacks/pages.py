@@ -63,8 +63,8 @@ def show(run_id: str) -> str:
 
 @operation("/runs/<run_id>/trie")
 def list_trie(detail: RunDetail, page: PageQuery) -> Page[StackFrame]:
-    """Return where a run's compiles, and records outside them, came from: the frames of their
-    stacks, callers first.
+    """Return the stack frames that a run's compiles, and records outside them, were made from,
+    callers first.
 
     Compiles without a stack are at frame 0, which has no name.
     """

@@ -81,23 +81,23 @@ class LooseRecord(NamedTuple):
     artifact_id: int | None  # the first; symbols have none
 
 
-def _list(connection: sqlite3.Connection, sql: str, run_id: str, limit: int) -> list[Any]:
+def _list_rows(connection: sqlite3.Connection, sql: str, run_id: str, limit: int) -> list[Any]:
     reader = connection.cursor()
     reader.row_factory = None  # plain tuples: there may be 20,000
     return reader.execute(sql, {"run_id": run_id, "limit": limit}).fetchall()
 
 
 def list_loose_records(connection: sqlite3.Connection, run_id: str) -> list[LooseRecord]:
-    return [LooseRecord(*row) for row in _list(connection, LOOSE_SQL, run_id, MOST_LOOSE)]
+    return [LooseRecord(*row) for row in _list_rows(connection, LOOSE_SQL, run_id, MOST_LOOSE)]
 
 
 def list_nodes(connection: sqlite3.Connection, run_id: str) -> list[StackNode]:
     """Return the frames of all stacks of a run, callers before callees."""
-    return [StackNode(*row) for row in _list(connection, NODES_SQL, run_id, MOST_NODES)]
+    return [StackNode(*row) for row in _list_rows(connection, NODES_SQL, run_id, MOST_NODES)]
 
 
 def list_stack_compiles(connection: sqlite3.Connection, run_id: str) -> list[StackCompile]:
-    rows = _list(connection, COMPILES_SQL, run_id, MOST_COMPILES)
+    rows = _list_rows(connection, COMPILES_SQL, run_id, MOST_COMPILES)
     names = load_process_names(connection, {row[-1] for row in rows})
     return [StackCompile._make((*row[:-1], names[row[-1]])) for row in rows]
 

@@ -56,7 +56,7 @@ _ATTEMPT = re.compile(r"compile_attempt_(\d{1,6})")
 
 @lru_cache(maxsize=4096)
 def find_phase(name: str, attempt_count: int = 1) -> Phase:
-    """All but the last of several attempts to compile a frame are discarded."""
+    """Return a span's phase; all attempts to compile a frame but the last count as discarded."""
     attempt = _ATTEMPT.fullmatch(name)
     if attempt and int(attempt[1]) < attempt_count - 1:
         return LEGEND[_POSITIONS["restart"]]
@@ -89,16 +89,16 @@ def build_lane_headers(lanes: Sequence[Lane]) -> list[dict[str, Any]]:
     return headers
 
 
-def find_work(stretches: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Return the window with 95% of the time of some intervals, each entirely in it or out of it.
+def find_busy_window(stretches: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return the window that holds 95% of the intervals' time; no interval is cut.
 
     Units: microseconds since 1970, like the intervals.
     """
     spare_us = sum(end - begin for begin, end in stretches) // 40
-    return _skip(stretches, spare_us)[0], _skip(stretches[::-1], spare_us)[1]
+    return _skip_time(stretches, spare_us)[0], _skip_time(stretches[::-1], spare_us)[1]
 
 
-def _skip(stretches: Sequence[tuple[int, int]], spare_us: int) -> tuple[int, int]:
+def _skip_time(stretches: Sequence[tuple[int, int]], spare_us: int) -> tuple[int, int]:
     for begin, end in stretches:
         spare_us -= end - begin
         if spare_us < 0:
@@ -357,7 +357,7 @@ def choose_window(
 
     Raises FilterError with the parameters' `names` if the window ends before it begins.
     """
-    first_us, last_us = _span(lanes)
+    first_us, last_us = _run_window(lanes)
     from_us, to_us = first_us if from_us is None else from_us, last_us if to_us is None else to_us
     if to_us <= from_us:
         raise FilterError(f"{names[1]}: {to_us} is not after {names[0]}, {from_us}")
@@ -372,19 +372,19 @@ def read_window(
     *,
     with_busy: bool = False,
 ) -> dict[str, Any]:
-    first_us, last_us = _span(lanes)
+    first_us, last_us = _run_window(lanes)
     if window == TimelineWindow(first_us, last_us):
         row = cached_for_run(
             reader, run_id, _write_whole
         )  # shown first, and the slowest of a large run
     else:
-        row = _write(reader, lanes, window)
+        row = _build_window(reader, lanes, window)
     return row | {"busy": read_busy(reader, run_id, lanes) if with_busy else []}
 
 
 def _write_whole(reader: sqlite3.Connection, run_id: str) -> dict[str, Any]:
     lanes = timeline.list_lanes(reader, run_id)
-    return _write(reader, lanes, TimelineWindow(*_span(lanes)))
+    return _build_window(reader, lanes, TimelineWindow(*_run_window(lanes)))
 
 
 def find_opening(reader: sqlite3.Connection, run_id: str) -> tuple[int, int]:
@@ -396,7 +396,7 @@ def _find_opening(reader: sqlite3.Connection, run_id: str) -> tuple[int, int]:
     lanes = timeline.list_lanes(reader, run_id)
     own = [lane for lane in lanes if lane.process_id == lanes[0].process_id]
     stretches = timeline.list_busy(reader, own, 0)
-    return find_work(stretches) if stretches else _span(lanes)
+    return find_busy_window(stretches) if stretches else _run_window(lanes)
 
 
 def read_opening(
@@ -409,16 +409,18 @@ def read_opening(
 def _write_opening(reader: sqlite3.Connection, run_id: str) -> dict[str, Any]:
     lanes = timeline.list_lanes(reader, run_id)
     from_us, to_us = _find_opening(reader, run_id)
-    first_us, last_us = _span(lanes)
+    first_us, last_us = _run_window(lanes)
     columns = min(_FINE_COLUMNS, DEFAULT_COLUMNS * (last_us - first_us) // max(to_us - from_us, 1))
-    return _write(reader, lanes, TimelineWindow(first_us, last_us, max(columns, DEFAULT_COLUMNS)))
+    return _build_window(
+        reader, lanes, TimelineWindow(first_us, last_us, max(columns, DEFAULT_COLUMNS))
+    )
 
 
 def read_busy(reader: sqlite3.Connection, run_id: str, lanes: Sequence[Lane]) -> list[int]:
     """Return the intervals in which any thread was busy as a flat list of begin and end, relative
     to the first phase.
     """
-    first_us, _last_us = _span(lanes)
+    first_us, _last_us = _run_window(lanes)
     return [
         at - first_us for stretch in cached_for_run(reader, run_id, _list_busy) for at in stretch
     ]
@@ -426,23 +428,23 @@ def read_busy(reader: sqlite3.Connection, run_id: str, lanes: Sequence[Lane]) ->
 
 def _list_busy(reader: sqlite3.Connection, run_id: str) -> list[tuple[int, int]]:
     lanes = timeline.list_lanes(reader, run_id)
-    first_us, last_us = _span(lanes)
+    first_us, last_us = _run_window(lanes)
     return timeline.list_busy(reader, lanes, (last_us - first_us) // 200)
 
 
-def _span(lanes: Sequence[Lane]) -> tuple[int, int]:
+def _run_window(lanes: Sequence[Lane]) -> tuple[int, int]:
     first_us = min(lane.first_us for lane in lanes)
     return first_us, max(first_us + 1, *(lane.last_us for lane in lanes))
 
 
-def _write(
+def _build_window(
     reader: sqlite3.Connection, lanes: Sequence[Lane], window: TimelineWindow
 ) -> dict[str, Any]:
-    windows = _read(reader, lanes, window)
+    windows = _read_lanes(reader, lanes, window)
     return write_window(lanes, windows, _list_labels(reader, windows), window.from_us, window.to_us)
 
 
-def _read(
+def _read_lanes(
     reader: sqlite3.Connection, lanes: Sequence[Lane], window: TimelineWindow
 ) -> list[timeline.LaneWindow]:
     return [
@@ -470,8 +472,8 @@ def read_strips(reader: sqlite3.Connection, screen: TimelineScreen) -> list[Stri
     lanes = screen.lanes[:MOST_STRIPS]
     if not lanes:
         return []
-    first_us, last_us = _span(screen.lanes)
-    windows = _read(reader, lanes, TimelineWindow(first_us, last_us + 1, _FINE_COLUMNS))
+    first_us, last_us = _run_window(screen.lanes)
+    windows = _read_lanes(reader, lanes, TimelineWindow(first_us, last_us + 1, _FINE_COLUMNS))
     busy = timeline.list_busy(reader, lanes, (last_us - first_us) // 200) or [(first_us, last_us)]
     return build_strips(lanes, windows, busy, _list_labels(reader, windows))
 

@@ -103,7 +103,7 @@ class TraceEvent:
 
 @dataclass(frozen=True)
 class TraceOrigin:
-    """Which run a trace is of."""
+    """The run that a trace belongs to."""
 
     run: Annotated[str, "Its id."]
     name: Annotated[str, "Its name."]
@@ -203,9 +203,9 @@ def get_timeline(detail: RunDetail, query: TraceQuery) -> Annotated[Response, Tr
     lanes = timeline.list_lanes(get_run_reader(detail.run.id), detail.run.id, 1000)
     pieces = _write_document(get_settings().db, detail, lanes)
     if not query.download:
-        pieces = _wrap(pieces)
+        pieces = _wrap_in_envelope(pieces)
     packed = request.accept_encodings["gzip"] > 0
-    response = Response(_pack(pieces) if packed else pieces, content_type="application/json")
+    response = Response(_compress(pieces) if packed else pieces, content_type="application/json")
     response.vary.add("Accept-Encoding")
     if packed:
         response.headers["Content-Encoding"] = "gzip"
@@ -245,13 +245,13 @@ def _write_document(database: str, detail: RunDetail, lanes: list[Lane]) -> Iter
     yield b"]}"
 
 
-def _wrap(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _wrap_in_envelope(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield b'{"ok":true,"data":'
     yield from pieces
     yield b',"next":null}'
 
 
-def _pack(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def _compress(pieces: Iterable[bytes]) -> Iterator[bytes]:
     packer = zlib.compressobj(1, wbits=31)
     for piece in pieces:
         if packed := packer.compress(piece):

@@ -43,9 +43,9 @@ def ci(
 ) -> int:
     """Measure a pull request's checkout and its base on one machine, in GitHub Actions.
 
-    Writes `run`, `base-run` and `base`, the commit's hash, to $GITHUB_OUTPUT, or `problem`, why
-    there is no run. An empty option counts as not given. Ends as the measurement of the checkout
-    ends.
+    Writes `run`, `base-run` and `base` (the commit's hash) to $GITHUB_OUTPUT, or `problem` with
+    the reason for no run. An empty option counts as not given. The exit code is that of measuring
+    the checkout.
     """
     try:
         if bool(bench) == bool(command):

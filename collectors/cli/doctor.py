@@ -37,7 +37,7 @@ from compileboard.collectors.record.facts import gpu_facts, joined_run_id
 from compileboard.collectors.record.spool import list_unrecorded, new_run_id, spool_root
 from compileboard.collectors.store.connection import StoreError, StoreMissing, open_reader
 from compileboard.collectors.terminal import values as command_hints
-from compileboard.collectors.wire.http import ServerAway
+from compileboard.collectors.wire.http import ServerUnavailable
 from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
 from compileboard.version import VERSION
@@ -175,7 +175,7 @@ def check_server_of(config: RunConfig, environment: Mapping[str, str]) -> list[C
             health = client.ask_page("healthz")
             # An unknown stream: 200 or 404 if the token may push.
             stream = client.ask("HEAD", f"runs/{new_run_id()}/streams/doctor")
-        except ServerAway as error:
+        except ServerUnavailable as error:
             return [Check("fails", "server", str(error))]
     version = health.body.get("version")
     if not isinstance(version, str) and stream.status in (200, 404):

@@ -284,12 +284,11 @@ def import_paths(
     """Import the paths, each as a run of its own but for the logs of one folder; return the exit
     code.
 
-    One of several that cannot be imported is named, and the others are imported. `then` says what
-    follows where
-    --follow ends.
+    If one of several paths cannot be imported, its error is printed and the others are imported.
+    `then` says what happens when --follow ends.
 
-    Raises: ValueError, StoreError or OSError where nothing was imported, or with `lines` anything
-    was not.
+    Raises ValueError, StoreError or OSError if nothing was imported or, with `lines`, if any path
+    failed.
     """
     gc.freeze()
     gc.set_threshold(50_000, 50, 100)  # thousands of short-lived records, none in reference cycles
@@ -368,8 +367,9 @@ class _Attempts:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Raises StoreError, ValueError or OSError for a single path, or if the database itself
-        fails.
+        """Count an attempt within the block, and report its error.
+
+        Raises StoreError, ValueError or OSError if there is a single path or the database fails.
         """
         try:
             yield

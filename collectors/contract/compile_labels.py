@@ -1,7 +1,6 @@
 """Labels that distinguish the compiles and processes of a run.
 
-`encoder · Tower.forward · train.py:15 · first compile`, followed by torch's compile
-ID.
+`encoder · Tower.forward · train.py:15 · first compile`, followed by torch's compile ID.
 """
 
 from __future__ import annotations

@@ -269,8 +269,8 @@ class ReproValues(Event):
 
 @dataclass(frozen=True)
 class ReproAnswered(Event):
-    """A `repro` command answered: it began at `sequence` and ended at `time_us`. It belongs to no
-    process of the run.
+    """The result of a `repro` command, which began at `sequence` and ended at `time_us`. It belongs
+    to no process of the run.
     """
 
     KIND = "repro_answered"
@@ -307,7 +307,7 @@ class CudagraphSkipped(FrameContext):
 
 @dataclass(frozen=True)
 class CudagraphMade(FrameContext):
-    """A CUDA graph was recorded, or a function was run to warm up before it.
+    """A CUDA graph was recorded, or a function had its warm-up run.
 
     Graphs and functions are numbered within their tree; a process has one tree per device and
     thread.

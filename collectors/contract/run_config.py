@@ -24,7 +24,7 @@ MOST_STEPS = 10_000
 
 
 def parse_steps(text: str) -> tuple[int, int | None]:
-    """Return how many steps to time, and after how many (None: once nothing compiles any more)."""
+    """Return how many steps to time, and how many to skip first (None: until nothing compiles)."""
     count, _, after = text.partition("@")
     if not count.isdecimal() or not 1 <= int(count) <= MOST_STEPS:
         raise ValueError(f"a number of steps from 1 to {MOST_STEPS:,}, and @M for after M steps")
@@ -124,8 +124,8 @@ def _from_text(setting: Field[Any], text: str) -> Any:
 
 
 def knows_its_device(source: str, torch_version: str | None) -> bool:
-    """Return whether a run without a GPU ran on a CPU: a trace log may use a GPU and not name
-    it.
+    """Return whether a run without a recorded GPU is known to have run on a CPU. A trace log may
+    come from a GPU without naming it.
     """
     return source != "import" or (torch_version or "").endswith("+cpu")
 

@@ -16,12 +16,12 @@ def order_of(step: Step) -> Order:
 
 
 def find_usual_order(steps: Iterable[Step]) -> Order | None:
-    """Return the order of most steps that compiled nothing, None where each one did."""
+    """Return the most frequent order of steps that compile nothing, None without such steps."""
     orders = Counter(order_of(step) for step in steps if not step["compiled"])
     return orders.most_common(1)[0][0] if orders else None
 
 
 def list_called(order: Order) -> tuple[int, ...]:
-    """Return the numbers of the graphs in the call itself: others run until the next step."""
+    """Return the numbers of the graphs run within the call; others run before the next step."""
     numbers, size, _function = order
     return numbers[: size // 2]

@@ -21,8 +21,8 @@ from compileboard.collectors.store.ingest.source_files import LogRow
 class Checkpoint:
     """The range of a file that a batch covers.
 
-    The store refuses a batch that does not begin where the last one ended, because another command
-    has read on.
+    The store refuses a batch that does not begin where the last one ended: another command has read
+    the file meanwhile.
     """
 
     file_key: str  # a log's process, or a spool's file name

@@ -349,7 +349,7 @@ class CallRecorder:
 
 
 def _list_leaves(outputs: Any) -> list[Any]:
-    """Return the tensors whose gradients a backward pass from these outputs adds to."""
+    """Return the leaf tensors that a backward pass from these outputs adds gradients to."""
     waiting = [output.grad_fn for output in outputs if getattr(output, "grad_fn", None)]
     seen, leaves = set(waiting), []
     while waiting and len(seen) < MOST_NODES:

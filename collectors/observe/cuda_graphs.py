@@ -1,7 +1,7 @@
-"""Write an event for each recording of a CUDA graph, and for each run to warm up before one.
+"""Write an event for each recording of a CUDA graph, and for each warm-up run before it.
 
-torch records a graph when a compiled function is called and none of its graphs fits. Replays are
-not touched. Source: torch/_inductor/cudagraph_trees.py of 2.6 to 2.13.
+torch records a graph when a compiled function is called and none of its graphs can be replayed.
+Replays are not hooked. Source: torch/_inductor/cudagraph_trees.py of 2.6 to 2.13.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def context_of(manager: Any, function_id: Any) -> Any:
 
 
 def skip_context(frame: FrameType | None) -> Any:
-    """Return the context of a skip, which is logged while a graph is compiled, or while one runs:
-    there torch's manager is in the frame that logs it.
+    """Return the compile context of a skip that torch logs while compiling or running a graph.
+
+    While running, it comes from torch's manager in the frame that logs the skip.
     """
     for _ in range(2):
         if frame is None:
@@ -101,7 +102,7 @@ def skip_context(frame: FrameType | None) -> Any:
 
 
 def _place(node: Any) -> dict[str, int | None]:
-    """Return a graph's number, its parent's and how many graphs lead to it."""
+    """Return the numbers of a graph and of its parent, and the graph's depth in its tree."""
     parents = list(_list_parents(node))
     return {
         "graph": node.id.id,
@@ -121,10 +122,10 @@ def _list_parents(node: Any) -> Iterator[Any]:
 def _list_reasons(
     frame: FrameType, manager: Any, new_inputs: list[Any], function_id: Any
 ) -> list[list[Any]]:
-    """Return [graph, status, text, inputs, input count] of each graph that did not fit.
+    """Return [graph, status, text, inputs, input count] for each graph that was not replayed.
 
-    torch has checked them in `_run`, which may have ended the path of graphs since. What it found
-    out about the last one is still there; the others are asked again.
+    torch has checked them in `_run`, and may have left the path of graphs since. Its result for
+    the last graph is still available; the other graphs are checked again.
     """
     names = frame.f_locals
     last = names.get("status"), names.get("status_logger")
@@ -143,10 +144,10 @@ def _list_reasons(
 
 
 def _explain_place(manager: Any, function_id: Any) -> list[list[Any]]:
-    """Return why a function that began a path of graphs before is recorded after another one now.
+    """Explain why a function that used to begin a path of graphs is now recorded after another.
 
-    torch ends a path at a new step, or once the program holds none of its outputs. It has tried
-    both here, and gives no reason itself.
+    torch ends a path at a new step, or once the program holds none of its outputs. Neither was
+    the case, and torch records no reason.
     """
     began, node = manager.roots.get(function_id), manager.current_node
     if node is None or not began:
@@ -158,7 +159,7 @@ def _explain_place(manager: Any, function_id: Any) -> list[list[Any]]:
 
 
 def _describe_inputs(placeholders: Any, new_inputs: list[Any], text: str) -> dict[str, list[Any]]:
-    """Return type and shape of each input that the text names."""
+    """Return the type and shape of each input named in torch's message."""
     named = set(_INPUT.findall(text))
     return {
         placeholder.name: [str(value.dtype), list(value.shape)]

@@ -1,10 +1,10 @@
 """Read every failed guard of every cache entry when a frame recompiles.
 
 torch's own reasons stop at the first failed guard of an entry. Its guards are objects that can be
-called with the guarded value, so all of them are asked here, within a time limit. The values are
-found by the guards' sources, without running anything of the user's: a source that leads through a
-property, or another descriptor of the user's, is left out, and its entry is marked as not read to
-the end. Source: torch/_dynamo/guards.py and torch/csrc/dynamo/guards.cpp of 2.4 to 2.13.
+called with the guarded value, so all of them are evaluated here, within a time limit. Values are
+looked up by the guards' sources without running user code: a source that passes through a property
+or another descriptor of the user is left out, and its entry is marked as incomplete. Source: torch/_dynamo/guards.py and
+torch/csrc/dynamo/guards.cpp of 2.4 to 2.13.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ class FailedGuards:
     def wrap(
         self, original: Callable[..., Any], emit: Callable[[list[str]], None] | None = None
     ) -> Callable[..., Any]:
-        """Have the guards at hand while torch names its reasons. `emit` gets these where it writes
-        no event of them itself: in 2.4.
+        """Keep the cache entries available while torch collects its reasons.
+
+        `emit` gets the reasons in torch 2.4, which writes no event for them.
         """
 
         def get_and_maybe_log_recompilation_reasons(
@@ -88,8 +89,8 @@ class FailedGuards:
         return get_and_maybe_log_recompilation_reasons
 
     def read(self) -> list[list[Any]] | None:
-        """Return [compile id, whether all was read, [[kind, source, text, value seen], …]] of each
-        cache entry of the recompile that this thread is about to make.
+        """Return [compile id, whether all guards were read, [[kind, source, text, value seen], …]]
+        for each cache entry of this thread's current recompile.
         """
         at_hand = getattr(self._recompile, "at_hand", None)
         if at_hand is None:
@@ -101,7 +102,7 @@ class FailedGuards:
 
 
 def _list_entries(cache_entries: Any) -> Iterator[Any]:
-    """Until 2.6 an entry has the next one."""
+    """Yield cache entries, which are a linked list in torch before 2.6."""
     if isinstance(cache_entries, list):
         yield from cache_entries
     else:
@@ -115,7 +116,7 @@ def _guards_of(entry: Any) -> Any:
 
 
 def _name_compile(entry: Any) -> str | None:
-    """Return the compile that made a cache entry. In 2.4 the graphs that its code calls know it."""
+    """Return the compile that made a cache entry; torch 2.4 stores it with the entry's graphs."""
     if hasattr(entry, "compile_id"):
         return str(entry.compile_id)
     scope = _guards_of(entry).global_scope
@@ -125,7 +126,7 @@ def _name_compile(entry: Any) -> str | None:
 
 
 def _add_compiles(reasons: list[str], cache_entries: Any) -> list[str]:
-    """Write before each reason the compile of its cache entry, as torch does since 2.5."""
+    """Prefix each reason with the compile of its cache entry, as torch does since 2.5."""
     names = [_name_compile(entry) for entry in _list_entries(cache_entries)]
     if len(names) != len(reasons):  # an entry without a reason has none in the list
         return reasons
@@ -133,7 +134,7 @@ def _add_compiles(reasons: list[str], cache_entries: Any) -> list[str]:
 
 
 class _Reading:
-    """One recompile's look at the guards of its frame's cache entries."""
+    """Evaluates the guards of a frame's cache entries for one recompile."""
 
     def __init__(self, f_locals: Mapping[str, Any]) -> None:
         self._f_locals = f_locals
@@ -206,8 +207,9 @@ class _Reading:
 
 
 def _has_other_length(pairs: dict[int, Any], value: Any) -> bool:
-    """Return whether a dictionary has another length than that of a guard on all its keys, which
-    torch compares itself: that is none of its leaf guards. A guard on some keys says not which.
+    """Return whether a dictionary's length differs from the one guarded with all its keys.
+
+    torch compares it outside its leaf guards. A guard on some of the keys has no length.
     """
     keys = [key for key, _value in pairs.values() if key is not None]
     is_whole = len(keys) == len(pairs) == max(pairs, default=-1) + 1
@@ -219,7 +221,7 @@ def _has_other_length(pairs: dict[int, Any], value: Any) -> bool:
 
 
 def _list_parts(manager: Any) -> Iterator[str]:
-    """Guards on all keys name the line that asked for them, a guard on one of them does not."""
+    """Yield the parts of a manager's text. Only guards on all keys name the line they come from."""
     for leaf in manager.get_leaf_guards():
         yield from leaf.verbose_code_parts()
 
@@ -236,8 +238,8 @@ def _list_items(pairs: dict[int, Any], value: Any) -> Iterator[tuple[Any, str, A
 def _holds(part: str, names: dict[str, Any]) -> bool:
     """Evaluate a condition on sizes as torch does for its reason.
 
-    One that cannot be evaluated, as a value is of another type now, counts as held: that value's
-    own guard has failed.
+    A condition that cannot be evaluated counts as true: a value has another type now, and the
+    guard on that type has failed.
     """
     try:
         return bool(eval(part, names))  # noqa: S307
@@ -256,7 +258,7 @@ def _find_value(source: str, parent: str, value: Any, scope: dict[str, Any]) -> 
 
 @functools.lru_cache(5000)
 def _find_step(source: str, parent: str) -> _Step:
-    """Return how the value of a source follows from its parent's: entries differ little."""
+    """Return how a source's value is reached from its parent's. Cached: entries are similar."""
     if source == parent:
         return lambda value, scope: value
     if source.startswith(parent):
@@ -365,8 +367,9 @@ def _read_dict(value: Any) -> Any:
 
 
 def _describe(value: Any, guard: str = "") -> Any:
-    """Return a value as JSON, in short: a number or a text itself, of others type and size. Of a
-    member of an Enum also what the guard holds, which has its number.
+    """Return a short JSON form of a value: numbers and strings as they are, else type and size.
+
+    A member of an Enum also has the guard's value, which contains the member's number.
     """
     name = type(value).__name__
     if issubclass(type(value), enum.Enum):

@@ -3,7 +3,7 @@
 These versions have no graph-break event, 2.4 no recompile event. They keep a list of graph breaks
 that grows until reset(); new entries are written as the events of a newer torch. Breaks of frames
 that were skipped entirely never reach it. Recompiles are written where torch names their reasons
-(failed_guards.py). Nor have they an event of what a compile raises, or a record of
+(failed_guards.py). These versions also lack an event for a compile that raises, and a record for
 one that reaches the recompile limit.
 """
 

@@ -9,8 +9,7 @@ from types import FrameType, TracebackType
 class HookGuard:
     """Context manager that counts exceptions of our code and suppresses them.
 
-    KeyboardInterrupt and SystemExit pass through, as does what a handler of a signal raises while
-    our code runs: they are the program's.
+    KeyboardInterrupt, SystemExit and exceptions of the program's signal handlers pass through.
     """
 
     def __init__(self, losses: Counter[str]) -> None:
@@ -36,8 +35,10 @@ class HookGuard:
 
 
 def _is_of_signal(trace: TracebackType | None) -> bool:
-    """Return whether an exception passed a handler of a signal: Python calls it with the signal's
-    number and the frame that it interrupts, which stands above it in the traceback.
+    """Return whether an exception was raised by a signal handler.
+
+    Python calls a handler with the signal's number and the interrupted frame, which precedes the
+    handler in the traceback.
     """
     while trace is not None and trace.tb_next is not None:
         interrupted, called = trace.tb_frame, trace.tb_next.tb_frame

@@ -350,9 +350,9 @@ def _innermost(trace: TracebackType | None) -> tuple[tuple[str, int], ...]:
 
 
 def clean_text(text: str, most: int, redact: Callable[[str], str]) -> str:
-    """Shorten a text in its middle, since what was raised stands at the end, and withhold secrets.
+    """Withhold secrets and shorten a text in its middle, since the exception is at the end.
 
-    A C++ compiler's words can be 100 KB.
+    A C++ compiler's output can have 100 KB.
     """
     if len(text) > most:
         text = (

@@ -1,8 +1,8 @@
 """Time a program's steps for a while, and trace a few more with torch's profiler.
 
 A step is a call of the outermost compiled function. Each compiled graph gets a pair of marks on the
-device's own timeline; nothing else is timed with them. Before and after, nothing is in the way of a
-call: what the window replaced is put back. torch must be imported.
+device's own timeline; nothing else is recorded with them. Outside the window, calls have no
+overhead: everything that the window replaced is restored. torch must be imported.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ class StepWindow:
         self._has_compiled = True
 
     def wrap_entry(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a wrapper of the function by which a compiled call switches Dynamo on, and back
-        to what was before.
+        """Wrap torch's function that sets Dynamo's frame callback before a compiled call and
+        restores the previous one afterwards.
         """
 
         def _maybe_set_eval_frame(callback: Any) -> Any:
@@ -159,7 +159,7 @@ class StepWindow:
         return _maybe_set_eval_frame
 
     def end(self) -> None:
-        """Write what was timed, and take out what the window put in."""
+        """Write the measured times and restore everything that the window replaced."""
         if self._phase == ENDED:
             return
         with self._guard:
@@ -185,7 +185,7 @@ class StepWindow:
             torch_compat.closure_cell(graph.watched, "compiled").cell_contents = graph.original
 
     def give_way(self) -> None:
-        """Let the program use torch's profiler, of which a process has one."""
+        """Stop tracing so that the program can use torch's profiler; a process has only one."""
         self._has_own_profiler = True
         if self._profiler is None:
             return
@@ -196,7 +196,7 @@ class StepWindow:
             time.sleep(0.005)
 
     def _end_given_up(self) -> None:
-        """End a trace that the program's own profiler waits for."""
+        """End a trace because the program wants to use the profiler."""
         if self._has_own_profiler and threading.get_ident() == self._thread:
             with self._guard:
                 self.stop_trace(is_kept=False)
@@ -330,7 +330,7 @@ class StepWindow:
     # -- graphs
 
     def _replace_graphs(self, make: Callable[..., Any]) -> None:
-        """Replace what Dynamo's code calls for its graphs, also of those compiled since."""
+        """Replace the functions that Dynamo's code calls for graphs, including new graphs."""
         known = {graph.watched for graph in self._graphs}
         for watched in runtime_failures.list_watched():
             if watched not in known:
@@ -390,17 +390,17 @@ class StepWindow:
         return traced
 
     def _is_capturing(self) -> bool:
-        """Return whether the program records a CUDA graph of its own: a mark would be part of
-        it.
-        """
+        """Return whether the program is recording a CUDA graph, which would include our marks."""
         return self._cuda is not None and bool(self._cuda.is_current_stream_capturing())
 
     # -- the trace
 
     def _watch_frames(self) -> None:
-        """Mark the frames that Dynamo skipped: of all that it saw, those run as they were
-        written. It is slow, so it is done up to the first traced step that is like the others,
-        whose times are not used.
+        """Mark the frames that Dynamo skipped: of the frames it has seen, those that run
+        uncompiled.
+
+        This is slow, so it ends with the first traced step in the usual order, whose times are
+        not used.
         """
         if not self._frames:
             known = list(self._codes.items())
@@ -480,8 +480,8 @@ class StepWindow:
     # -- what is written
 
     def _estimate_calls_before(self) -> int:
-        """Return how many steps came before the window was asked for. torch counts each call of a
-        compiled function, also those that another one makes.
+        """Estimate the number of steps before the window was requested. torch counts every call
+        of a compiled function, including nested ones.
         """
         entered = (torch_compat.compiled_call_count() or 0) - self._entered_before
         return round(self._entered_before * self._call_count / entered) if entered > 0 else 0

@@ -210,7 +210,7 @@ def _named(capability: str) -> tuple[str, str, str, str]:
 
 
 def attribute(capability: str) -> str:
-    """Return the name in this torch, without what it is an attribute of."""
+    """Return the capability's attribute name in this torch version."""
     name = _named(capability)[1].rpartition(".")[2]
     return name if hasattr(owner(capability), name) else _OLDER.get(name, name)
 
@@ -255,7 +255,7 @@ def probe() -> dict[str, str]:
 
 
 def _is_loaded(module_name: str) -> bool:
-    """Return whether a module was imported to its end: it may be what imports Dynamo."""
+    """Return whether a module has finished importing; it may itself be importing Dynamo."""
     module = sys.modules.get(module_name)
     return module is not None and not getattr(module.__spec__, "_initializing", False)
 
@@ -307,7 +307,7 @@ def trace_logger() -> Any:
 
 
 def closure_cell(function: Any, name: str) -> CellType:
-    """Return the cell of a variable that a function takes from where it was made."""
+    """Return the closure cell of a variable."""
     cell: CellType = function.__closure__[function.__code__.co_freevars.index(name)]
     return cell
 
@@ -389,8 +389,8 @@ def starting_frame() -> FrameType | None:
 
 
 def list_lost_callers(start: FrameType, last: Any | None) -> list[dict[str, Any]]:
-    """List the frames between torch's own and the last caller of its stack, or all where it has
-    none, outermost first.
+    """List the frames between torch's own and the last caller in its stack (all frames if there is
+    none), outermost first.
 
     Source: log_dynamo_start skips a fixed number of frames, in 2.13 up to two of the program's.
     """
@@ -454,7 +454,7 @@ def initialized_cuda() -> Any:
 
 
 def peak_bytes_per_s(cuda: Any) -> int | None:
-    """Return the bytes that the GPU's memory moves at most in a second."""
+    """Return the GPU's peak memory bandwidth."""
     if cuda is None:
         return None
     properties = cuda.get_device_properties(cuda.current_device())
@@ -464,7 +464,7 @@ def peak_bytes_per_s(cuda: Any) -> int | None:
 
 
 def list_storages(values: Any) -> Iterator[tuple[int, int]]:
-    """Yield the address of the memory of each tensor in lists of values, and its bytes."""
+    """Yield the memory address and size in bytes of each tensor in nested lists of values."""
     for value in values:
         if isinstance(value, (list, tuple)):
             yield from list_storages(value)
@@ -509,8 +509,8 @@ def start_profiler(with_cuda: bool) -> Any:
 
 
 def name_called(entry: FrameType) -> tuple[str | None, int]:
-    """Return the compiled function that a call of torch's wrapper enters, of a module its class,
-    and the `id` of the function or module.
+    """Return the name of the compiled function that a wrapper calls (for a module, its class), and
+    the `id` of the function or module.
     """
     function = entry.f_locals.get("fn")
     module = getattr(function, "__self__", None)
@@ -575,8 +575,8 @@ def kept_record_count() -> int:
 
 
 def track_provenance() -> None:
-    """Have inductor write which nodes and lines each kernel comes from, where its caches do not ask
-    for it: from torch 2.12 on, caches filled without it would not be used. docs/provenance.md.
+    """Make inductor write which nodes and lines each kernel comes from, unless that changes cache
+    keys: from torch 2.12 on, existing caches would not be used. See docs/provenance.md.
     """
     own = {"INDUCTOR_PROVENANCE", "TORCH_COMPILE_DEBUG"} & set(os.environ)
     if own or release_of(loaded_version()) >= (2, 12):

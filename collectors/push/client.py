@@ -77,7 +77,7 @@ class Client:
         **headers: str,
     ) -> ServerAnswer:
         """Send a request below /api/v1; underscores in header names become hyphens. Raises
-        ServerAway.
+        ServerUnavailable.
         """
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self._ask(method, f"api/v1/{path}", body, named)

@@ -124,7 +124,7 @@ class TextDelivery:
     def send(self, client: Client, digests: list[str]) -> None:
         """Send the texts that the server lacks and report those that no longer exist.
 
-        Raises ServerAway or Refused.
+        Raises ServerUnavailable or Refused.
         """
         for first in range(0, len(digests), MOST_DIGESTS):
             asked = digests[first : first + MOST_DIGESTS]
@@ -277,7 +277,7 @@ class StreamDelivery:
     def step(self, client: Client) -> bool:
         """Send at most one request of lines; return whether it made progress.
 
-        Raises ServerAway or Refused.
+        Raises ServerUnavailable or Refused.
         """
         is_written = (
             self.waiting.is_written()

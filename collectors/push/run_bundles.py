@@ -15,7 +15,7 @@ from compileboard.collectors.push.outbox import Room, add_bundle
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.store.bundles import count_contents, write_bundle
 from compileboard.collectors.store.connection import StoreFull, open_reader
-from compileboard.collectors.wire.http import ServerAway
+from compileboard.collectors.wire.http import ServerUnavailable
 
 
 def bundle_runs(
@@ -76,7 +76,7 @@ def _has_all(client: Client, reader: sqlite3.Connection, run_id: str) -> bool:
     """Return whether the server has the whole run. If it does not answer, the run is sent."""
     try:
         answer = client.ask("GET", f"runs/{quote_path(run_id)}/contents")
-    except ServerAway:
+    except ServerUnavailable:
         return False
     if answer.status == 410:  # it was pruned there, and accepts nothing more
         return True

@@ -23,7 +23,7 @@ from compileboard.collectors.push.target import Target, TargetError
 from compileboard.collectors.record.program import start_detached
 from compileboard.collectors.record.spool import replace_file
 from compileboard.collectors.store.leases import is_locked, try_lock
-from compileboard.collectors.wire.http import ServerAway
+from compileboard.collectors.wire.http import ServerUnavailable
 
 IDLE_S, LINGER_S = 0.25, 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
@@ -154,7 +154,7 @@ class Sender:
                 self._deleted.pop(waiting.run_id, None)  # it may be restored
                 self._refused.pop(waiting.run_id, None)
             return has_sent
-        except (ServerAway, TargetError) as error:
+        except (ServerUnavailable, TargetError) as error:
             line.pause.lengthen(0.0)
             line.close()
             words = str(error)

@@ -29,8 +29,8 @@ _SERVICES = (
 
 
 def ci_job(environment: Mapping[str, str]) -> CiJob:
-    """Return service, address and name of the CI job; empty outside of one, or if its address is
-    no plain http(s) one.
+    """Return service, address and name of the CI job. Empty outside of CI, or if the address is not
+    a plain http(s) URL.
     """
     if any(environment.get(name) for name in _NOT_GITHUB):
         return {}

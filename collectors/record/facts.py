@@ -81,8 +81,8 @@ CODE_OWNERS_BYTES = 64 << 10
 
 
 def _read_code_owners(root: str) -> str | None:
-    """Return the rules of the first CODEOWNERS that HEAD has; None without one, or of a larger
-    one.
+    """Return the text of the first CODEOWNERS file in HEAD; None if there is none or it is too
+    large.
     """
     listed = ask(["git", "ls-tree", "-l", "HEAD", "--", *CODE_OWNERS], cwd=root) or ""
     sizes = {line.partition("\t")[2]: line.split()[3] for line in listed.splitlines()}
@@ -95,7 +95,7 @@ def _read_code_owners(root: str) -> str | None:
 
 
 def _list_tracked(root: str, cwd: str | None) -> dict[str, list[str]]:
-    """Return what HEAD has at the top of a repository, and of the working directory below it."""
+    """List HEAD's entries at the top of a repository, and in the working directory if below it."""
     below = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root)) if cwd else "."
     folders = {"": "HEAD"}
     if below != "." and not below.startswith(".."):

@@ -84,7 +84,7 @@ class Recording:
             self._note_trouble(error)
 
     def open(self) -> None:
-        """Open the database; a passing error leaves the run in its spool.
+        """Open the database; a temporary error leaves the run in its spool.
 
         Raises DatabaseUnusable if it can never store this run; the spool is then removed.
         """

@@ -201,8 +201,8 @@ class ProcessFaults:
         self.changes.clear()
 
     def forget_from(self, start_us: int) -> None:
-        """Drop counts since then, when the process was compiling; for a backward this is known only
-        at its end.
+        """Drop counts from `start_us` on, because the process was compiling. For a backward, that
+        is known only at its end.
         """
         if self.windows and self.windows[-1].end_us > start_us:
             self.windows = [window for window in self.windows if window.end_us <= start_us]

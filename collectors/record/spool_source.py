@@ -18,8 +18,8 @@ BATCH_EVENTS = 500
 
 
 class SpoolSource:
-    """Events of a spool. Every reader starts at its beginning: events are identified by process and
-    number.
+    """Events of a spool. Every reader starts at the beginning, since events are identified by
+    process and number.
 
     `own_process_id` is the process of our own commands; `learn_registry` gets torch's graph-break
     registry.

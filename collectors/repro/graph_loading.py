@@ -252,7 +252,7 @@ class _InputLoader:
         self._storages: dict[int, Any] = {}
 
     def load(self, spec: ReproInput) -> Any:
-        """Raises NotRunnable."""
+        """Make one input. Raises NotRunnable."""
         if spec.kind == "symint" and spec.value is None:
             return self._evaluate(spec.expression or "", spec)
         if spec.kind in ("symint", "int", "float", "bool"):

@@ -239,7 +239,7 @@ class Judge:
 
 
 def judge(module: Any, inputs: Sequence[Any], how: Judge) -> dict[str, Any]:
-    """Try a graph once and return how its result is wrong, if it is.
+    """Run a graph once and describe how its result is wrong, if it is.
 
     Raises the compiler's or graph's own exception.
     """

@@ -116,7 +116,10 @@ def queue(
 
 
 def load_served(name: str, config: RunConfig, environment: Mapping[str, str]) -> Repro:
-    """Load a repro with its values from a server. Raises NotRunnable, ServerAway or TargetError."""
+    """Load a repro with its values from a server.
+
+    Raises NotRunnable, ServerUnavailable or TargetError.
+    """
     target = Target.of(config)
     with closing(Client(target, environment)) as client:
         described = client.ask_page(f"api/v1/repros/{quote_path(name)}", MOST_ARCHIVE_BYTES)

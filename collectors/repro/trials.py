@@ -47,8 +47,8 @@ _CHILDREN: set[int] = set()
 
 @dataclass(frozen=True)
 class TrialLimits:
-    """Limits of one trial. `memory_bytes` is in addition to torch's own; on a GPU, it limits the
-    GPU's. None: a share of what is free.
+    """Limits of one trial. `memory_bytes` is in addition to torch's own memory, or GPU memory if a
+    GPU is used; None means a share of the free memory.
     """
 
     seconds: float = DEFAULT_SECONDS

@@ -104,10 +104,8 @@ def write_backup(
 ) -> BackupManifest:
     """Back a database up into a new folder.
 
-    The files of deleted and sealed runs that cannot be used are left out: which is added to
-    `problems`.
-    Raises: StoreError in words, as for a damaged database, with nothing left under the folder's
-    name.
+    Files of deleted and sealed runs that cannot be used are left out and listed in `problems`.
+    Raises StoreError, for example for a damaged database; the folder is then not created.
     """
     folder = Path(os.path.abspath(target))
     if os.path.lexists(folder):

@@ -1,6 +1,4 @@
-"""Values of a bundle that no event may have: they are found by our own schema's types, and left out
-of the rows.
-"""
+"""Find values in a bundle that no event may have, by our own schema's types, and remove them."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ _JSON = (("runs", "facts"), ("results", "facts"))  # read in SQL, which ends at 
 
 
 class Column(NamedTuple):
-    """A column that is no key and may have odd values."""
+    """A column that is not a key and has invalid values."""
 
     table: str
     name: str
@@ -62,9 +60,7 @@ def _list_columns(bundle: sqlite3.Connection, table: str, keys: set[str]) -> lis
 
 
 def leave_out(writer: sqlite3.Connection, columns: list[Column]) -> None:
-    """Leave out the odd values of some columns, and count them among the rejects of each run that
-    has some.
-    """
+    """Remove the invalid values of columns, and count them as rejects of their runs."""
     own = list_own_rows(read_tables(writer))
     run_ids = [row[0] for row in writer.execute("select id from runs")]
     for column in columns:

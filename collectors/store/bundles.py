@@ -124,7 +124,7 @@ where id = :run_id
 
 
 def count_contents(reader: sqlite3.Connection, run_id: str) -> dict[str, int] | None:
-    """Return how much of a run's recording is here, by name; None if there is no such run."""
+    """Count the stored parts of a run's recording by name; None if there is no such run."""
     row = reader.execute(_CONTENTS, {"run_id": run_id}).fetchone()
     return dict(row) if row else None
 
@@ -418,10 +418,9 @@ def _has_process_of_other_run(
 
 @contextmanager
 def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqlite3.Connection]:
-    """Open a bundle for reading, once nothing in it can do harm.
+    """Open a bundle for reading after checking that it is harmless.
 
-    One of an older version is migrated in a copy, and odd numbers are left out in one. What fails
-    later is the other database's, but for a text that is too large to be read.
+    An older version is migrated in a copy, and invalid values are removed from a copy.
     """
     with tempfile.TemporaryDirectory(prefix="compileboard-bundle-") as folder:
         try:
@@ -453,9 +452,7 @@ def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqli
 
 @contextmanager
 def _open_copy(path: str) -> Iterator[sqlite3.Connection]:
-    """Open a copy for writing; it is left without a write-ahead log, as what is read next has
-    none.
-    """
+    """Open a copy for writing; its write-ahead log is removed at the end."""
     with closing(open_writer(path)) as writer:
         yield writer
         writer.execute("pragma journal_mode = delete")
@@ -553,11 +550,9 @@ def _hash_config(body: bytes) -> str:
 
 
 def _check_ids(bundle: sqlite3.Connection, name: str) -> None:
-    """Compare the ids of what runs share with its content: other runs would get what has an id of
-    theirs.
+    """Check that ids of shared rows match their content, since other runs refer to them too.
 
-    Other ids are numbers that SQLite gave: the rows after one of 2^63 would have none.
-    Raises: NotAStore.
+    Other ids are SQLite's row numbers, which must leave room for later rows. Raises NotAStore.
     """
     for table in read_tables(bundle).values():
         if table.has_id and table.name not in _OF_CONTENT:

@@ -407,7 +407,7 @@ def _open_read_only(name: str) -> sqlite3.Connection:
 
 
 def open_immutable(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    """Open a file that nobody writes, without side files and without looking at its version."""
+    """Open a file that is never written, without WAL side files or a version check."""
     uri = f"{Path(path).absolute().as_uri()}?mode=ro&immutable=1"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     connection.row_factory = sqlite3.Row
@@ -468,7 +468,7 @@ def _check_version(
 def check_pages(connection: sqlite3.Connection, name: str) -> None:
     """Read every page of a database, which takes 0.9 s of CPU a GB.
 
-    Raises: StoreNotReadable if one is damaged.
+    Raises StoreNotReadable if a page is damaged.
     """
     with explained(name):
         is_whole = read_value(connection, "pragma quick_check(1)") == "ok"

@@ -1,4 +1,4 @@
-"""Read why a run's CUDA graphs are recorded again or not used, with the calls that meet it."""
+"""Read why a run's CUDA graphs are re-recorded or not used, with the calls that are affected."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ STACK_OF_SQL = "select stack_id from compiles where id = :key"
 
 @dataclass(frozen=True)
 class CudagraphReason:
-    """`call` is where the program calls the function; `maker` what made the output that moved or
-    is alive, with its call.
+    """`call` is where the program calls the function; `maker` is the function that made the output
+    that moved or is still alive, with its call.
     """
 
     kind: str  # again | skipped | overwritten

@@ -131,7 +131,7 @@ where run_id = :run_id and file_name = :file_name and emptied_us = 0
 
 
 def _restore(connection: sqlite3.Connection, sealed: SealedRun, database: str) -> None:
-    """Restore a run in steps. Raises _RunChanged if it or its file is another one meanwhile."""
+    """Restore a run in steps. Raises _RunChanged if the run or its file is replaced meanwhile."""
     key = {"run_id": sealed.run_id, "file_name": sealed.file.name}
 
     def check() -> None:

@@ -65,7 +65,7 @@ def take_lease(
 def try_lock(
     path: Path, flags: int = os.O_RDWR | os.O_CREAT, *, shared: bool = False
 ) -> int | None:
-    """Lock a file until its descriptor is closed, and return that; None if another process has it.
+    """Lock a file until the returned descriptor is closed; None if another process holds it.
 
     Raises OSError.
     """

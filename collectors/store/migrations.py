@@ -29,10 +29,9 @@ STEPS = ("schema_1",)  # SQL files here, in order; DATABASE_VERSION is their num
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
-    """Bring the database at `path` up to date, creating it where there is none; return how many
-    steps it took.
+    """Bring the database at `path` up to date, creating it if missing; return the number of steps.
 
-    Raises: StoreError in words if the file is damaged, or cannot be migrated.
+    Raises StoreError if the file is damaged or cannot be migrated.
     """
     with closing(open_writer(path)) as connection, explained(os.fspath(path)):
         check_pages(connection, os.fspath(path))

@@ -1,4 +1,4 @@
-"""Decoders of stored payloads, using the standard library only."""
+"""Decode stored payloads with the standard library only."""
 
 from __future__ import annotations
 

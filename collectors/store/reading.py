@@ -1,5 +1,5 @@
-"""Read columns of JSON. A bundle's come as they are: a value that does not fit is not there, and
-its row stands.
+"""Read JSON columns. Those of a bundle are not checked on import, so a value of another type counts
+as missing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from compileboard.collectors.store.codec import unpack
 
 
 def read_json(shape: Any, column: str | bytes | None) -> Any:
-    """Return a column of JSON, packed or not, as a type; None where it is of another, or no JSON.
+    """Return a JSON column, packed or not, as a type; None if it has another type or is not JSON.
 
     >>> read_json(dict[str, int], '{"queue": 3, "x": "y"}')
     {'queue': 3}
@@ -27,7 +27,7 @@ def read_json(shape: Any, column: str | bytes | None) -> Any:
 
 
 def read_text(column: bytes | None) -> str | None:
-    """Return a packed text; None where there is none, or it is damaged."""
+    """Return a packed text; None if it is missing or damaged."""
     try:
         return None if column is None else unpack(column)
     except ValueError:
@@ -35,7 +35,7 @@ def read_text(column: bytes | None) -> str | None:
 
 
 def read_event(column: bytes) -> Event | None:
-    """Return a stored event; None where it is none."""
+    """Return a stored event; None if it cannot be read."""
     try:
         return fit_event(build_event(json.loads(unpack(column))))[0]
     except (ValueError, RecursionError, AttributeError):
@@ -43,6 +43,6 @@ def read_event(column: bytes) -> Event | None:
 
 
 def read_body(column: bytes | None) -> dict[str, Any]:
-    """Return a stored event as JSON; empty where there is none."""
+    """Return a stored event as JSON; empty if it is missing."""
     event = None if column is None else read_event(column)
     return {} if event is None else json.loads(dump_event(event))

@@ -73,7 +73,7 @@ class ReproLine:
 
 @dataclass(frozen=True)
 class ReproResult:
-    """What a command of `collectors repro` found out."""
+    """The stored result of a `repro` command."""
 
     tables = ("repro_results",)
 

@@ -94,7 +94,7 @@ class ExperimentResult(ResultFields):
 
     @property
     def key(self) -> Key:
-        """What results of one model share; experiments differ in batch size."""
+        """The fields that all results of a model share; batch sizes may differ."""
         return (
             self.suite,
             self.model,
@@ -149,8 +149,8 @@ COLUMNS = f"""
 class ResultRow(ResultFields):
     """Results of one model in one run. null is not measured, never 0.
 
-    A model whose accuracy experiment failed has failed, whatever its speed: its numbers stay, and
-    say so. `judge` is the result of its accuracy.
+    A model whose accuracy experiment failed counts as failed, and keeps its numbers. `judge` is the
+    result of its accuracy experiment.
     """
 
     experiments: Annotated[
@@ -194,8 +194,8 @@ def read_measured(rows: Iterable[Iterable[Any]]) -> Iterator[ExperimentResult]:
 def find_batch_sizes(results: Sequence[Any]) -> dict[int, int]:
     """Return, by position, the batch size of each failed result without one.
 
-    PyTorch writes 0 for a failed model. It belongs to its model's series; of several batch sizes,
-    the one measured last before it, else first after, that its own run lacks.
+    PyTorch writes 0 for a failed model. Of several batch sizes of its model, the one measured last
+    before it (else first after it) is used, unless its own run has a result for that size.
     """
     unknown = [
         at for at, row in enumerate(results) if row.batch_size is None and row.status != "measured"

@@ -39,8 +39,8 @@ Total = Callable[[Sequence["float | None"]], "float | None"]
 
 
 class Number(NamedTuple):
-    """How a definition computes one number: which rows, which value (None is skipped), and the
-    sum.
+    """The formula of one number: the rows that count, the value of a row (None is skipped), and the
+    aggregate of these values.
     """
 
     of: Callable[[ResultRow], bool]

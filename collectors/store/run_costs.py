@@ -1,4 +1,4 @@
-"""Graph breaks, recompiles and CUDA graphs recorded again, by the time that they cost a run."""
+"""Graph breaks, recompiles and re-recorded CUDA graphs, ranked by their cost in time to a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compileboard.collectors.store.connection import read_value
 
 @dataclass(frozen=True)
 class RecordedAgain:
-    """Recordings of one function because no graph fitted, by torch's word."""
+    """Recordings of one function because no graph could be replayed, by torch's status."""
 
     function: str | None
     file: str | None
@@ -57,7 +57,7 @@ def list_recorded_again(connection: sqlite3.Connection, run_id: str) -> list[Rec
 
 @dataclass(frozen=True)
 class RunCost:
-    """What a graph break, a recompile or a CUDA graph recorded again costs a run in all."""
+    """The total cost to a run of a graph break, a recompile or a re-recorded CUDA graph."""
 
     kind: Annotated[Literal["graph_break", "recompile", "recorded_again"], "What it is."]
     title: Annotated[str, "What happens."]
@@ -78,7 +78,7 @@ def list_run_costs(
     causes: Iterable[Cause],
     name_status: Callable[[str], str] = str,
 ) -> list[RunCost]:
-    """Return the largest cost first; nothing where no step was timed."""
+    """List costs, the largest first; empty if no step was timed."""
     if not read_value(connection, STEPS_SQL, {"run_id": run_id}):
         return []
     return rank_costs(causes, list_recorded_again(connection, run_id), name_status)

@@ -1,6 +1,6 @@
-"""Rows of one run: which they are, and how they get into another database.
+"""Find the rows of one run, and copy them into another database.
 
-What belongs to a run is read from the foreign keys: new tables need no change here.
+The rows of a run are found through foreign keys, so new tables need no change here.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def _where(tables: dict[str, RunTable], name: str) -> str | None:
 
 
 def list_needed_rows(tables: dict[str, RunTable]) -> dict[str, str]:
-    """Return the conditions of a run's own rows and of those shared with other runs that they
-    point to, but for texts.
+    """Return the conditions for a run's own rows and for the shared rows they refer to, texts
+    excepted.
     """
     needed = list_own_rows(tables)
     for name in reversed(order_tables(tables, tables.keys() - needed.keys() - {"payloads"})):
@@ -135,7 +135,7 @@ def list_needed_rows(tables: dict[str, RunTable]) -> dict[str, str]:
 
 
 def order_tables(tables: Mapping[str, RunTable], names: Iterable[str]) -> list[str]:
-    """Order some tables so that each comes behind those of them that it points to."""
+    """Order tables so that each comes after the tables it refers to."""
     pending, ordered = sorted(names), list[str]()
     while pending:
         ready = [
@@ -152,7 +152,7 @@ def order_tables(tables: Mapping[str, RunTable], names: Iterable[str]) -> list[s
 
 
 def delete_rows(connection: sqlite3.Connection, run_id: str, names: Iterable[str]) -> None:
-    """Delete a run's rows of some tables at once, in the caller's transaction."""
+    """Delete a run's rows in the named tables, in the caller's transaction."""
     connection.execute("pragma defer_foreign_keys = on")
     tables = read_tables(connection)
     own = list_own_rows(tables)
@@ -174,11 +174,11 @@ def delete_stacks(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 class RowCopy:
-    """Copies a run, or its rows of `only` some tables, into another database of this version.
+    """Copies a run, or its rows in the tables `only`, into another database of this version.
 
-    Texts and rows that runs share come along: they are found by their content, or added. Where an
-    id of its own rows is taken, all of that table are shifted. Links to runs that are not `present`
-    are dropped. With `adds`, rows that the target has stay.
+    Shared texts and rows are found by content or added. If an id of the run's own rows is taken,
+    all ids of that table are shifted. Links to runs that are not `present` are dropped. With
+    `adds`, existing rows of the target are kept.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class RowCopy:
         self.byte_count = 0  # of texts that were converted
 
     def run(self) -> int:
-        """Copy all rows, in the caller's transaction; return what was added to ids of compiles."""
+        """Copy all rows, in the caller's transaction; return the shift of compile ids."""
         self._target.execute("pragma defer_foreign_keys = on")
         self.shifts = {
             name: self.find_shift(name) for name in self._own if self.tables[name].has_id

@@ -44,8 +44,8 @@ order by c.id, b.id
 
 
 def load_run_steps(connection: sqlite3.Connection, run_id: str) -> RunSteps | None:
-    """Return the steps of the window whose steps take the longest until its process ends, and each
-    graph break's cost where it is largest.
+    """Return the steps of the window that takes longest in total until its process ends, and each
+    graph break's largest cost.
     """
     values = {"run_id": run_id, "most": MOST_WINDOWS}
     windows = []

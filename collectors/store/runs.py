@@ -16,7 +16,7 @@ from compileboard.collectors.store.tokens import ActionOrigin, record_action
 
 @dataclass(frozen=True)
 class RunSender:
-    """Who adds to runs: `owner` is `token:NAME`, `login:NAME` from a proxy, or None for this
+    """A sender of runs: `owner` is `token:NAME`, `login:NAME` from a proxy, or None for this
     machine.
     """
 

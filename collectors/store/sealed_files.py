@@ -161,7 +161,7 @@ def unpack_run_file(database: str, file: RunFile, target: Path) -> None:
 
 @contextmanager
 def _open_whole(path: Path, digest: bytes) -> Iterator[BinaryIO]:
-    """Open a run's file that has its digest. Raises RunFileUnavailable."""
+    """Open a run's file after checking its digest. Raises RunFileUnavailable."""
     try:
         file = path.open("rb")
     except FileNotFoundError:

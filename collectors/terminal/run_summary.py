@@ -451,7 +451,7 @@ def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: st
 
 
 def _describe_fine(row: sqlite3.Row) -> str:
-    """Return what a run without causes has instead: everything compiled, or nothing."""
+    """Describe a run without causes: everything was compiled, or nothing."""
     counts = (
         *("graph_break", "recompile", "recompile_limit", "failure", "skipped_frame"),
         *("cudagraph_skip", "cudagraph_rerecording"),

@@ -1,7 +1,7 @@
 """Try every fix of a run alone, then those that helped together.
 
-One execution of the program as it is serves all fixes. A count takes one execution; times take
-three a side, which the best set gets in turns with the program as it is.
+One execution of the unchanged program serves as base for all fixes. Counts need one execution;
+times need three per side, which the best set gets in turns with the unchanged program.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Tried:
 
     @property
     def saved_s(self) -> float:
-        """Return the compile time that it saved, 0 where it was not measured."""
+        """Return the saved compile time, 0 if it was not measured."""
         verdicts = self.result.verdicts if self.result else ()
         times = (verdict for verdict in verdicts if verdict.metric is COMPILE_TIME)
         return next((verdict.base - verdict.new for verdict in times), 0.0)
 
 
 class AllFixes:
-    """`choices` are the fixes of each cause, the first choice first."""
+    """`choices` are the fixes of each cause, the preferred one first."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class AllFixes:
 
     @property
     def untried(self) -> list[Candidate]:
-        """Return the first choices that were not executed."""
+        """Return the preferred fixes that were not executed."""
         firsts = [Tried(options[0]) for options in self._choices]
         return [tried.candidate for tried in firsts if tried.key not in self.tried]
 
@@ -82,7 +82,7 @@ class AllFixes:
         return self.stopped is None and not self.untried
 
     def measure(self) -> None:
-        """Execute and save what was measured, also where it was stopped before its end.
+        """Execute the fixes and save the measurements, even if stopped before the end.
 
         Raises CannotTry or StoreError.
         """
@@ -115,12 +115,12 @@ class AllFixes:
             self._judge()
 
     def _has_room(self, count: int) -> bool:
-        """Return whether `count` more executions leave enough for the best set's times."""
+        """Return whether `count` executions fit the limit beside those for the best set's times."""
         bases = TIMED_COUNT - len(self._list_fresh(self.bases))
         return self.executions.count + count + max(0, bases) + TIMED_COUNT <= self._max_count
 
     def _list_fresh(self, executions: Iterable[Execution]) -> list[Execution]:
-        """Return the executions of this call: an earlier one may have run under another load."""
+        """Return the executions of this call; earlier ones may have run under another load."""
         own = self.executions.started_us
         return [execution for execution in executions if execution.invocation == own]
 
@@ -154,7 +154,7 @@ class AllFixes:
         return min(map(len, pick_timed(self.bases, tried.executions)))
 
     def _fill(self) -> None:
-        """Execute each fix as often as was asked, in turns with the program as it is."""
+        """Execute each fix as often as requested, in turns with the unchanged program."""
         while self._has_room(1):
             alone = self.tried.values()
             short = [tried for tried in alone if self._count_turns(tried) < self._repeat_count]
@@ -168,7 +168,7 @@ class AllFixes:
                     self._run(tried)
 
     def _repeat(self, tried: Tried) -> None:
-        """Execute both sides in turns until there are as many as times take."""
+        """Execute both sides in turns until there are enough executions to compare times."""
         while self._count_turns(tried) < TIMED_COUNT:
             if len(self._list_fresh(tried.executions)) < TIMED_COUNT:
                 if tried is not self.best and not self._has_room(1):
@@ -187,8 +187,8 @@ class AllFixes:
         return alone if self.best is None or self.best in alone else [*alone, self.best]
 
     def _choose_set(self) -> Tried | None:
-        """Return what helped alone, together: those that saved most first, without those that
-        change the same lines as one before.
+        """Combine the fixes that helped alone, the largest saving first; leave out a fix that
+        changes the same lines as an earlier one.
         """
         improved = [tried for tried in self.tried.values() if tried.is_improved]
         members: list[Tried] = []
@@ -206,7 +206,7 @@ class AllFixes:
         return both
 
     def list_ordered(self) -> list[Tried]:
-        """Return the set, then each fix alone: those that helped, by what they saved, first."""
+        """Return the combined set, then each fix: those that helped first, by saving."""
         alone = [tried for tried in self._list_tried() if tried.result and tried is not self.best]
         alone.sort(key=lambda tried: (not tried.is_improved, -tried.saved_s))
         return [*([self.best] if self.best and self.best.result else []), *alone]
@@ -232,7 +232,7 @@ class AllFixes:
         self.executions.save(self.trials)
 
     def _name_trial(self, key: str, fingerprint: str | None) -> str:
-        """Return the same id for the same trial when an interrupted call is continued."""
+        """Return the trial's id, which stays the same when an interrupted call is continued."""
         path = self.executions.folder / f"{key}-{fingerprint or TOGETHER}.id"
         if not path.exists():
             path.write_text(new_run_id(), encoding="utf-8")
@@ -240,8 +240,8 @@ class AllFixes:
 
 
 def find_session(root: Path, command: str, files: Iterable[Path]) -> Path:
-    """Return the folder where executions of a program are kept until all its fixes were tried; a
-    program whose files changed since has another one.
+    """Return the folder that keeps a program's executions until all fixes are tried. It depends on
+    the contents of the program's files.
     """
     digest = hashlib.sha256(command.encode())
     for path in sorted(files):

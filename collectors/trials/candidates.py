@@ -23,7 +23,7 @@ RecordedLines = Mapping[tuple[str, int], str]
 
 
 class Candidates:
-    """The fixes of a run that are applied without a person, as copies in a folder."""
+    """The fixes of a run that can be applied automatically, as patched copies in a folder."""
 
     def __init__(self, causes: Sequence[Cause], program: RecordedProgram, folder: Path) -> None:
         self.causes = causes
@@ -34,7 +34,7 @@ class Candidates:
             self._recorded.update(list_recorded_lines(cause))
 
     def make(self, cause: Cause, suggested: SuggestedFix) -> Candidate:
-        """Raises CannotTry if a file is not as it was recorded."""
+        """Make the candidate of a fix. Raises CannotTry if a file changed since the run."""
         folder = self._folder / f"{cause.number}-{suggested.fix.id}"
         recorded = list_recorded_lines(cause)
         files = apply_edits(suggested.edits, recorded, self.program.roots, folder)
@@ -49,7 +49,7 @@ class Candidates:
         )
 
     def pick(self, number: int | None) -> Candidate | None:
-        """Return the first fix of a cause that is applied without a person."""
+        """Return a cause's first fix that can be applied automatically."""
         for cause in self.causes:
             if cause.number == number:
                 for suggested in cause.fixes:
@@ -58,8 +58,9 @@ class Candidates:
         return None
 
     def pick_to_write(self, number: int | None) -> Candidate | None:
-        """Return the same with its settings as statements in the source. Raises CannotTry if a
-        file is not as it was recorded.
+        """Like `pick`, with settings written as statements into the source.
+
+        Raises CannotTry if a file changed since the run.
         """
         candidate = self.pick(number)
         if candidate is None:
@@ -89,7 +90,7 @@ class Candidates:
         )
 
     def list_choices(self, print_line: PrintLine) -> list[list[Candidate]]:
-        """Return the fixes of each cause that has any, in their order, each change once."""
+        """Return the fixes of each cause that has any, in order and without duplicates."""
         made: dict[object, Candidate] = {}
         choices = []
         for cause in self.causes:
@@ -116,7 +117,7 @@ class Candidates:
         return [[made[key] for key in keys] for keys in choices if keys]
 
     def join(self, candidates: Sequence[Candidate]) -> Candidate:
-        """Join changes to one. Raises CannotTry if two of them exclude each other."""
+        """Combine candidates into one. Raises CannotTry if two of them conflict."""
         edits = tuple(dict.fromkeys(edit for candidate in candidates for edit in candidate.edits))
         check_apart(edits)
         settings = join_settings(s for candidate in candidates for s in candidate.settings)

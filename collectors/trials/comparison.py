@@ -38,8 +38,8 @@ _NOUNS = {
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A trial's result; `missing` says why the fix was not used, `failure` what the fixed program
-    raised.
+    """A trial's result. `missing` says why the fix had no effect, `failure` is the exception of the
+    fixed program.
     """
 
     verdicts: tuple[Verdict[ComparedMetric], ...]
@@ -71,8 +71,8 @@ class TrialResult:
 
     @property
     def is_unclear(self) -> bool:
-        """Return True if only recompiles became fewer, and compiling took longer in the one
-        execution that was measured: a dynamic graph may cost more than it saves.
+        """Return True if there are only fewer recompiles, and the one measured execution compiled
+        longer: a dynamic graph may cost more than it saves.
         """
         better = {verdict.metric.name for verdict in self.verdicts if verdict.word == "better"}
         return better == {"recompile_count"} and any(
@@ -198,8 +198,8 @@ def compare_executions(
 def pick_timed(
     base: Sequence[Execution], new: Sequence[Execution]
 ) -> tuple[list[Execution], list[Execution]]:
-    """Return the executions of the call of `try` that has most of both sides, none where no call
-    has both: at other times the machine has another load.
+    """Return the executions from the call of `try` that has most of both sides; empty if no call
+    has both. Times from different calls are not comparable, since the load differs.
     """
     sides: list[tuple[list[Execution], list[Execution]]] = [([], [])]
     for invocation in sorted({execution.invocation for execution in new}):
@@ -215,7 +215,9 @@ def pick_timed(
 def _count(
     metric: ComparedMetric, base: Sequence[Execution], new: Sequence[Execution]
 ) -> Verdict[ComparedMetric]:
-    """Compare counts; one that differs by itself is only judged where both sides lie apart."""
+    """Compare counts. A count that varies between executions is judged only if the ranges of both
+    sides do not overlap.
+    """
     old, came = (
         [float(getattr(execution.counts, metric.name)) for execution in side]
         for side in (base, new)

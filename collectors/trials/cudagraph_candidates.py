@@ -1,4 +1,4 @@
-"""Make candidates of a trial from why a run's CUDA graphs are recorded again or not used."""
+"""Make candidates of a trial from the reasons why CUDA graphs are re-recorded or not used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from compileboard.collectors.trials.trial import Candidate
 
 @dataclass(frozen=True)
 class CudagraphFix:
-    """The fix of a reason; without edits it takes a person."""
+    """The fix for a reason; without edits, it has to be applied by hand."""
 
     reason: CudagraphReason
     fix: Fix
@@ -37,7 +37,7 @@ class CudagraphFix:
         return f"{self.fix.warn(self.fix.title)}{where}"
 
     def make(self, program: RecordedProgram, folder: Path) -> Candidate:
-        """Raises CannotTry if a file is not as it was recorded."""
+        """Make the candidate. Raises CannotTry if a file changed since the run."""
         recorded = {
             (place.file, place.line): place.code
             for place in (self.reason.call, self.reason.maker_call, self.reason)
@@ -50,7 +50,7 @@ class CudagraphFix:
 def list_cudagraph_fixes(
     reasons: Sequence[CudagraphReason], roots: Sequence[Path]
 ) -> list[CudagraphFix]:
-    """Return the fix of each reason that has one: the first that is an edit, or else the first."""
+    """Return one fix for each reason that has any: the first with an edit, else the first."""
     found = []
     for reason in reasons:
         fixes = reason.fixes

@@ -37,7 +37,7 @@ FEWEST_CALLS = 3
 
 @dataclass(frozen=True)
 class Call:
-    """A compiled call with its results, or a backward pass with the gradients that it left."""
+    """A compiled call with its results, or a backward pass with the resulting gradients."""
 
     number: int
     name: str
@@ -61,8 +61,9 @@ class ProcessCalls:
     calls: list[Call]
 
     def list_steps(self) -> dict[str, list[float]]:
-        """Return times from the start of calls without a compile to that of the next one, by name,
-        skipping warm-up if enough remain.
+        """Return step times by function name, without warm-up steps if enough others remain.
+
+        A step lasts from the start of a call that compiles nothing to the start of the next call.
         """
         warm: dict[str, list[float]] = {}
         settled: dict[str, list[float]] = {}
@@ -86,7 +87,7 @@ class ProcessCalls:
         }
 
     def count_frames(self) -> dict[str, tuple[int, int, int]]:
-        """Return how often each function was called, its frames, and the graphs of them."""
+        """Return, for each function, its number of calls, compiled frames and graphs."""
         counts: dict[str, tuple[int, int, int]] = {}
         for call in self.calls:
             called, tried, compiled = counts.get(call.name, (0, 0, 0))
@@ -137,8 +138,10 @@ def _read_lines(path: Path) -> Iterator[Any]:
 def pick_step(
     base: Sequence[Sequence[ProcessCalls]], new: Sequence[Sequence[ProcessCalls]]
 ) -> tuple[str | None, bool]:
-    """Return the compiled function that took longest of those that every execution called without
-    compiling, and whether the fix changed what is compiled for it; those that it changed first.
+    """Return the function whose step times are compared, and whether the fix changed its graphs.
+
+    It is the slowest one that every execution called without compiling; functions that the fix
+    changed are preferred.
     """
     totals: list[dict[str, float]] = []
     for processes in (*base, *new):
@@ -178,7 +181,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Execution:
-    """`invocation` is when the call of `try` that made it began."""
+    """One run of one side. `invocation` is the start time of the `try` command that ran it."""
 
     run_id: str
     folder: Path
@@ -295,7 +298,7 @@ def execute(
 
 
 def load_execution(folder: Path, database: str) -> Execution | None:
-    """Load an execution that ended, None if there is none in the folder or its run was deleted."""
+    """Load a finished execution; None if the folder has none or its run was deleted."""
     try:
         body = json.loads((folder / EXECUTION_NAME).read_text(encoding="utf-8"))
         with closing(open_reader(database)) as connection:

@@ -1,7 +1,7 @@
-"""Compare what two sides of a trial returned, raised, differentiated and printed.
+"""Compare the return values, exceptions, gradients and printed lines of a trial's two sides.
 
-What differs between two executions of the program as it is (times, random names, addresses) cannot
-be lost by a fix: it is left out, and counted.
+Output that differs between two executions of the unchanged program (times, random names, addresses)
+is not compared, only counted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 @dataclass(frozen=True)
 class Output:
-    """One execution's output; `streams` are the lines of stdout and stderr that count."""
+    """One execution's output; `streams` are the compared lines of stdout and stderr."""
 
     exit: str
     processes: Sequence[ProcessCalls] = ()
@@ -72,8 +72,8 @@ def _read_errors(path: Path) -> Iterator[str]:
 
 
 def clean_errors(lines: Iterable[str]) -> Iterator[str]:
-    """Leave out torch's own log and warnings of its compiler, the frames of tracebacks and the
-    places of warnings: another graph has others, and a patch moves lines.
+    """Remove torch's log lines, compiler warnings, traceback frames and the positions of warnings:
+    they depend on the graphs, and a patch moves lines.
     """
     in_traceback = after_warning = False
     for line in lines:
@@ -96,10 +96,10 @@ def _is_of_compiler(line: str) -> bool:
 
 @dataclass(frozen=True)
 class OutputComparison:
-    """The first difference of what calls returned or raised, and of what was printed.
+    """The first difference in results or exceptions of calls, and in printed lines.
 
-    Values that differ after random numbers were drawn are not compared, nor is what already differs
-    between executions of the program as it is.
+    Values are not compared if they depend on random numbers, or differ between executions of the
+    unchanged program.
     """
 
     value_count: int = 0
@@ -151,7 +151,7 @@ def _count(count: int, noun: str) -> str:
 
 
 def compare_outputs(bases: Sequence[Output], new: Output) -> OutputComparison:
-    """Compare with the first of `bases`; the others show what differs by itself."""
+    """Compare with the first of `bases`; the others show which output is not reproducible."""
     returned = _compare_processes([base.processes for base in bases], new.processes)
     exits = [base.exit for base in bases]
     if new.exit not in exits:
@@ -252,7 +252,7 @@ def _result(leaf: Sequence[Any]) -> str:
 
 
 def _compare_gradients(base: Call, new: Call) -> str | None:
-    """Compare gradients of equal shape in any order: other graphs list them in another one."""
+    """Compare gradients of equal shape in any order, which depends on the graphs."""
     where = f"backward pass {base.number + 1}"
     rest = list(new.values or ())
     for old in base.values or ():
@@ -365,7 +365,7 @@ def _is_ordered(pairs: Mapping[int, int]) -> bool:
 
 
 def _pair_lines(base: Sequence[str], new: Sequence[str]) -> dict[int, int]:
-    """Return the place in `new` of each line of `base` that is there, each used once."""
+    """Return the position in `new` of each line of `base` found there; each is used once."""
     parts = [_split_numbers(line) for line in new]
     waiting: dict[str, deque[int]] = {}
     for place, (text, _) in enumerate(parts):

@@ -174,7 +174,7 @@ def _split_lines(content: bytes) -> list[str]:
 
 
 def check_recorded(files: Iterable[PatchedFile], recorded: Mapping[tuple[str, int], str]) -> None:
-    """Raises CannotTry if a recorded line of a file is another one now."""
+    """Raises CannotTry if a recorded line of a file has changed."""
     for file in files:
         edits = [LineEdit(name, line, 1, ()) for name, line in recorded if name == file.name]
         _check_lines(file.name, edits, _split_lines(file.original), recorded)

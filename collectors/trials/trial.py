@@ -40,7 +40,7 @@ BASE = "base"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A change to try: `numbers` and `fingerprints` are those of the causes that it is for."""
+    """A change to try. `numbers` and `fingerprints` are those of the causes it fixes."""
 
     title: str
     files: tuple[PatchedFile, ...] = ()
@@ -58,7 +58,7 @@ class Candidate:
 
 
 class Stopped(Exception):
-    """No further execution was started: the person interrupted, or the time is used up."""
+    """No further execution was started: the user interrupted, or the time limit was reached."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -103,8 +103,9 @@ class Executions:
         return executions
 
     def run(self, candidate: Candidate | None, key: str = "fix") -> Execution:
-        """Raises Stopped before an execution that would not end in time, and for one that was
-        interrupted.
+        """Execute the program, with the candidate's change if there is one.
+
+        Raises Stopped if the execution is interrupted, or would not end within the time limit.
         """
         side = BASE if candidate is None else key
         folders = (self.folder / f"{side}-{number}" for number in itertools.count(1))

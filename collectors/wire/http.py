@@ -30,7 +30,7 @@ _STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 _FAILURES = (OSError, http.client.HTTPException, ValueError)
 
 
-class ServerAway(OSError):
+class ServerUnavailable(OSError):
     """There was no complete response. `may_have_arrived` is True if the server may have taken the
     request.
     """
@@ -89,7 +89,7 @@ class Connection:
     ) -> Answer:
         """Send a request and return its response, with at most `max_bytes` of its body.
 
-        It is repeated only if the server had closed a kept connection. Raises ServerAway.
+        It is repeated only if the server had closed a kept connection. Raises ServerUnavailable.
         """
         was_open = self._connection is not None
         named = {"User-Agent": f"CompileBoard/{VERSION}", **(headers or {})}
@@ -98,7 +98,7 @@ class Connection:
             named["Content-Length"] = str(size_bytes)
         try:
             return self._send(method, path, body, named, max_bytes)
-        except ServerAway as error:
+        except ServerUnavailable as error:
             self.close()
             is_stale = was_open and isinstance(error.__cause__, _STALE)
             if not is_stale or not isinstance(body, (bytes, type(None))):
@@ -118,7 +118,7 @@ class Connection:
         try:
             connection.request(method, path, body, headers)
         except TimeoutError as error:
-            raise ServerAway(
+            raise ServerUnavailable(
                 f"{self._label} did not take the request within {self._timeout_s:g} s"
             ) from error
         except _FAILURES as error:
@@ -130,14 +130,14 @@ class Connection:
         except _FAILURES as error:
             if broken is not None:
                 reason = _describe_error(broken)
-                raise ServerAway(
+                raise ServerUnavailable(
                     f"{self._label} broke off before it had the request: {reason}"
                 ) from broken
             if isinstance(error, TimeoutError):
                 reason = f"took the request and did not answer within {self._timeout_s:g} s"
             else:
                 reason = f"broke off before it answered: {_describe_error(error)}"
-            raise ServerAway(f"{self._label} {reason}", may_have_arrived=True) from error
+            raise ServerUnavailable(f"{self._label} {reason}", may_have_arrived=True) from error
         if response.will_close or not response.isclosed():
             self.close()
         return Answer(
@@ -149,17 +149,19 @@ class Connection:
             connection = self._connection = self._prepare()
             connection.connect()
         except ssl.SSLCertVerificationError as error:
-            raise ServerAway(
+            raise ServerUnavailable(
                 f"{self._label} has no certificate that this machine trusts "
                 f"({error.verify_message}); name its "
                 "authority's file in SSL_CERT_FILE"
             ) from error
         except TimeoutError as error:
-            raise ServerAway(
+            raise ServerUnavailable(
                 f"{self._label} does not answer: no connection within {self._connect_s:g} s"
             ) from error
         except _FAILURES as error:
-            raise ServerAway(f"{self._label} does not answer: {_describe_error(error)}") from error
+            raise ServerUnavailable(
+                f"{self._label} does not answer: {_describe_error(error)}"
+            ) from error
         connection.sock.settimeout(self._timeout_s)
         return connection
 
@@ -175,7 +177,7 @@ class Connection:
             )
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         if not parts.hostname:
-            raise ServerAway("https_proxy holds no address; expected http://HOST:PORT")
+            raise ServerUnavailable("https_proxy holds no address; expected http://HOST:PORT")
         connection = http.client.HTTPSConnection(
             parts.hostname, parts.port or PROXY_PORT, timeout=self._connect_s, context=context
         )

@@ -18,11 +18,11 @@ from compileboard.app.checks.model import (
     Rule,
     RuleOptions,
     Side,
-    describe_lack,
+    describe_missing_columns,
     is_empty,
-    need_columns,
     read_counter,
     read_number,
+    require_columns,
     show,
 )
 from compileboard.app.comparison.queries import DistinctItem
@@ -155,7 +155,7 @@ GRAPH_BREAKS = Rule(
     source="check_graph_breaks.py",
     words=WORDS,
     find=_find_counts,
-    applies=need_columns("graph_breaks", both=True),
+    applies=require_columns("graph_breaks", both=True),
     columns=("graph_breaks", "unique_graphs"),
     is_default=True,
 )
@@ -208,7 +208,7 @@ GRAPH_BREAKS_EXACT = Rule(
     source="check_graph_breaks.py at 021f677",
     words=WORDS,
     find=_find_exact,
-    applies=need_columns("graph_breaks", both=True),
+    applies=require_columns("graph_breaks", both=True),
     columns=("graph_breaks", "unique_graphs"),
 )
 COLUMNS = ("compile_time_instruction_count", "instruction_count")
@@ -245,7 +245,7 @@ def _find_instructions(actual: Side, expected: Side, options: RuleOptions) -> It
         yield name, "MISSING_REGRESSION_TEST", f"{metric}={count}"
 
 
-def propose(
+def propose_expected(
     actual: Side, expected: Side, options: RuleOptions
 ) -> Iterator[tuple[str, str, int, float]]:
     """Yield pr-time's new expected results, as upstream's checker writes them."""
@@ -290,7 +290,12 @@ PR_TIME = Rule(
     },
     find=_find_instructions,
     applies=lambda actual, expected, _options: next(
-        (describe_lack(side, COLUMNS) for side in (actual, expected) if not list_counts(side)), ""
+        (
+            describe_missing_columns(side, COLUMNS)
+            for side in (actual, expected)
+            if not list_counts(side)
+        ),
+        "",
     ),
     is_default=True,
     is_performance=True,
@@ -349,8 +354,10 @@ def _make_distinct_rule(
 def _make_item_test(
     items: Sequence[DistinctItem], models: set[str]
 ) -> Callable[[DistinctItem], bool]:
-    """Return a function that says whether a side has an item: in its model, if both sides have the
-    model and this side's items name theirs.
+    """Return a function that tests whether a side has an item.
+
+    The item has to be in the same model if both sides have the model and this side's items name
+    their models.
     """
     models = models if any(item.model is not None for item in items) else set()
     models_by_fingerprint: dict[str, set[str | None]] = {}

@@ -23,10 +23,10 @@ from compileboard.app.checks.model import (
     RuleInput,
     RuleOptions,
     Side,
-    describe_lack,
+    describe_missing_columns,
     is_empty,
-    need_columns,
     read_number,
+    require_columns,
     show,
 )
 from compileboard.collectors.contract.result_columns import STORE_NAMES
@@ -131,7 +131,7 @@ def _make_rule(
         source="CompileBoard",
         words={"PASS": PASS, better: PASS, "NOISE": PASS, **unclear, worse: FAIL, **missing},
         find=_Comparison(column, format_text, words, threshold, scale, tells_missing),
-        applies=need_columns(column, both=True),
+        applies=require_columns(column, both=True),
         is_default=True,
         is_performance=True,
         is_optional=is_optional,
@@ -240,7 +240,7 @@ MEMORY = Rule(
         "FAIL": FAIL,
     },
     find=_find_ratios,
-    applies=need_columns(RATIO, both=True),
+    applies=require_columns(RATIO, both=True),
     is_default=True,
     columns=(RATIO,),
     is_performance=True,
@@ -282,7 +282,7 @@ def _applies_threshold(actual: Side, _expected: Side, options: RuleOptions) -> s
         return "it compares with a number, and no threshold was given"
     if options.threshold_scale <= 0:
         return f"the threshold's scale is {options.threshold_scale:g}, expected a number above 0"
-    return "" if actual.has(options.metric) else describe_lack(actual, (options.metric,))
+    return "" if actual.has(options.metric) else describe_missing_columns(actual, (options.metric,))
 
 
 PERFORMANCE = Rule(

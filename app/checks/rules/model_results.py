@@ -17,7 +17,7 @@ from compileboard.app.checks.model import (
     RuleOptions,
     Side,
     is_empty,
-    need_columns,
+    require_columns,
     show,
 )
 from compileboard.app.incidents.model import describe_incident_range
@@ -55,7 +55,7 @@ ACCURACY = Rule(
         "MISSING_EXPECTED": FAIL,
     },
     find=_find_accuracies,
-    applies=need_columns("accuracy", both=True),
+    applies=require_columns("accuracy", both=True),
     is_default=True,
     columns=("accuracy",),
 )
@@ -76,7 +76,7 @@ CSV = Rule(
     source="check_csv.py",
     words={"PASS": PASS, "FAIL": FAIL},
     find=_find_passes,
-    applies=need_columns("accuracy"),
+    applies=require_columns("accuracy"),
     needs_baseline=False,
 )
 

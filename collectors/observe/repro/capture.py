@@ -166,7 +166,7 @@ class ReproCapture:
         )
 
     def add_interrupted(self, graph: RunningGraph) -> None:
-        """Keep a graph whose compile the person at the keyboard ended."""
+        """Keep a graph whose compile was interrupted with Ctrl-C."""
         if self.count < MOST_REPROS:
             manifest = replace(graph.manifest, signal="SIGINT")
             fields = {"position": self._next_position(), "manifest": dump_manifest(manifest)}
@@ -198,7 +198,7 @@ class ReproCapture:
         """Capture the graph that ran last before an asynchronous device error; return whether there
         is one.
 
-        The device cannot be read any more: the inputs' values are those written before.
+        The device can no longer be read, so input values are those written earlier.
         """
         if (
             self.count >= MOST_REPROS

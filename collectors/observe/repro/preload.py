@@ -99,7 +99,7 @@ def _of_tables() -> Iterator[str]:
 
 
 def _list_objects() -> Iterator[Any]:
-    """Yield the values of changed settings, and what is in lists of them."""
+    """Yield the values of changed settings, and the items of those that are lists."""
     for _, _, value, _ in torch_compat.list_changed_settings():
         yield from value if isinstance(value, (list, tuple, set)) else (value,)
 

@@ -110,7 +110,7 @@ class RunningGraphs:
 
     @contextlib.contextmanager
     def mark(self, number: int | None) -> Iterator[None]:
-        """Mark a graph as the one that a backend compiles meanwhile."""
+        """Mark a graph as being compiled by its backend within the block."""
         slots = self._slots
         if slots is None or number is None:
             yield

@@ -77,7 +77,7 @@ class GraphWatch:
         return call_user_compiler
 
     def _write_compiling(self, dynamo: FailedGraph) -> tuple[RunningGraph | None, int | None]:
-        """Write the graph before its backend gets it, which may end the process or never return."""
+        """Write the graph before its backend compiles it: the backend may crash or never return."""
         if not self._is_crash:
             return None, None
         graph = self._capture.describe_running(dynamo, None, torch_compat.context_of(), IN_BACKEND)

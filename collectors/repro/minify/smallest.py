@@ -85,9 +85,9 @@ def isolate_node(module: Any, inputs: Sequence[Any], node: Any) -> tuple[Any, li
 
 
 def annotate(module: Any, inputs: Sequence[Any], level: str, limit: int | None = None) -> None:
-    """Store each node's eager value, on copies of the inputs; runs at most `limit` nodes.
+    """Store each node's eager value, computed on copies of the inputs; run at most `limit` nodes.
 
-    Nodes with unknown values get none and are not replaced by inputs.
+    Nodes whose value is unknown are never replaced by inputs.
     """
     graph = module.graph
     is_writing = any(writes(node) for node in graph.nodes)

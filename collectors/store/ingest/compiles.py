@@ -108,7 +108,7 @@ order by r.id
 
 
 def settle_recompiles(batch: Batch) -> None:
-    """Decide anew what caused the recompiles of each frame that has new ones, or a name now."""
+    """Recompute the causes of recompiles for each frame with new recompiles or a new name."""
     for frame, recompile_id in batch.recompiled.values():
         keys = json.dumps([compile_.key for compile_ in frame if compile_.recompiled])
         rows = batch.connection.execute(_FRAME_SQL, {"id": recompile_id, "keys": keys}).fetchall()

@@ -185,7 +185,7 @@ class FrameIndex:
 
 
 class LoggedFrames(FrameIndex):
-    """Finds the hooks' compiles for events of a log, whose generation is known."""
+    """Finds the hooks' compiles for the events of a log, whose generations are known."""
 
     def __init__(
         self, connection: sqlite3.Connection, generation_of: Callable[[FrameContext], int | None]

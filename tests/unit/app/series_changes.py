@@ -6,7 +6,7 @@ import json
 import sqlite3
 from typing import Any
 
-from compileboard.app.core.store import SingleFile
+from compileboard.app.core.store import FileStore
 from compileboard.app.incidents.evidence import IncidentAssembler
 from compileboard.app.incidents.queries import list_commented_ids, load_changes, load_incidents
 from compileboard.collectors.store.incident_triage import DetectedRows, save_detected
@@ -109,7 +109,7 @@ def keep(
     save_detected(store, DetectedRows(changes), seen="{}", version=1, now_us=now_us)
     stored = load_changes(store)
     ranks = {run_id: rank for rank, run_id in enumerate(RUNS)}
-    detected = IncidentAssembler(SingleFile(store), ranks).assemble(
+    detected = IncidentAssembler(FileStore(store), ranks).assemble(
         stored,
         load_incidents(store),
         {change["id"] for change in changes},

@@ -16,7 +16,7 @@ import pytest
 from compileboard.collectors.cli.main import main
 from compileboard.collectors.push.client import Client
 from compileboard.collectors.push.target import Target, TargetError, check_server
-from compileboard.collectors.wire.http import ServerAway
+from compileboard.collectors.wire.http import ServerUnavailable
 from tests.unit.push.push_server import push_server
 
 
@@ -148,7 +148,7 @@ def test_a_certificate_is_verified_and_its_authority_can_be_named(
         target = Target(f"https://localhost:{server.server_port}")
         with (
             closing(Client(target, {})) as client,
-            pytest.raises(ServerAway, match="no certificate that this machine"),
+            pytest.raises(ServerUnavailable, match="no certificate that this machine"),
         ):
             client.ask_page("healthz")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))

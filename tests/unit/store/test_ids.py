@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.app.core.store import SingleFile
+from compileboard.app.core.store import FileStore
 from compileboard.app.incidents.pending import find_pending_runs
 from compileboard.collectors.contract.events import GraphBroke
 from compileboard.collectors.contract.fingerprints import content_id, format_id, parse_id
@@ -95,6 +95,6 @@ def test_every_commit_to_a_run_has_the_next_number_and_what_is_known_has_none(
         Ingestor(store).ingest("NEW", events)
         assert read_pub() == first + 1
     delete_run(store, "NEW")
-    assert find_pending_runs(SingleFile(store)).needs_full_scan
+    assert find_pending_runs(FileStore(store)).needs_full_scan
     restore_run(store, "NEW")
     assert read_pub() == first + 3  # the removal had one too

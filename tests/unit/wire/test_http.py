@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.wire.http import Connection, ServerAway
+from compileboard.collectors.wire.http import Connection, ServerUnavailable
 
 
 class Closing(socketserver.StreamRequestHandler):
@@ -48,7 +48,7 @@ def test_what_was_kept_and_is_closed_meanwhile_is_opened_again(server: Any) -> N
 
 def test_a_request_that_may_have_arrived_is_not_sent_again(server: Any) -> None:
     connection = Connection(f"http://a:secret@127.0.0.1:{server.server_address[1]}", {})
-    with pytest.raises(ServerAway, match="broke off before it answered") as away:
+    with pytest.raises(ServerUnavailable, match="broke off before it answered") as away:
         connection.request("POST", "/", b"")
     assert (away.value.may_have_arrived, server.request_count, "secret" in str(away.value)) == (
         True,
@@ -59,9 +59,9 @@ def test_a_request_that_may_have_arrived_is_not_sent_again(server: Any) -> None:
 
 def test_a_server_that_is_not_there_has_taken_nothing() -> None:
     with pytest.raises(
-        ServerAway, match=r"http://127\.0\.0\.1:1 does not answer: Connection refused"
+        ServerUnavailable, match=r"http://127\.0\.0\.1:1 does not answer: Connection refused"
     ) as away:
         Connection("http://127.0.0.1:1", {}).request("POST", "/", b"")
     assert not away.value.may_have_arrived
-    with pytest.raises(ServerAway, match="https_proxy holds no address"):
+    with pytest.raises(ServerUnavailable, match="https_proxy holds no address"):
         Connection("https://example.com", {"https_proxy": "http://"}).request("GET", "/")

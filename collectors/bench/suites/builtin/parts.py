@@ -24,7 +24,7 @@ def fixed_seed() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a built-in model is made; called with a batch size, it builds the model."""
+    """A built-in model's constructor and inputs; called with a batch size, it builds the model."""
 
     module: Callable[[], nn.Module]
     inputs: Callable[[int, int], Inputs]  # takes a batch size and one of `sizes`

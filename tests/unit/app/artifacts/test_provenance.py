@@ -18,7 +18,7 @@ from compileboard.app.artifacts.provenance import (
     Frame,
     Kernel,
     Provenance,
-    Texts,
+    ProvenanceTexts,
     read_graph,
     read_stack,
     trace_provenance,
@@ -54,7 +54,7 @@ def build(store: Store, run: str, compile_id: str, number: int = 0) -> Provenanc
     return screen
 
 
-def read_texts(store: Store, screen: ProvenanceScreen) -> Texts:
+def read_texts(store: Store, screen: ProvenanceScreen) -> ProvenanceTexts:
     """Read the texts that a screen was made of."""
     key = screen.artifact.compile_key
     rows = [
@@ -64,7 +64,7 @@ def read_texts(store: Store, screen: ProvenanceScreen) -> Texts:
     ]
     [group] = [group for group in group_artifacts(rows) if group.code == screen.artifact]
     texts = [row and artifacts.get_artifact(store, row.run_id, row.id) for row in group.rows]
-    return Texts(*((artifact.text or "") if artifact else "" for artifact in texts))
+    return ProvenanceTexts(*((artifact.text or "") if artifact else "" for artifact in texts))
 
 
 def find(found: Provenance, name: str) -> list[Kernel]:
@@ -215,10 +215,10 @@ def test_measured_times_are_those_of_the_kernels_name(store: Store) -> None:
 
 def test_a_code_without_anything_else_has_its_calls(store: Store) -> None:
     code = read_texts(store, build(store, "torch2.13", "2/0")).code
-    found = trace_provenance(Texts(code))
+    found = trace_provenance(ProvenanceTexts(code))
     assert [kernel.name for kernel in found.kernels if kernel.handle == 1] == ["extern_kernels.mm"]
     assert not any(found.links.values())
-    assert trace_provenance(Texts("")).kernels == ()
+    assert trace_provenance(ProvenanceTexts("")).kernels == ()
 
 
 def test_of_nodes_with_one_name_the_outermost_counts() -> None:
@@ -276,6 +276,6 @@ def test_a_node_that_runs_twice_is_of_both_calls() -> None:
     )
     mapping = '{"cppCodeToPost": {"extern_kernels.mm:1": ["mm"], "extern_kernels.mm:2": ["mm"]}}'
     post_grad = "    def forward(self, a, b):\n        mm = torch.ops.aten.mm.default(a, b)\n"
-    found = trace_provenance(Texts(code, post_grad=post_grad, mapping=mapping))
+    found = trace_provenance(ProvenanceTexts(code, post_grad=post_grad, mapping=mapping))
     assert found.links["post"] == {2: {"code": [4, 6]}}
     assert found.links["code"] == {4: {"post": [2]}, 6: {"post": [2]}}

@@ -16,7 +16,7 @@ from compileboard.app.benchmarks.run_queries import list_task_breaks
 from compileboard.app.comparison.load import load_side
 from compileboard.app.comparison.sides import find_side
 from compileboard.app.core.newest import read_clock
-from compileboard.app.core.store import SingleFile
+from compileboard.app.core.store import FileStore
 from compileboard.collectors.contract.events import RunStarted, load_event
 from compileboard.collectors.store.connection import BOARD, open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -112,7 +112,7 @@ def test_a_side_of_a_comparison_has_the_machine_that_was_recorded(
 ) -> None:
     run_id = h200.execute("select run_id from results limit 1").fetchone()[0]
     side = load_side(
-        SingleFile(h200), read_clock(), find_side(h200, *now(open_engine(h200)), run_id, "base")
+        FileStore(h200), read_clock(), find_side(h200, *now(open_engine(h200)), run_id, "base")
     )
     assert side.environment["driver"] == ("580.159.04",)
     assert side.environment["hardware"] == ("NVIDIA H200",)

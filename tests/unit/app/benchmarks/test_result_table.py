@@ -13,7 +13,7 @@ from compileboard.app.benchmarks.labels import (
     describe_speedup,
     describe_status,
 )
-from compileboard.app.benchmarks.matrix import ORDERS, cut_page, sort_results
+from compileboard.app.benchmarks.matrix import ORDERS, paginate, sort_results
 from compileboard.app.core.page import FilterError
 from compileboard.collectors.store.results import ExperimentResult, ResultRow, merge_results
 
@@ -165,8 +165,8 @@ def test_what_has_no_value_comes_last_in_either_direction(order: str) -> None:
 
 
 def test_a_page_is_cut_and_a_bad_order_refused() -> None:
-    first = cut_page([1, 2, 3], None, 2)
-    assert (first.rows, cut_page([1, 2, 3], first.next, 2)) == ((1, 2), cut_page([3], None, 2))
+    first = paginate([1, 2, 3], None, 2)
+    assert (first.rows, paginate([1, 2, 3], first.next, 2)) == ((1, 2), paginate([3], None, 2))
     with pytest.raises(FilterError, match="sort: 'nope'"):
         sort_results([], "nope")
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from compileboard.app.benchmarks.trend_lines import (
     EnvironmentChange,
+    build_axis,
     describe_run,
     find_changes,
-    lay_out,
-    read_version,
-    thin,
+    thin_runs,
+    version_sort_key,
 )
 from compileboard.app.benchmarks.trend_queries import TrendRun
 
@@ -44,7 +44,7 @@ def make_runs(count: int, step_us: int = DAY_US) -> list[TrendRun]:
 
 @given(order=st.permutations(make_runs(9)), axis=st.sampled_from(["date", "commit", "torch"]))
 def test_the_order_of_the_input_does_not_matter(order: list[TrendRun], axis: str) -> None:
-    laid = lay_out(order, axis)
+    laid = build_axis(order, axis)
     assert [run.id for run in laid.runs] == [f"R{n:04d}" for n in range(9)]
     assert list(laid.positions) == sorted(laid.positions)
 
@@ -54,7 +54,7 @@ def test_thinning_keeps_real_runs_the_newest_among_them_and_says_so(
     count: int, most: int, hours: int
 ) -> None:
     runs = make_runs(count, hours * DAY_US // 24)
-    thinned, note = thin(runs, most)
+    thinned, note = thin_runs(runs, most)
     assert len(thinned) <= max(most, 0)
     assert set(thinned) <= set(runs)
     assert (note is None) == (count <= most)
@@ -64,7 +64,7 @@ def test_thinning_keeps_real_runs_the_newest_among_them_and_says_so(
 def test_versions_of_torch_are_in_the_order_of_their_release() -> None:
     versions = ["2.10.0.dev20260101", "2.9.1+cu128", "2.10.0", "2.9", "2.9.0+cpu", "odd"]
     in_order = ["odd", "2.9", "2.9.0+cpu", "2.9.1+cu128", "2.10.0.dev20260101", "2.10.0"]
-    assert sorted(versions, key=read_version) == in_order
+    assert sorted(versions, key=version_sort_key) == in_order
 
 
 def test_on_an_axis_of_versions_an_older_torch_comes_first_though_it_ran_later() -> None:
@@ -72,7 +72,7 @@ def test_on_an_axis_of_versions_an_older_torch_comes_first_though_it_ran_later()
         replace(RUN, id=version, torch_version=version, started_us=n)
         for n, version in enumerate(("2.10", "2.9"))
     ]
-    laid = lay_out([*runs, replace(RUN, id="none", torch_version=None)], "torch")
+    laid = build_axis([*runs, replace(RUN, id="none", torch_version=None)], "torch")
     assert [label for _place, label in laid.ticks] == ["2.9", "2.10"]
     assert list(laid.notes) == ["1 run has no recorded version of torch"]
 
@@ -82,7 +82,7 @@ def test_runs_of_one_commit_stand_together_where_it_was_first_seen() -> None:
     runs = [
         replace(RUN, id=f"{commit}{at}", git_commit=commit, started_us=at) for commit, at in commits
     ]
-    assert [run.id for run in lay_out(runs, "commit").runs] == ["a0", "a2", "b1"]
+    assert [run.id for run in build_axis(runs, "commit").runs] == ["a0", "a2", "b1"]
 
 
 def test_what_changed_is_said_with_before_and_now_and_a_gap_in_the_record_is_no_change() -> None:
@@ -103,8 +103,11 @@ def test_a_change_is_against_the_neighbour_on_the_axis_not_in_time() -> None:
         replace(RUN, id=f"R{at}", git_commit=commit, torch_version=torch, started_us=at)
         for commit, torch, at in measured
     ]
-    assert [change.label for change in lay_out(runs, "date").changes] == ["torch 2.9", "torch 2.10"]
-    assert [change.label for change in lay_out(runs, "commit", parents=parents).changes] == [
+    assert [change.label for change in build_axis(runs, "date").changes] == [
+        "torch 2.9",
+        "torch 2.10",
+    ]
+    assert [change.label for change in build_axis(runs, "commit", parents=parents).changes] == [
         "torch 2.10"
     ]
 
@@ -134,13 +137,13 @@ def test_an_older_commit_that_was_measured_late_stands_before_its_known_descenda
     parents = {"old": (None, 0), "new": ("old", 5), "side": ("gone", 9)}
     commits = [("new", 10), ("mystery", 11), ("old", 12), ("side", 13)]
     runs = [replace(RUN, id=commit, git_commit=commit, started_us=at) for commit, at in commits]
-    laid = lay_out(runs, "commit", parents=parents)
+    laid = build_axis(runs, "commit", parents=parents)
     assert [run.id for run in laid.runs] == ["old", "new", "side", "mystery"]
     unknown, parted = laid.notes
     assert unknown.startswith("The history before 1 run's commit is not recorded")
     assert parted.startswith("These runs are of 2 stretches of history")
-    assert list(lay_out(runs, "date", parents=parents).notes) == []
-    assert "before the commits of all runs is not recorded" in lay_out(runs, "commit").notes[0]
+    assert list(build_axis(runs, "date", parents=parents).notes) == []
+    assert "before the commits of all runs is not recorded" in build_axis(runs, "commit").notes[0]
 
 
 def test_two_years_of_daily_runs_of_a_busy_repository_are_ordered_soon() -> None:
@@ -148,6 +151,6 @@ def test_two_years_of_daily_runs_of_a_busy_repository_are_ordered_soon() -> None
     runs = [
         replace(run, git_commit=f"{27_000 - 37 * n:040x}") for n, run in enumerate(make_runs(730))
     ]
-    laid = lay_out(runs, "commit", parents=parents)
+    laid = build_axis(runs, "commit", parents=parents)
     assert [run.id for run in laid.runs] == [f"R{n:04d}" for n in reversed(range(730))]
     assert list(laid.notes) == []

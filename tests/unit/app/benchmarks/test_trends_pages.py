@@ -20,7 +20,12 @@ from compileboard.app.benchmarks.trend_charts import (
     list_table_rows,
     share_runs,
 )
-from compileboard.app.benchmarks.trend_lines import TrendLine, TrendPoint, build_suite_line, lay_out
+from compileboard.app.benchmarks.trend_lines import (
+    TrendLine,
+    TrendPoint,
+    build_axis,
+    build_suite_line,
+)
 from compileboard.app.benchmarks.trend_queries import TrendFilter, list_summaries, list_trend_runs
 from compileboard.app.core.charts import MAX_CHART_BYTES
 from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits
@@ -180,7 +185,7 @@ def test_a_hostile_name_stays_text(client: FlaskClient) -> None:
 
 @pytest.mark.parametrize("axis", ["date", "commit", "torch"])
 def test_charts_are_what_plotly_takes_and_two_years_of_days_are_small(axis: str) -> None:
-    laid = lay_out(make_runs(730), axis)
+    laid = build_axis(make_runs(730), axis)
     points = [TrendPoint(run.id, 1 + n / 977, 1.0, 2.0) for n, run in enumerate(laid.runs)]
     lines = [TrendLine(f"model {n}", points) for n in range(2)]
     charts = [
@@ -198,7 +203,7 @@ def test_charts_are_what_plotly_takes_and_two_years_of_days_are_small(axis: str)
 
 
 def test_a_point_between_two_gaps_is_seen_on_a_dense_chart_too() -> None:
-    laid = lay_out(make_runs(200), "date")
+    laid = build_axis(make_runs(200), "date")
     points = [TrendPoint(run.id, None if n in (50, 52) else 1.0) for n, run in enumerate(laid.runs)]
     line, lone = chart_metric(
         BY_NAME["speedup"], [TrendLine("m", points)], laid, chart_id="c"
@@ -218,7 +223,7 @@ def test_a_point_between_two_gaps_is_seen_on_a_dense_chart_too() -> None:
 def test_the_axis_of_nearly_equal_values_is_not_of_their_last_digits(
     values: list[float | None], expected: object
 ) -> None:
-    laid = lay_out(make_runs(2), "date")
+    laid = build_axis(make_runs(2), "date")
     line = TrendLine("m", [TrendPoint(run.id, value) for run, value in zip(laid.runs, values)])
     chart = chart_metric(BY_NAME["speedup"], [line], laid, chart_id="c")
     assert go.Figure(chart.figure) and chart.figure["layout"]["yaxis"].get("range") == expected
@@ -235,7 +240,7 @@ def test_the_mean_of_fewer_models_says_that_some_failed(
         list_summaries(open_engine(reader), TrendFilter(), "hud"),
     )
     assert [point.note for point in line.points] == ["1 of 2 models failed", None]
-    laid = lay_out(list_trend_runs(open_engine(reader), ["R1", "R2"]), "date")
+    laid = build_axis(list_trend_runs(open_engine(reader), ["R1", "R2"]), "date")
     (trace,) = chart_metric(BY_NAME["speedup"], [line], laid, chart_id="c").figure["data"]
     assert trace["hovertext"] == ["", "1 of 2 models failed<br>"]
 

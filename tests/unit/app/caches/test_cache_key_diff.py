@@ -11,8 +11,8 @@ from compileboard.app.artifacts.text import FieldChange, read_fields, split_argu
 from compileboard.app.caches.model import (
     compare_keys,
     explain_component,
-    nearest_earlier,
-    print_key,
+    find_nearest_earlier,
+    fingerprint_key,
 )
 from compileboard.collectors.store.payloads import Component
 from tests.unit.decode.test_cache_key_components import components
@@ -79,10 +79,12 @@ def test_compare_does_not_hang_on_the_order(name: str, chance: random.Random) ->
 
 def test_nearest_is_the_one_with_the_fewest_differences_and_the_latest_of_equals() -> None:
     graph, dtype, setting = (components(name) for name in (VARIANTS[2], VARIANTS[1], VARIANTS[0]))
-    assert nearest_earlier(components(BASE), [dtype, graph, dtype]) == 1
-    assert nearest_earlier(components(BASE), [graph, setting, dtype]) == 1
-    assert nearest_earlier(print_key(components(BASE)), iter([print_key(dtype)])) == 0
-    assert nearest_earlier(components(BASE), []) is None
+    assert find_nearest_earlier(components(BASE), [dtype, graph, dtype]) == 1
+    assert find_nearest_earlier(components(BASE), [graph, setting, dtype]) == 1
+    assert (
+        find_nearest_earlier(fingerprint_key(components(BASE)), iter([fingerprint_key(dtype)])) == 0
+    )
+    assert find_nearest_earlier(components(BASE), []) is None
 
 
 @given(
@@ -95,7 +97,7 @@ def test_nearest_agrees_with_comparing_them_all(
     miss, *earlier = [[Component(name, digest, "") for name, digest in key.items()] for key in keys]
     counts = [compare_keys(miss, key).count for key in earlier]
     expected = max(range(len(counts)), key=lambda at: (-counts[at], at)) if counts else None
-    assert nearest_earlier(miss, earlier) == expected
+    assert find_nearest_earlier(miss, earlier) == expected
 
 
 def test_every_recorded_component_is_explained() -> None:

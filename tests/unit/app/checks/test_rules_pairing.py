@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.app.checks.check_sides import choose
+from compileboard.app.checks.check_sides import select_results
 from compileboard.app.checks.decision import compare
 from compileboard.app.checks.model import CannotCompare, RuleInput, RuleOptions, Side
-from compileboard.app.checks.pairing import pair
+from compileboard.app.checks.pairing import align_row_names
 from compileboard.app.checks.upstream_csv import list_flaky
 from compileboard.app.comparison.baselines import dump_baseline, load_baseline
 from compileboard.app.comparison.model import ModelResult
@@ -40,12 +40,14 @@ def _names(side: Side) -> list[str]:
 
 
 def test_one_configuration_goes_by_the_models_name() -> None:
-    first, two = pair(Side("a", (_row("m"), _row("n"))), Side("b", (_row("m", batch_size=32),)))
+    first, two = align_row_names(
+        Side("a", (_row("m"), _row("n"))), Side("b", (_row("m", batch_size=32),))
+    )
     assert (_names(first), _names(two)) == (["m", "n"], ["m"])
 
 
 def test_configurations_are_told_apart_by_what_differs() -> None:
-    first, two = pair(
+    first, two = align_row_names(
         Side("a", (_row("m"), _row("m", mode="training"))), Side("b", (_row("m", dynamic=True),))
     )
     assert _names(first) == ["m (inference, static)", "m (training, static)"]
@@ -53,7 +55,9 @@ def test_configurations_are_told_apart_by_what_differs() -> None:
 
 
 def test_batch_sizes_tell_twins_apart_where_both_sides_say_them() -> None:
-    first, two = pair(Side("a", (_row("m"), _row("m", batch_size=32))), Side("b", (_row("m"),)))
+    first, two = align_row_names(
+        Side("a", (_row("m"), _row("m", batch_size=32))), Side("b", (_row("m"),))
+    )
     assert (_names(first), _names(two)) == (
         ["m (batch size 8)", "m (batch size 32)"],
         ["m (batch size 8)"],
@@ -62,7 +66,7 @@ def test_batch_sizes_tell_twins_apart_where_both_sides_say_them() -> None:
 
 def test_another_batch_size_is_said_of_one_model_while_batch_sizes_tell_another_apart() -> None:
     rows = (_row("m"), _row("m", batch_size=32), _row("n"))
-    first, two = pair(Side("a", rows), Side("b", (*rows[:2], _row("n", batch_size=16))))
+    first, two = align_row_names(Side("a", rows), Side("b", (*rows[:2], _row("n", batch_size=16))))
     assert _names(first) == _names(two) == ["m (batch size 8)", "m (batch size 32)", "n"]
     report = compare(
         Side("a", (_row("n", {"speedup": 2.0}),)),
@@ -89,7 +93,7 @@ def test_what_is_paired_is_what_compare_pairs() -> None:
             _row("o"),
         ],
     ]
-    first, two = pair(*(Side(title, tuple(rows)) for title, rows in zip("ab", sides)))
+    first, two = align_row_names(*(Side(title, tuple(rows)) for title, rows in zip("ab", sides)))
     results = [
         [
             ModelResult({"model": row.name, **row.series}, "measured", {"speedup": 2.0})
@@ -99,7 +103,7 @@ def test_what_is_paired_is_what_compare_pairs() -> None:
     ]
     paired = pair_entries(results[1], results[0])
     both = [
-        (results[1].index(pair.base), results[0].index(pair.new))
+        (results[1].index(pair.base), results[0].index(align_row_names.new))
         for pair in (*paired.pairs, *paired.excluded)
     ]
     assert len(both) == 3
@@ -115,9 +119,11 @@ def test_a_csv_cannot_tell_configurations_apart() -> None:
     with pytest.raises(
         CannotCompare, match=r"run A has 2 results of m \(s, inference.*choose by suite, mode"
     ):
-        pair(run, expected)
-    chosen = choose(run, {"mode": "training"}, ())
-    assert _names(pair(chosen, choose(expected, {"mode": "training"}, ()))[0]) == ["m"]
+        align_row_names(run, expected)
+    chosen = select_results(run, {"mode": "training"}, ())
+    assert _names(
+        align_row_names(chosen, select_results(expected, {"mode": "training"}, ()))[0]
+    ) == ["m"]
 
 
 def test_breaks_follow_their_models_name() -> None:
@@ -127,7 +133,7 @@ def test_breaks_follow_their_models_name() -> None:
         distinct("x", rows[1].key, "why", 2),
         distinct("x", "filtered", "", 1),
     )
-    first, _two = pair(
+    first, _two = align_row_names(
         Side("a", rows, breaks=(*breaks, distinct("y", None, "", 1))), Side("b", rows)
     )
     assert [graph_break.model for graph_break in first.breaks or ()] == [

@@ -76,7 +76,7 @@ def make_both(single: Path, folder: Path) -> BothStores:
     folder.mkdir()
     shutil.copy(single, address.board)
     clients = Clients(address.clickhouse)
-    with clients.take() as client:
+    with clients.borrow() as client:
         create(client)
     publish_changes(address.board, Publisher(clients), NOW_US, everything=True)
     clients.close()

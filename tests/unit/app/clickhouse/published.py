@@ -66,7 +66,7 @@ class PublishedBoard:
         self._digest = b""
         self.clients = open_clients(folder)
         self.engine = ClickHouseEngine(self.clients)
-        with self.clients.take() as client:
+        with self.clients.borrow() as client:
             tables.create(client)
 
     def publish(self, board: sqlite3.Connection, digest: bytes | None = None) -> ClickHouseEngine:
@@ -75,7 +75,7 @@ class PublishedBoard:
         if digest == self._digest:
             return self.engine
         self._digest = b""
-        with self.clients.take() as client:
+        with self.clients.borrow() as client:
             empty_database(client)
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
             board.backup(copy)
@@ -125,11 +125,11 @@ class _LazyClients(Clients):
         self._published: Clients | None = None
 
     @contextmanager
-    def take(self) -> Iterator[Client]:
+    def borrow(self) -> Iterator[Client]:
         if self._published is None:
             with closing(open_reader(self._board)) as reader:
                 self._published = self._boards.open_engine(reader).clients
-        with self._published.take() as client:
+        with self._published.borrow() as client:
             yield client
 
 

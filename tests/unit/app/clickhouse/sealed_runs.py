@@ -9,16 +9,16 @@ from flask import Flask
 
 from compileboard.app.clickhouse.run_files import RunFiles
 from compileboard.app.core.engine import SqliteEngine
-from compileboard.app.core.store import Folder
+from compileboard.app.core.store import FolderStore
 from compileboard.collectors.store.connection import open_reader
 from tests.unit.app.benched import RUNS
 from tests.unit.app.pages import list_benched, list_explored, list_pages
 from tests.unit.app.repros.captured import RUN as REPRO_RUN
 
 
-def open_folder(board: Path, across: Path | None = None) -> Folder:
+def open_folder(board: Path, across: Path | None = None) -> FolderStore:
     files = RunFiles(str(board), str(board.parent / "cache"))
-    return Folder(open_reader(board), SqliteEngine(open_reader(across or board)), files)
+    return FolderStore(open_reader(board), SqliteEngine(open_reader(across or board)), files)
 
 
 def list_addresses(live: Path, app: Flask) -> list[str]:

@@ -77,7 +77,7 @@ def both(
         None, None, "default", str(open_database(chdb_folder).database), str(chdb_folder)
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(address, "place_in_process", lambda _folder: in_process)
+        patch.setattr(address, "make_in_process_address", lambda _folder: in_process)
         patch.setattr("compileboard.app.core.db.read_clock", partial(RecorderClock, NOW_US))
         yield make_both(folder / "single.db", folder / "folder")
 

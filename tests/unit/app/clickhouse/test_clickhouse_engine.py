@@ -15,7 +15,7 @@ import pytest
 from clickhouse_connect.driver.exceptions import Error
 
 from compileboard.app.clickhouse import engine as clickhouse
-from compileboard.app.clickhouse.client import Clients, EngineAway, connect, explain
+from compileboard.app.clickhouse.client import Clients, EngineUnavailable, connect, explain
 from compileboard.app.clickhouse.engine import ClickHouseEngine
 from compileboard.app.core.address import ClickHouseAddress
 from tests.tools.observed import ROOT
@@ -50,7 +50,7 @@ def engine(clients: Clients) -> ClickHouseEngine:
 def test_an_error_says_what_to_do(engine: ClickHouseEngine, sql: str, words: str) -> None:
     with patch.dict(clickhouse.LIMITS, {"max_memory_usage": 100 << 20}):
         for ask in (engine.rows, lambda sql: list(engine.stream(sql))):
-            with pytest.raises(EngineAway, match=words) as told:
+            with pytest.raises(EngineUnavailable, match=words) as told:
                 ask(sql)
             assert str(told.value).startswith(f"{engine.name}")
     assert engine.rows("select 1")[0][0] == 1
@@ -61,7 +61,7 @@ def test_what_takes_too_long_is_ended(engine: ClickHouseEngine) -> None:
     words = "this took too long. Choose a shorter time or fewer runs"
     with (
         patch.dict(clickhouse.LIMITS, {"max_execution_time": 0.2}),
-        pytest.raises(EngineAway, match=words),
+        pytest.raises(EngineUnavailable, match=words),
     ):
         engine.rows(sql)
 
@@ -71,7 +71,7 @@ def test_what_takes_too_long_is_ended(engine: ClickHouseEngine) -> None:
 )
 def test_nothing_is_written(engine: ClickHouseEngine, clients: Clients, sql: str) -> None:
     connect(clients.address).command("create table if not exists x (id Int64) order by id")
-    with pytest.raises(EngineAway):
+    with pytest.raises(EngineUnavailable):
         engine.rows(sql)
     assert engine.rows("select count(*) from x")[0][0] == 0
     assert (
@@ -117,7 +117,7 @@ def test_rows_come_before_the_answer_has_an_end(engine: ClickHouseEngine) -> Non
 def test_what_another_process_has_open_is_told(chdb_folder: Path, clients: Clients) -> None:
     code = "import sys; from compileboard.app.clickhouse.client import *\n"
     code += "connect(ClickHouseAddress(None, None, 'default', 'default', sys.argv[1]))"
-    with clients.take():
+    with clients.borrow():
         other = run(
             [sys.executable, "-c", code, chdb_folder],
             capture_output=True,
@@ -132,7 +132,8 @@ def test_what_another_process_has_open_is_told(chdb_folder: Path, clients: Clien
 def test_a_server_that_is_not_there_is_told() -> None:
     nowhere = Clients(ClickHouseAddress("127.0.0.1", 1, "ann", "board", ""))
     with pytest.raises(
-        EngineAway, match=r"^clickhouse://127.0.0.1:1/board cannot be reached .* Check that it runs"
+        EngineUnavailable,
+        match=r"^clickhouse://127.0.0.1:1/board cannot be reached .* Check that it runs",
     ):
         ClickHouseEngine(nowhere).rows("select 1")
 
@@ -181,13 +182,13 @@ def test_a_package_that_is_not_installed_is_named(chdb_folder: Path, name: str, 
     hidden = {name: None, "clickhouse_connect.driver._chdbclient": None}
     with (
         patch.dict(sys.modules, hidden),
-        pytest.raises(EngineAway, match=rf"pip install 'compileboard\[{extra}\]'"),
+        pytest.raises(EngineUnavailable, match=rf"pip install 'compileboard\[{extra}\]'"),
     ):
         connect(ClickHouseAddress(None, None, "default", "default", str(chdb_folder)))
 
 
 def test_programs_started_later_get_the_signals_that_they_would(clients: Clients) -> None:
-    with clients.take() as client:
+    with clients.borrow() as client:
         client.query("select 1")
     assert (
         run(["bash", "-c", "yes | head -1; echo ${PIPESTATUS[0]}"], capture_output=True).stdout

@@ -26,7 +26,7 @@ from compileboard.app.comparison.compare import build_comparison
 from compileboard.app.comparison.table import format_share
 from compileboard.app.core.charts import MAX_CHART_BYTES
 from compileboard.app.core.newest import read_clock
-from compileboard.app.core.store import SingleFile
+from compileboard.app.core.store import FileStore
 from tests.unit.app.benched import (
     DAY_US,
     HOSTILE,
@@ -204,7 +204,7 @@ def test_the_command_writes_what_the_page_saves(
 
 @pytest.mark.usefixtures("suite")
 def test_the_chart_is_small_and_one_that_plotly_takes(reader: sqlite3.Connection) -> None:
-    comparison = build_comparison(SingleFile(reader), read_clock(), RUNS[2], NEW).comparison
+    comparison = build_comparison(FileStore(reader), read_clock(), RUNS[2], NEW).comparison
     chart = chart_changes(
         BY_NAME["speedup"], comparison.pairs, lambda pair: f"/models/{pair.model}"
     )

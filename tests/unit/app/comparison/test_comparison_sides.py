@@ -14,7 +14,7 @@ from compileboard.app.comparison.load import load_side
 from compileboard.app.comparison.sides import find_default, find_side, list_side_choices, name_runs
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.page import FilterError
-from compileboard.app.core.store import SingleFile
+from compileboard.app.core.store import FileStore
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.benched import (
     ACCURACY,
@@ -142,7 +142,7 @@ def test_a_suite_measured_in_parts_is_one_side(
     store.execute("update runs set git_commit = 'abc123'")
     store.commit()
     side = load_side(
-        SingleFile(reader),
+        FileStore(reader),
         read_clock(),
         find_side(reader, *now(open_engine(reader)), "commit:abc", "new"),
     )
@@ -159,7 +159,7 @@ def test_a_side_has_its_surroundings(
     quick = measure(facts={"settings": {"repeat": 3, "quick": True}})
     add_results(store, "A", quick, replace(quick, model="cnn", facts={"settings": {}}))
     side = load_side(
-        SingleFile(reader), read_clock(), find_side(reader, *now(open_engine(reader)), "A", "base")
+        FileStore(reader), read_clock(), find_side(reader, *now(open_engine(reader)), "A", "base")
     )
     assert side.environment["timing"] == ("repeat 3, quick", "the harness's default")
     assert (side.environment["torch"], side.environment["hardware"]) == (
@@ -173,7 +173,7 @@ def test_breaks_are_those_of_the_models_tasks(
     store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
     bench_suite(store, RUNS[:2])
-    comparison = build_comparison(SingleFile(reader), read_clock(), RUNS[0], RUNS[1]).comparison
+    comparison = build_comparison(FileStore(reader), read_clock(), RUNS[0], RUNS[1]).comparison
     assert [
         (change.model, change.word, change.new_count) for change in comparison.breaks.changes
     ] == [("Breaky", "unchanged", 2)]
@@ -190,14 +190,14 @@ def test_a_stored_baseline_is_a_side(store: sqlite3.Connection, reader: sqlite3.
     database = reader.execute("pragma database_list").fetchone()[2]
     assert main(["baseline", "save", "good", "--run", RUNS[0], "--db", database]) == 0
     comparison = build_comparison(
-        SingleFile(reader), read_clock(), "baseline:good", RUNS[0]
+        FileStore(reader), read_clock(), "baseline:good", RUNS[0]
     ).comparison
     assert {delta.word for pair in comparison.pairs for delta in pair.deltas.values()} == {"same"}
     assert {metric_sum.change for metric_sum in comparison.sums} == {0}
     assert [(change.model, change.word) for change in comparison.breaks.changes] == [
         ("Breaky", "unchanged")
     ]
-    newer = build_comparison(SingleFile(reader), read_clock(), "baseline:good", RUNS[1]).comparison
+    newer = build_comparison(FileStore(reader), read_clock(), "baseline:good", RUNS[1]).comparison
     speed = next(pair.deltas["speedup"] for pair in newer.pairs if pair.model == "MobileNetV3")
     assert (speed.word, speed.method) == ("eager", "intervals"), (
         "a baseline keeps eager mode's latency, which is what moved"
@@ -215,7 +215,7 @@ def test_a_stored_baseline_keeps_the_samples(
     database = reader.execute("pragma database_list").fetchone()[2]
     assert main(["baseline", "save", "good", "--run", RUNS[0], "--db", database]) == 0
     ((of_run,), (of_baseline,)) = (
-        build_comparison(SingleFile(reader), read_clock(), base, RUNS[1]).comparison.pairs
+        build_comparison(FileStore(reader), read_clock(), base, RUNS[1]).comparison.pairs
         for base in (RUNS[0], "baseline:good")
     )
     delta = of_baseline.deltas["compilation_latency_s"]
@@ -230,7 +230,7 @@ def test_runs_without_a_benchmark_are_compared(recorded_reader: sqlite3.Connecti
         )
     ]
     comparison = build_comparison(
-        SingleFile(recorded_reader), read_clock(), runs[1], runs[0]
+        FileStore(recorded_reader), read_clock(), runs[1], runs[0]
     ).comparison
     assert comparison.pairs == ()
     assert {total.metric.name for total in comparison.totals} >= {
@@ -239,7 +239,7 @@ def test_runs_without_a_benchmark_are_compared(recorded_reader: sqlite3.Connecti
         "recompile_count",
     }
     assert len(comparison.functions) > 0
-    same = build_comparison(SingleFile(recorded_reader), read_clock(), runs[0], runs[0]).comparison
+    same = build_comparison(FileStore(recorded_reader), read_clock(), runs[0], runs[0]).comparison
     assert {change.word for change in same.breaks.changes} <= {"unchanged"}
     assert {total.word for total in same.totals} == {"same"}
 
@@ -251,8 +251,8 @@ def test_one_suite_of_a_run_of_two_takes_nothing_of_the_other(
         add_results(store, run_id, MLP, measure(suite="other", model="theirs", task="theirs"))
         Ingestor(store).ingest(run_id, list_break(f"{run_id}/theirs", START_US), now_us=START_US)
     whole, of_suite = (
-        build_comparison(SingleFile(reader), read_clock(), "A", "B").comparison,
-        build_comparison(SingleFile(reader), read_clock(), "A", "B", suite="builtin").comparison,
+        build_comparison(FileStore(reader), read_clock(), "A", "B").comparison,
+        build_comparison(FileStore(reader), read_clock(), "A", "B", suite="builtin").comparison,
     )
     assert (len(whole.pairs), len(of_suite.pairs), of_suite.totals, of_suite.functions) == (
         2,
@@ -262,7 +262,7 @@ def test_one_suite_of_a_run_of_two_takes_nothing_of_the_other(
     )
     assert (len(whole.breaks.changes), len(of_suite.breaks.changes)) == (1, 0)
     with pytest.raises(FilterError, match="neither A nor B has a result of suite 'odd'"):
-        build_comparison(SingleFile(reader), read_clock(), "A", "B", suite="odd")
+        build_comparison(FileStore(reader), read_clock(), "A", "B", suite="odd")
 
 
 def test_programs_that_one_side_never_ran_are_left_out(
@@ -274,14 +274,14 @@ def test_programs_that_one_side_never_ran_are_left_out(
     add_run(store, "DEMO", name="demo", git_commit="bbbb")
     Ingestor(store).ingest("DEMO", list_break("DEMO/p", START_US), now_us=START_US)
     comparison = build_comparison(
-        SingleFile(reader), read_clock(), "commit:aaaa", "commit:bbbb"
+        FileStore(reader), read_clock(), "commit:aaaa", "commit:bbbb"
     ).comparison
     assert ([run.id for run in comparison.new.runs], comparison.breaks.changes) == (["B"], ())
     assert "only commit:bbbb ran demo, which is left out" in comparison.warnings
     assert [
         run.id
         for run in build_comparison(
-            SingleFile(reader), read_clock(), "A", "DEMO"
+            FileStore(reader), read_clock(), "A", "DEMO"
         ).comparison.new.runs
     ] == ["DEMO"]
 

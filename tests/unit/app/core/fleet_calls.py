@@ -384,7 +384,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     runs.count_runs: _each(selection=(None, *RUN_FILTERS[::3])),
     runs.get_run: lambda board: ({"run_id": run_id} for run_id in _some(board.run_ids)),
     runs.get_newest_run: lambda board: iter([{"clock": board.clock}]),
-    runs.get_other: _get_other,
+    runs.get_run_to_compare: _get_other,
     runs.list_tags: _of_runs(),
     runs.list_choices: _each(),
     runs.list_values: _each(

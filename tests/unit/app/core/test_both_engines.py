@@ -227,7 +227,7 @@ def test_sums_of_months_change_no_answer(
     spread: tuple[sqlite3.Connection, PublishedBoard], step: int
 ) -> None:
     connection, published = spread
-    with published.engine.clients.take() as client:
+    with published.engine.clients.borrow() as client:
         months = sorted(list_months(client))
         assert len(months) > 4
         for month in months[::step]:
@@ -262,7 +262,7 @@ def test_reasons_whose_texts_are_not_there_are_left_out(
         {"subject": GRAPH_BREAKS, "selected": BreakFilter(RunFilter())},
     )
     assert [reason.break_count for reason in reasons.list_reasons(engine, **every).rows] == [1]
-    with published.clients.take() as client:
+    with published.clients.borrow() as client:
         client.command("truncate table distinct_breaks")
     assert reasons.list_reasons(engine, **every).rows == ()
     assert reasons.get_reason(engine, GRAPH_BREAKS, distinct_id) is None

@@ -17,7 +17,7 @@ WORDS = [(1, "one", 7), (2, None, 8), (3, "d'accord", None)]
 @pytest.fixture(scope="module")
 def clickhouse(chdb_folder: Path) -> ClickHouseEngine:
     clients = open_clients(chdb_folder)
-    with clients.take() as client:
+    with clients.borrow() as client:
         client.command(
             "create table words (id Int64, word Nullable(String), size Nullable(Int64)) order by id"
         )

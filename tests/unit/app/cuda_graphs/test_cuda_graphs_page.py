@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.core.store import SingleFile
+from compileboard.app.core.store import FileStore
 from compileboard.app.cuda_graphs.model import (
     MOST_LEVELS,
     MOST_NODES,
@@ -288,7 +288,7 @@ def test_an_incident_lists_reasons_that_came_with_it(store: sqlite3.Connection) 
         before_run_id=before,
         first_run_id=after,
     )
-    causes = EvidenceCollector(SingleFile(store)).gather(change)["causes"]
+    causes = EvidenceCollector(FileStore(store)).gather(change)["causes"]
     (cause,) = [cause for cause in causes if cause["kind"] == "rerecording"]
     assert describe_cause(cause) == (
         "CUDA graph recorded again, new: arg0_1 float32[8, 64] in another_output.<locals>.<lambda> "

@@ -10,13 +10,13 @@ from flask.testing import FlaskClient
 
 from compileboard.app.guards import run_queries as guards
 from compileboard.app.guards.model import (
-    advise,
     build_view,
     filter_tree,
     find_origin,
     list_origins,
     list_rows,
     number_nodes,
+    suggest_guard_fixes,
     sum_guards,
     take_subtree,
 )
@@ -61,12 +61,13 @@ def test_advice_is_given_where_it_fits_and_nowhere_else() -> None:
         [{"guard_count": 100, "kinds": {}, "roots": [["L['self']", 90], ["global state", 10]]}]
     )
     assert [
-        guard_fix.code.count("inbuilt_nn") for guard_fix in advise(list_origins(module), 200.0)
+        guard_fix.code.count("inbuilt_nn")
+        for guard_fix in suggest_guard_fixes(list_origins(module), 200.0)
     ] == [1, 0]
     plain = sum_guards(
         [{"guard_count": 10, "kinds": {}, "roots": [["L['x']", 9], ["global state", 1]]}]
     )
-    assert advise(list_origins(plain), 200.0) == []
+    assert suggest_guard_fixes(list_origins(plain), 200.0) == []
     assert list_origins(sum_guards([])) == []
 
 

@@ -32,7 +32,7 @@ from compileboard.app.imports.queue import (
     UploadRejected,
     parse_options,
 )
-from compileboard.app.imports.upload import Received, clean_path, receive
+from compileboard.app.imports.upload import ReceivedUpload, clean_path, receive
 from compileboard.collectors.logs.trace_source import BATCH_PARTS
 from compileboard.collectors.store.bundles import write_bundle
 from compileboard.collectors.store.connection import open_reader
@@ -354,7 +354,7 @@ def test_who_sends_a_log_is_kept_before_its_turn_comes(
         return False
 
     monkeypatch.setattr(child, "run", end)
-    received = Received(slot.folder / "files", {"0001": "a.log"})
+    received = ReceivedUpload(slot.folder / "files", {"0001": "a.log"})
     upload._run_import(
         slot,
         received,

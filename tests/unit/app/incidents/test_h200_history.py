@@ -12,7 +12,7 @@ import pytest
 from compileboard.app.benchmarks.model import build_model
 from compileboard.app.comparison.compare import build_comparison
 from compileboard.app.core.newest import read_clock
-from compileboard.app.core.store import SingleFile
+from compileboard.app.core.store import FileStore
 from compileboard.app.incidents.model import SeriesChange
 from compileboard.app.incidents.page_model import build_incident, build_sparkline
 from compileboard.app.incidents.queries import load_changes, load_incidents
@@ -78,7 +78,7 @@ def test_a_speedup_that_rose_because_eager_mode_slowed_down_says_so(
         for row in history.execute("select id from runs order by started_us limit 2 offset 13")
     )
     encoder, ranker = build_comparison(
-        SingleFile(history), read_clock(), before, after
+        FileStore(history), read_clock(), before, after
     ).comparison.pairs
     assert (encoder.deltas["speedup"].word, ranker.deltas["speedup"].word) == ("eager", "noise")
     assert encoder.warning == "speedup changed because eager mode did"
@@ -136,7 +136,7 @@ def test_an_incident_has_the_fix_of_its_cause_and_the_newest_value(
     history: sqlite3.Connection,
 ) -> None:
     (ranker,) = (stored for stored in load_incidents(history) if stored.state == "open")
-    screen = build_incident(SingleFile(history), ranker.id, read_clock())
+    screen = build_incident(FileStore(history), ranker.id, read_clock())
     assert screen is not None and screen.fixable is not None and screen.series is not None
     assert screen.fixable.content_ids and screen.fixable.advice[0].helps
     newest = screen.series.newest
@@ -148,7 +148,7 @@ def test_an_incident_has_the_fix_of_its_cause_and_the_newest_value(
 
 def test_a_run_with_worse_models_says_how_many(history: sqlite3.Connection) -> None:
     filters = read_overview_filters({})
-    screen = build_overview(SingleFile(history), filters, read_clock(), 100)
+    screen = build_overview(FileStore(history), filters, read_clock(), 100)
     statuses = {recent.run.git_commit: recent.status for recent in screen.runs}
     assert {str(commit)[:7]: status for commit, status in statuses.items()} == {
         "c2fb911": ("1 worse", "bad"),
@@ -166,14 +166,14 @@ def test_a_run_with_worse_models_says_how_many(history: sqlite3.Connection) -> N
 def test_a_run_is_not_green_while_a_change_waits_to_be_confirmed(
     history: sqlite3.Connection,
 ) -> None:
-    screen = build_overview(SingleFile(history), read_overview_filters({}), read_clock(), 100)
+    screen = build_overview(FileStore(history), read_overview_filters({}), read_clock(), 100)
     recent = replace(screen.runs[0], worse=())
     assert recent.status == ("Finished", "good")
     assert replace(recent, is_suspected=True).status == ("Finished", "quiet")
 
 
 def test_a_models_page_lists_what_is_still_worse_first(history: sqlite3.Connection) -> None:
-    screen = build_model(SingleFile(history), "ranker", {}, None)
+    screen = build_model(FileStore(history), "ranker", {}, None)
     assert [change.metric for change in screen.changes[:2]] == ["speedup", "abs_latency_ms"]
     assert screen.changes[-1].metric == "passes"  # recovered
 

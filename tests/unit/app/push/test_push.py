@@ -380,7 +380,7 @@ def test_two_requests_of_a_stream_at_once_store_it_once(
 
 
 def test_large_bodies_wait_for_room(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "ROOM_WAIT_S", 0.01)
+    monkeypatch.setattr(streams, "LARGE_BODY_WAIT_S", 0.01)
     monkeypatch.setattr(streams, "large_bodies", threading.BoundedSemaphore(1))
     text = b"x" * (streams.SMALL_BYTES + 1)
     with streams.large_bodies:

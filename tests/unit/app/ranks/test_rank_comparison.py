@@ -24,7 +24,7 @@ from compileboard.app.ranks.rank_differences import (
     compare_ranks,
     list_outliers,
     list_schedules,
-    list_unclear,
+    list_undecided_texts,
     normalize,
 )
 from compileboard.app.ranks.run_queries import TEXTS, CompilePosition, RankCompile, RankSequence
@@ -196,7 +196,7 @@ def test_collectives_in_another_order_are_a_difference() -> None:
         7: normalize('["all_reduce", "all_gather"]', "collectives"),
         8: normalize('["all_gather", "all_reduce"]', "collectives"),
     }
-    assert list_unclear(ranks(a, b)) == [("collectives", 7), ("collectives", 8)]
+    assert list_undecided_texts(ranks(a, b)) == [("collectives", 7), ("collectives", 8)]
     assert compare_ranks(ranks(a, b), digests).aspects["collectives"] == "differs"
     assert compare_ranks(ranks(a, a), digests).aspects["collectives"] == "same"
 

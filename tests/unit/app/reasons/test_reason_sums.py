@@ -15,7 +15,7 @@ from compileboard.app.reasons import sums as reason_sums
 from compileboard.app.reasons.graph_breaks import GRAPH_BREAKS, BreakFilter
 from compileboard.app.reasons.queries import get_reason_trends, list_reasons
 from compileboard.app.reasons.recompiles import RECOMPILES, CauseFilter
-from compileboard.app.runs.queries import RunFilter, size_slots
+from compileboard.app.runs.queries import RunFilter, choose_slot_size
 from compileboard.collectors.store.runs import publish_removal, publish_run
 from tests.unit.app.seed import START_US, add_distinct_break, add_run, insert
 
@@ -38,7 +38,7 @@ def ask(connection: sqlite3.Connection) -> list[Any]:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reason_sums, "_memory", reason_sums._Memory())
+    monkeypatch.setattr(reason_sums, "_memory", reason_sums._SumsCache())
 
 
 def add(store: sqlite3.Connection, number: int, distinct: int) -> None:
@@ -124,7 +124,7 @@ def test_only_the_slots_that_changed_are_read(
     ("run_count", "size"), [(0, 1), (48, 1), (49, 2), (96, 2), (97, 4), (7500, 256)]
 )
 def test_slots_double(run_count: int, size: int) -> None:
-    assert size_slots(run_count) == size
+    assert choose_slot_size(run_count) == size
 
 
 def test_what_is_remembered_is_bounded(

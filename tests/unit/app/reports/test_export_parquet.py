@@ -23,11 +23,11 @@ from pyarrow import parquet
 
 from compileboard.app.comparison.compare import build_comparison
 from compileboard.app.core.newest import read_clock
-from compileboard.app.core.store import SingleFile
+from compileboard.app.core.store import FileStore
 from compileboard.app.reports import SUITE_TABLES
 from compileboard.app.reports import parquet as ours
 from compileboard.app.reports.comparison_report import write_comparison
-from compileboard.app.reports.csv_report import COLUMNS, cell
+from compileboard.app.reports.csv_report import COLUMNS, format_cell
 from compileboard.app.reports.formats import write_report
 from compileboard.app.reports.parquet import REST, write_parquet
 from compileboard.app.runs.run_queries import get_run
@@ -113,7 +113,7 @@ def test_suites_and_comparisons_have_the_csvs_values(store: sqlite3.Connection) 
     screen = read(store)
     for table in SUITE_TABLES:
         same(load(ours.write_suite_parquet(screen, table, START_US)), write(screen, "csv", table))
-    compared = build_comparison(SingleFile(store), read_clock(), RUNS[0], RUNS[2])
+    compared = build_comparison(FileStore(store), read_clock(), RUNS[0], RUNS[2])
     written = b"".join(write_comparison(compared, "csv", START_US)).decode()
     same(load(write_comparison(compared, "parquet", START_US)), written)
 
@@ -144,7 +144,7 @@ def test_any_value_is_kept_in_its_column_or_beside_it(value: Any) -> None:
 def test_lists_come_back_from_csv_and_parquet_as_they_were(value: list[str] | None) -> None:
     (row,) = load(write_parquet(["x"], {"x": "list"}, [{"x": value}], {}, START_US)).to_pylist()
     assert (row["x"], row[REST]) == (value, None)
-    written = cell(value)
+    written = format_cell(value)
     assert (json.loads(written) if written else None) == value
 
 

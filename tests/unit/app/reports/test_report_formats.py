@@ -12,7 +12,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.reports import FORMATS
-from compileboard.app.reports.csv_report import cell, dump
+from compileboard.app.reports.csv_report import dump, format_cell
 from compileboard.app.reports.markdown import code, prose
 from compileboard.collectors.contract.events import Compiled
 from tests.unit.app.recorded import RUN, list_events, record_run
@@ -158,7 +158,7 @@ def test_a_report_that_is_not_there_is_refused(
 def test_cells_guard_text_and_leave_numbers() -> None:
     values = ("=1", "-x", "\tx", -1, -0.5, None, True, ["a", "=b"], [], {"a": 1})
     cells = ["'=1", "'-x", "'\tx", -1, -0.5, "", "true", '["a", "=b"]', "[]", '{"a": 1}']
-    assert [cell(value) for value in values] == cells
+    assert [format_cell(value) for value in values] == cells
 
 
 def test_values_that_are_hard_to_write_are_written() -> None:

@@ -23,10 +23,10 @@ from compileboard.app.cli.main import main
 from compileboard.app.comparison.compare import build_comparison
 from compileboard.app.core.newest import RecorderClock, read_clock
 from compileboard.app.core.page import FilterError
-from compileboard.app.core.store import SingleFile
+from compileboard.app.core.store import FileStore
 from compileboard.app.reports import FORMATS, SUITE_TABLES
 from compileboard.app.reports.comparison_report import write_comparison
-from compileboard.app.reports.csv_report import cell
+from compileboard.app.reports.csv_report import format_cell
 from compileboard.app.reports.html import read_plotly
 from compileboard.app.reports.suite_report import name_part, write_suite
 from compileboard.app.runs.shell import REPORTS
@@ -49,7 +49,7 @@ def suite(store: sqlite3.Connection) -> None:
 
 def read(store: sqlite3.Connection, period: Period = PERIOD, **filters: Any) -> SuiteScreen:
     return build_suite(
-        SingleFile(store),
+        FileStore(store),
         TrendFilter(**({"suite": SUITE} | filters)),
         period,
         RecorderClock(START_US + 20 * DAY_US),
@@ -240,7 +240,7 @@ def test_no_cell_of_any_table_is_a_formula(store: sqlite3.Connection, sign: str)
             for other_cell in cells
             if other_cell.startswith(sign) and not other_cell.lstrip("-").replace(".", "").isdigit()
         ] == []
-    assert cell(bad) == f"'{bad}" and cell(-1.5) == -1.5
+    assert format_cell(bad) == f"'{bad}" and format_cell(-1.5) == -1.5
 
 
 def test_the_tables_are_those_that_the_command_knows() -> None:
@@ -335,7 +335,7 @@ def test_the_largest_reports_stay_below_two_megabytes_beside_the_library(
         started_us=START_US + DAY_US,
     )
     library = read_plotly()
-    compared = build_comparison(SingleFile(store), read_clock(), "R0", "R1")
+    compared = build_comparison(FileStore(store), read_clock(), "R0", "R1")
     whole = b"".join(write_comparison(compared, "html", START_US))
     for body in (whole, write(read(store, suite="builtin"), "html").encode()):
         assert body.count(library) == 1

@@ -16,8 +16,8 @@ from compileboard.app.benchmarks.trend_queries import TrendFilter
 from compileboard.app.cli.main import main
 from compileboard.app.core.newest import RecorderClock, RunCandidate, find_newest_run
 from compileboard.app.core.settings import Settings
-from compileboard.app.core.store import SingleFile
-from compileboard.app.runs.queries import get_newest_run, get_other, get_run
+from compileboard.app.core.store import FileStore
+from compileboard.app.runs.queries import get_newest_run, get_run, get_run_to_compare
 from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.store.connection import checkpoint
 from tests.unit.app.benched import ACCURACY, MLP, add_results
@@ -57,7 +57,7 @@ def test_numbers_are_of_the_same_newest_run_everywhere(
     suite = client.get("/api/v1/summary").get_json()["data"]["summaries"][0]["suite"]
     clock = RecorderClock(time.time_ns() // 1000)
     screen = build_suite(
-        SingleFile(store),
+        FileStore(store),
         TrendFilter(suite=suite),
         Period(START_US - DAY_US, START_US + 9 * DAY_US),
         clock,
@@ -123,7 +123,7 @@ def test_a_run_that_fell_silent_has_ended(
     assert newest and newest.id == "SILENT"
     assert before and before.id == "OLD"
     run = get_run(open_engine(store), "OLD")
-    other = run and get_other(open_engine(store), run, "latest", CLOCK)
+    other = run and get_run_to_compare(open_engine(store), run, "latest", CLOCK)
     assert other and other.id == "SILENT"
 
 

@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from compileboard.app.comparison.load import load_side
 from compileboard.app.comparison.sides import find_side
 from compileboard.app.core.newest import read_clock
-from compileboard.app.core.store import SingleFile
+from compileboard.app.core.store import FileStore
 from compileboard.app.runs import failures
 from compileboard.app.runs import run_queries as run_detail
 from compileboard.app.runs.model import build_summary
@@ -125,7 +125,7 @@ def test_a_comparison_counts_them_as_failures(
 ) -> None:
     store.execute("update processes set torch_version = '2.13.0' where run_id = ?", (RUN,))
     side = load_side(
-        SingleFile(reader), read_clock(), find_side(reader, *now(open_engine(reader)), RUN, "base")
+        FileStore(reader), read_clock(), find_side(reader, *now(open_engine(reader)), RUN, "base")
     )
     assert side.totals["failure_count"] == 3
 

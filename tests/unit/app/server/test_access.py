@@ -18,7 +18,12 @@ from flask.testing import FlaskClient
 from compileboard.app import create_app
 from compileboard.app.cli.main import main
 from compileboard.app.core.access import IDLE_US, SESSION_US
-from compileboard.app.core.login_records import MOST_FAILURES, WINDOW_US, LoginMemory, WrongTokens
+from compileboard.app.core.login_records import (
+    MOST_FAILURES,
+    WINDOW_US,
+    MemoryLoginStore,
+    WrongTokenCounter,
+)
 from compileboard.app.core.settings import SettingError, Settings
 from compileboard.app.imports import pages as imports
 from compileboard.app.imports.queue import UploadRejected
@@ -57,7 +62,7 @@ def serve(database: Path, shared_app: Flask) -> Serve:
         settings = Settings(db=str(database), **values)
         app = create_app(settings) if settings.trusted_proxies else shared_app
         app.config["COMPILEBOARD"] = settings
-        app.config["WRONG_TOKENS"] = WrongTokens()
+        app.config["WRONG_TOKENS"] = WrongTokenCounter()
         return app.test_client()
 
     return serve
@@ -384,7 +389,7 @@ def test_attempts_at_the_same_time_get_no_more_than_others(
     database: Path, serve: Serve, read_only: str
 ) -> None:
     app = serve(read_only=read_only).application
-    app.config["LOGIN_MEMORY"] = LoginMemory()
+    app.config["LOGIN_MEMORY"] = MemoryLoginStore()
     start = threading.Barrier(24)
 
     def attempt(_number: int) -> int:

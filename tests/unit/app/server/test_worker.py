@@ -16,8 +16,8 @@ import pytest
 from benchmarks.serve.stalled_clients import ask, stall
 from benchmarks.serve.stalled_clients import serving as serving_small
 from compileboard.app.server import worker
-from compileboard.app.server.gunicorn_server import make_room_for_connections
-from compileboard.app.server.worker import ClientSocket, ClientTimeout, TooSlow
+from compileboard.app.server.gunicorn_server import raise_file_limit
+from compileboard.app.server.worker import ClientSocket, ClientTimeout, ClientTooSlow
 from tests.tools.serving import Server, serving
 
 # Who waits for a client that stalls waits for its time limit; a busy machine takes far less.
@@ -75,9 +75,9 @@ def test_connections_fit_below_the_limit_on_open_files(monkeypatch: pytest.Monke
     limits = [(1024, 1024)]
     monkeypatch.setattr(resource, "getrlimit", lambda _what: limits[0])
     monkeypatch.setattr(resource, "setrlimit", lambda _what, pair: limits.append(pair))
-    assert make_room_for_connections(8) < 1024 - 100
+    assert raise_file_limit(8) < 1024 - 100
     limits[0] = (1024, 4096)
-    assert make_room_for_connections(8) == 1000
+    assert raise_file_limit(8) == 1000
     assert 1000 < limits[-1][0] <= 4096
 
 
@@ -142,7 +142,7 @@ def test_a_client_slower_than_the_least_rate_is_left(
     ours, theirs, permits = make_pair()
     with ours, theirs:
         ours.begin_work()
-        with pytest.raises(TooSlow):
+        with pytest.raises(ClientTooSlow):
             if direction == "send":
                 ours.recv(10)
             else:

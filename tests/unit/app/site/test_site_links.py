@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from compileboard.app.site.crawl import PAGE, name_file, normalize, relate
+from compileboard.app.site.crawl import PAGE, name_file, normalize, relative_link
 
 TEXT = st.text(max_size=60).map(lambda value: value.encode("utf-8", "replace").decode())
 QUERIES = st.lists(st.tuples(TEXT, TEXT), max_size=3)
@@ -62,7 +62,7 @@ def test_name_is_a_file_name_on_every_system(address: str) -> None:
 @example(normalize("//[x"), normalize("/models//[::1"))
 def test_link_leads_from_one_file_to_the_other(source: str, target: str) -> None:
     here, there = name_file(source), name_file(target)
-    link = relate(here, there)
+    link = relative_link(here, there)
     assert not link.startswith("/") and ":" not in link
     assert posixpath.normpath(posixpath.join(posixpath.dirname(here), unquote(link))) == there
 

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from markupsafe import escape
 
 from compileboard.app.core.resources import resource_folder
-from compileboard.app.site.crawl import SitePage, list_links, name_file, normalize, relate, rewrite
+from compileboard.app.site.crawl import (
+    SitePage,
+    list_links,
+    name_file,
+    normalize,
+    relative_link,
+    rewrite_links,
+)
 from compileboard.app.site.site_export import ScriptError, bundle
 
 KNOWN = ("/", "/runs", "/runs/A", "/runs/A?tab=breaks", "/models/x?suite=s")
@@ -22,7 +29,7 @@ KNOWN = ("/", "/runs", "/runs/A", "/runs/A?tab=breaks", "/models/x?suite=s")
 
 def _rewrite(text: str, address: str = "/runs/A", simplify: dict[str, str] | None = None) -> str:
     files = {other_address: name_file(other_address) for other_address in KNOWN}
-    return rewrite(text, SitePage(address, files[address], files, (simplify or {}).get))
+    return rewrite_links(text, SitePage(address, files[address], files, (simplify or {}).get))
 
 
 def test_link_to_a_page_of_the_copy_leads_to_its_file() -> None:
@@ -49,8 +56,8 @@ def test_link_of_any_name_leads_to_its_file(name: str, fragment: str) -> None:
     address = f"/breaks/{path}?suite={query}"
     file = name_file(normalize(address))
     page = SitePage("/runs", "runs/index.html", {normalize(address): file}, {}.get)
-    made = rewrite(f'<a href="{escape(address + fragment)}">x</a>', page)
-    leads_to = html.escape(relate("runs/index.html", file) + fragment)
+    made = rewrite_links(f'<a href="{escape(address + fragment)}">x</a>', page)
+    leads_to = html.escape(relative_link("runs/index.html", file) + fragment)
     assert made == f'<a href="{leads_to}">x</a>'
 
 

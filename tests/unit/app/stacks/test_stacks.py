@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from compileboard.app.stacks.model import (
     StackBlock,
+    build_block,
     build_tree,
     filter_matching,
-    lay_out,
     list_callers,
     list_shares,
 )
@@ -99,21 +99,21 @@ def test_library_frames_fold_and_what_they_called_becomes_one() -> None:
     ]
     compiles = [compiled(1, 4), compiled(2, 5, outcome="broke"), compiled(3, None)]
     tree = build_tree(nodes, compiles)
-    block = lay_out(tree.root)
+    block = build_block(tree.root)
     assert [node.frame.name for node in block.frames] == ["", "main", "forward"]
     assert [stack_compile.key for stack_compile in block.last.compiles] == [1, 2]
     assert block.first.outcomes == {"compiled": 1, "broke": 1}
     assert [stack_compile.key for stack_compile in tree.without_stack] == [3]
-    assert len(lay_out(build_tree(nodes, compiles, library=True).root).children) == 2
+    assert len(build_block(build_tree(nodes, compiles, library=True).root).children) == 2
 
 
 def test_a_library_frame_that_was_compiled_itself_stays() -> None:
     tree = build_tree(chain("train.py", "torch/a.py", "contextlib.py"), [compiled(1, 3)])
-    assert [node.frame.file for node in lay_out(tree.root).frames[1:]] == [
+    assert [node.frame.file for node in build_block(tree.root).frames[1:]] == [
         "train.py",
         "contextlib.py",
     ]
-    assert [stack_node.file for stack_node in lay_out(tree.root).last.folded] == ["torch/a.py"]
+    assert [stack_node.file for stack_node in build_block(tree.root).last.folded] == ["torch/a.py"]
     assert [caller.frame.file for caller in list_callers(tree.nodes[3])] == ["train.py"]
 
 
@@ -123,15 +123,15 @@ def test_a_page_lays_out_no_more_than_it_can_and_says_what_is_left() -> None:
         *(StackNode(n, 1, "m.py", n, "f") for n in range(2, 5002)),
     ]
     tree = build_tree(nodes, [compiled(n, n, total_us=n) for n in range(2, 5002)])
-    block = lay_out(tree.root, most=50)
+    block = build_block(tree.root, most=50)
     assert [child.first.total_us for child in block.children] == list(range(5001, 4951, -1))
     assert len(block.hidden) == 4950
-    assert [child.first.total_us for child in lay_out(tree.root, 50, most=1).children] == [4951]
+    assert [child.first.total_us for child in build_block(tree.root, 50, most=1).children] == [4951]
 
 
 def test_a_stack_of_500_frames_is_one_short_block() -> None:
     tree = build_tree(chain(*["m.py"] * 500), [compiled(1, 500)])
-    shown = lay_out(tree.root).shown
+    shown = build_block(tree.root).shown
     assert len(shown) == 10
     assert 492 in shown
 
@@ -153,7 +153,7 @@ def test_no_compile_is_lost_and_sums_hold(made: list[tuple[int, bool, int]], lib
         for k in range(count)
     ]
     tree = build_tree(nodes, compiles, library=library)
-    block = lay_out(tree.root, most=10_000)
+    block = build_block(tree.root, most=10_000)
     assert (
         tree.root.compile_count
         == len(compiles)

@@ -14,7 +14,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.timeline import run_queries as timeline
-from compileboard.app.timeline.model import find_phase, find_work, name_instant
+from compileboard.app.timeline.model import find_busy_window, find_phase, name_instant
 from compileboard.app.timeline.run_queries import Lane
 from compileboard.collectors.contract.events import SpanSeen
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -311,9 +311,9 @@ def test_all_but_the_largest_names_are_folded(
 
 
 def test_the_opening_holds_most_of_the_work_and_cuts_no_stretch() -> None:
-    assert find_work([(0, 10), (1000, 1980), (5000, 5010)]) == (1000, 1980)
-    assert find_work([(5, 9)]) == (5, 9)
-    assert find_work([(0, 50), (60, 110)]) == (0, 110)
+    assert find_busy_window([(0, 10), (1000, 1980), (5000, 5010)]) == (1000, 1980)
+    assert find_busy_window([(5, 9)]) == (5, 9)
+    assert find_busy_window([(0, 50), (60, 110)]) == (0, 110)
 
 
 def test_a_timeline_opens_on_the_work_with_idle_time_folded(
@@ -321,7 +321,7 @@ def test_a_timeline_opens_on_the_work_with_idle_time_folded(
 ) -> None:
     page = explored_client.get(address(lane, explored_reader)).text
     busy = timeline.list_busy(explored_reader, [lane], 0)
-    from_us, to_us = find_work(busy)
+    from_us, to_us = find_busy_window(busy)
     assert f'data-from="{from_us}" data-to="{to_us}"' in page and 'data-idle="shown"' not in page
     assert (
         'data-idle="shown"'

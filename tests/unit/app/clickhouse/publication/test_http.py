@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compileboard.app.clickhouse import client as clients
-from compileboard.app.clickhouse.client import Clients, EngineAway, connect
+from compileboard.app.clickhouse.client import Clients, EngineUnavailable, connect
 from compileboard.app.clickhouse.passes import Publisher
 from compileboard.app.core.address import ClickHouseAddress
 from compileboard.app.core.db import get_publication_state
@@ -44,7 +44,7 @@ def test_runs_are_published_over_http_as_in_process(
     with closing(Clients(address, server.password)) as pool:
         assert Publisher(pool).run_pass(board, NOW_US).whole_count == 3
         assert_same(client, board)
-        with pool.take() as over_http:
+        with pool.borrow() as over_http:
             answer = over_http.query("select %(words)s, %(none)s", {"words": words, "none": None})
     assert answer.result_rows == [(words, None)]
     assert any("insert" in statement.lower() for statement in server.statements)
@@ -56,7 +56,7 @@ def test_clickhouse_may_refuse_its_user_for_a_while(
     server.password = "changed"
     with closing(Clients(address, "p")) as pool:
         publisher = Publisher(pool)
-        with pytest.raises(EngineAway, match="refuses user 'board'"):
+        with pytest.raises(EngineUnavailable, match="refuses user 'board'"):
             publisher.run_pass(board, NOW_US)
         state = get_publication_state(board)
         assert state is not None
@@ -69,18 +69,18 @@ def test_errors_of_a_connection_say_what_to_do(
     server: ChdbServer, address: ClickHouseAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
-        EngineAway, match=r"refuses user 'board' .*516.* COMPILEBOARD_CLICKHOUSE_PASSWORD"
+        EngineUnavailable, match=r"refuses user 'board' .*516.* COMPILEBOARD_CLICKHOUSE_PASSWORD"
     ):
         connect(address, "wrong")
-    with pytest.raises(EngineAway, match=r"does not take what it is asked|lacks a table"):
+    with pytest.raises(EngineUnavailable, match=r"does not take what it is asked|lacks a table"):
         connect(replace(address, database="nowhere"), server.password)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         port = silent.getsockname()[1]
     with pytest.raises(
-        EngineAway, match=rf"127.0.0.1:{port}/.* cannot be reached .*Check that it runs"
+        EngineUnavailable, match=rf"127.0.0.1:{port}/.* cannot be reached .*Check that it runs"
     ):
         connect(replace(address, port=port), server.password)
     monkeypatch.setattr(clients, "ANSWER_TIMEOUT_S", 1)
     server.delay_s = 1.5
-    with pytest.raises(EngineAway, match=r"cannot be reached .*[Tt]ime"):
+    with pytest.raises(EngineUnavailable, match=r"cannot be reached .*[Tt]ime"):
         connect(address, server.password)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compileboard.app.clickhouse import passes, tables
-from compileboard.app.clickhouse.client import SETTINGS, EngineAway
+from compileboard.app.clickhouse.client import SETTINGS, EngineUnavailable
 from compileboard.app.clickhouse.passes import ForeignBoard, Publisher, publish_changes
 from compileboard.app.clickhouse.publisher import ROLLUPS
 from compileboard.app.clickhouse.run_files import list_lost_files
@@ -260,7 +260,7 @@ def test_what_waits_is_counted_while_clickhouse_is_away(
     publisher.run_pass(board, NOW_US)
     client.command("rename table runs to away")
     change_run(board, _ids(board)[0])
-    with pytest.raises(EngineAway, match="lacks a table or a column"):
+    with pytest.raises(EngineUnavailable, match="lacks a table or a column"):
         publisher.run_pass(board, NOW_US)
     state = get_publication_state(board)
     assert state is not None

@@ -19,9 +19,9 @@ from compileboard.app.clickhouse.publisher import (
     insert_rows,
     insert_things,
     list_measured,
-    month_of,
     read_run,
     renew_newest,
+    utc_month,
 )
 from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -128,7 +128,7 @@ def test_a_run_that_is_not_there_has_no_snapshot(tmp_path: Path) -> None:
 
 def test_the_month_of_any_time_is_known() -> None:
     times = {0: 197001, 1_795_000_000_000_000: 202611, 2**63 - 1: 999912, -(2**63): 101}
-    assert {time_us: month_of(time_us) for time_us in times} == times
+    assert {time_us: utc_month(time_us) for time_us in times} == times
 
 
 def test_every_table_syncs_what_is_inserted(client: Any) -> None:
