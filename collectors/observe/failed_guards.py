@@ -3,7 +3,8 @@
 torch's own reasons stop at the first failed guard of an entry. Its guards are objects that can be
 called with the guarded value, so all of them are evaluated here, within a time limit. Values are
 looked up by the guards' sources without running user code: a source that passes through a property
-or another descriptor of the user is left out, and its entry is marked as incomplete. Source: torch/_dynamo/guards.py and
+or another descriptor of the user is left out, and its entry is marked as incomplete.
+Source: torch/_dynamo/guards.py and
 torch/csrc/dynamo/guards.cpp of 2.4 to 2.13.
 """
 
