@@ -84,7 +84,7 @@ MERGED = WrapperCost(
 DEBUG_ASSERT = WrapperCost(
     title="Inputs are checked at each call (debug_assert)",
     what=(
-        "The graph was made for inputs that need no gradient, or are no tensors, and each call "
+        "The graph was made for inputs that need no gradient, or are not tensors, and each call "
         "checks that they are."
     ),
     cost="One check in Python for each such input.",

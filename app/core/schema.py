@@ -88,7 +88,7 @@ def get_row(value: Any) -> dict[str, Any]:
     model = type(value)
     if is_model(model):
         return dict(zip(list_names(model), _make_getter(model)(value)))  # type: ignore[arg-type]
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def get_plain(value: Any) -> Any:

@@ -132,7 +132,7 @@ _FAILURES = {
         "Refused",
         "A token without the scope, or a host name that this server does not answer to.",
     ),
-    "404": ("NotFound", "There is no such address, or nothing of that id."),
+    "404": ("NotFound", "The address does not exist, or nothing has that ID."),
     "405": ("NotPossible", "The method is wrong. The sentence names the right one."),
     "500": ("Broken", "The server failed, or the database file is not one."),
     "503": (

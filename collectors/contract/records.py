@@ -207,7 +207,7 @@ digest|blob||BLAKE2b of the text, 16 bytes.
 size_bytes|bytes||
 body|blob||Packed, as collectors/store/codec.py does.
 
-table artifacts detail|Records that are no events of their own: name, metadata, text.
+table artifacts detail|Records without an event of their own: name, metadata, text.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||

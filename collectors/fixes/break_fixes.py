@@ -102,8 +102,8 @@ class BreakSite:
 
     @cached_property
     def ways(self) -> list[list[tuple[Function, Caller]]]:
-        """The functions from each compiled one to the inlined one that broke; none if a way is not
-        known whole.
+        """The call chains from each compiled function to the inlined one that broke; empty if a
+        chain is not fully known.
         """
         ways = [_parse_way(way) for way in self.facts.callers]
         return ways if all(ways) else []
@@ -126,7 +126,7 @@ class BreakSite:
 
     @property
     def iterated(self) -> ast.expr | None:
-        """The expression that the loop iterates over, where evaluating it is what breaks."""
+        """The expression that the loop iterates over, if evaluating it breaks the graph."""
         node = self.statement.node if self.statement else None
         return node.iter if isinstance(node, ast.For) else None
 
@@ -136,20 +136,20 @@ class BreakSite:
 
     @cached_property
     def way_in(self) -> list[tuple[Function, Caller]]:
-        """The functions from the one that torch skipped, or else the compiled one."""
+        """The call chain from the function that torch skipped, else from the compiled one."""
         return _parse_way(self.facts.skipped) or (self.ways[0] if self.ways else [])
 
     @property
     def loop_statement(self) -> ast.stmt | None:
-        """The statement of the loop's body that breaks, or calls what breaks."""
+        """The statement in the loop's body that breaks the graph, itself or in a call."""
         loop, line = self.around
         body = loop.body if loop else []
         return next((n for n in body if n.lineno <= line <= (n.end_lineno or n.lineno)), None)
 
     @cached_property
     def hides_breaks(self) -> bool:
-        """True if the loop has more such statements, or runs as long as a tensor says, so that
-        without this one the next moves the whole loop to eager.
+        """True if fixing this break does not help: the loop has other statements that break, or
+        its condition depends on a tensor, so the whole loop would still run eagerly.
         """
         if not self.is_in_eager_loop or self.own_loop is None or self.iterated is not None:
             return False
@@ -159,7 +159,7 @@ class BreakSite:
         return isinstance(self.own_loop, ast.While) or bool(_BREAKS.search(others))
 
     def locate(self, node: ast.AST | None) -> tuple[Function, ast.AST] | None:
-        """Return the function, and in it a part of the statement."""
+        """Return the function, and the node in it that corresponds to a part of the statement."""
         if node is None or self.function is None or self.statement is None:
             return None
         lines = range(self.statement.line, self.statement.line + self.statement.line_count)
@@ -178,8 +178,8 @@ class BreakSite:
         return next((n for n in ast.walk(function) if getattr(n, "test", None) is own), None)
 
     def is_given(self, node: ast.AST | None) -> bool:
-        """Return whether a value is known before the compiled call: made of its arguments alone.
-        Those of a function that it calls may have been computed inside.
+        """Return whether a value is known before the compiled call, because it depends only on the
+        call's arguments. Arguments of inner functions may have been computed inside.
         """
         found = self.locate(node)
         if found is None or is_made_before(*found, self.line_number):
@@ -204,7 +204,7 @@ class BreakSite:
         return list_decisions(*found) if found else []
 
     def only_chooses(self, node: ast.AST | None) -> bool:
-        """Return whether all that a value decides can be written with `torch.where`."""
+        """Return whether every decision on a value can be written with `torch.where`."""
         decisions = self.decisions(node)
         return (
             self.function is not None
@@ -271,8 +271,8 @@ class BreakSite:
 def _is_passed_in(
     function: Function, value: ast.AST, line: int, way: Sequence[tuple[Function, Caller]]
 ) -> bool:
-    """Return whether an expression is made of the compiled function's arguments alone, which each
-    function on the way passes on as they are.
+    """Return whether an expression depends only on the compiled function's arguments, passed on
+    unchanged by each function of the call chain.
     """
     given = {argument.arg for argument in list_arguments(function)}
     names, others = list_names(value) & given, list_names(value) - given
@@ -319,7 +319,7 @@ _LINEAR = re.compile(r"\.(?:\w*_)?(?:fc|linear|lin|proj|head|classifier|embeddin
 
 
 def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
-    """Return the fixes whose preconditions hold, those that change nothing else first."""
+    """Return the fixes whose preconditions hold, those without side effects first."""
     site = BreakSite(facts)
     choose = _CHOICES.get(facts.gb_id or "")
     fixes = choose(site) if choose is not None else _choose_by_id(site)
@@ -344,8 +344,8 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
 
 
 def _add_state(site: BreakSite, suggested: SuggestedFix) -> SuggestedFix:
-    """Name the containers that the function writes to: without the timer in it, the function is
-    compiled, and guards on them.
+    """Name the containers that the function writes to: once it has no timer, the function is
+    compiled and guards on them.
     """
     if suggested.fix.id not in ("context_in_caller", "time_in_caller") or not site.facts.eager:
         return suggested
@@ -359,7 +359,7 @@ def _add_state(site: BreakSite, suggested: SuggestedFix) -> SuggestedFix:
 
 
 def _find_report(site: BreakSite) -> Report | None:
-    """Return the report that breaks, where it has an `if`, or a function, of its own."""
+    """Return the report that breaks the graph, if it has its own `if` or function."""
     if site.function is None:
         return None
     if not site.facts.is_inlined:
@@ -385,8 +385,8 @@ def _suggest_report(site: BreakSite, report: Report) -> SuggestedFix:
 
 
 def suggest_library_fixes(facts: BreakFacts, *, is_call_compiled: bool) -> list[SuggestedFix]:
-    """Suggest what helps where a graph breaks in a line of a package, which nobody edits: settings,
-    a newer torch, and changes of the user's call.
+    """Suggest fixes for a break inside a package, which the user cannot edit: settings, a newer
+    torch, and changes of the user's call.
     """
     fixes = [
         replace(suggested, edits=())
@@ -432,8 +432,8 @@ def _choose_by_id(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[SuggestedFix]:
-    """Suggest nothing where the rest of the body reads the loop's counter: passed to a compiled
-    function, it would recompile that.
+    """Suggest nothing if the rest of the body reads the loop's counter: as an argument of a
+    compiled function, it would cause recompiles.
     """
     calling = site.loop_statement if site.loop is not site.own_loop else None
     if site.loop is not None and calling is not None:
@@ -467,8 +467,8 @@ def _choose_around(site: BreakSite, quoted: str | None = None) -> list[Suggested
 
 
 def _choose_for_step(site: BreakSite) -> list[SuggestedFix]:
-    """Suggest to compile the loss alone where a whole training step breaks: the optimizer comes
-    after the backward pass.
+    """Suggest compiling only the loss if a whole training step breaks: the optimizer runs after
+    the backward pass.
     """
     called = site.find_call("backward", "zero_grad", "step")
     parts = ast.walk(site.function) if site.function else ()
@@ -490,7 +490,7 @@ def _choose_for_backward(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_for_requires_grad(site: BreakSite) -> list[SuggestedFix]:
-    """Suggest the caller where the tensor is an argument, and each call of the function does it."""
+    """Suggest setting it in the caller if the tensor is an argument and every call sets it."""
     call = site.find_call("requires_grad_")
     base = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
     if base is None or site.function is None or not site.is_given(base):
@@ -512,7 +512,7 @@ def _choose_for_requires_grad(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_outside(site: BreakSite) -> list[SuggestedFix]:
-    """Suggest to leave out a call that stands before or after all else of the compiled function."""
+    """Suggest moving out a call that comes before or after everything else in the function."""
     compiled = [way[0] for way in site.ways]
     places = [(function, at.function, at.line) for function, at in compiled]
     if not site.facts.is_inlined and site.function is not None:
@@ -575,8 +575,10 @@ def _choose_for_print(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _is_reorderable(site: BreakSite, name: str) -> bool:
-    """Return whether a line keeps its text when torch gives it after the graph: lines of inlined
-    functions and of comprehensions are lost, and a tensor that is written to has its later value.
+    """Return whether a line prints the same if torch prints it after the graph.
+
+    Lines of inlined functions and comprehensions are lost, and a tensor that is written to is
+    printed with its later value.
     """
     found = site.locate(site.find_call(name))
     if found is None or site.facts.is_inlined:
@@ -676,7 +678,7 @@ def _choose_for_warning(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_for_call(site: BreakSite, name: str) -> list[SuggestedFix]:
-    """A call whose arguments are known before the compiled function can be made in its caller."""
+    """Suggest making the call in the caller if its arguments are known there."""
     call = site.find_call(name) if name else None
     call = call or next((call for call in site.calls if "." in dotted_name(call.func)), None)
     call = call or next(iter(site.calls), None)
@@ -745,7 +747,7 @@ def _choose_for_copy(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _is_computed(site: BreakSite, argument: ast.expr | None) -> bool:
-    """Return whether what torch could not copy was computed: of numbers, it would have been."""
+    """Return whether the copied value was computed from tensors; torch can copy numbers."""
     values = list_values(site.function, argument) if site.function and argument else []
     return bool(values) and all(isinstance(value, ast.BinOp) for value in values)
 
@@ -824,8 +826,8 @@ def _is_for_caller(site: BreakSite, uses: set[Use]) -> bool:
 
 
 def _quote_hook(site: BreakSite) -> str | None:
-    """Return the call that registers the hook which breaks. What it writes outside of itself breaks
-    its graph again, so no setting helps.
+    """Return the call that registers the hook that breaks. Its side effects break the graph again,
+    so no setting helps.
     """
     for way in site.ways:
         for function, caller in way:
@@ -931,7 +933,7 @@ def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Su
 
 
 def _splits_for_attention(site: BreakSite) -> bool:
-    """Return whether sizes may become those of an attention, which branches on them."""
+    """Return whether sizes may reach an attention, which branches on them."""
     calls = (part for part in ast.walk(site.function or ast.Pass()) if isinstance(part, ast.Call))
     names = {dotted_name(call.func).rpartition(".")[2] for call in calls}
     return {"split", "scaled_dot_product_attention"} <= names
@@ -992,8 +994,8 @@ def _choose_for_empty(site: BreakSite, expression: str) -> list[SuggestedFix]:
 
 
 def _is_given_to_module(site: BreakSite, node: ast.AST) -> bool:
-    """Return whether it is the argument of a submodule, itself or by its name, which may branch on
-    its size as BatchNorm and attention do. A linear layer does not.
+    """Return whether a node, or the name it is assigned to, is the argument of a submodule that may
+    branch on its size, as BatchNorm and attention do. A linear layer does not.
     """
     parent = site.statement.parents[node] if site.statement else None
     if isinstance(parent, ast.Call) and dotted_name(parent.func).startswith("self."):
@@ -1019,7 +1021,7 @@ def _is_given_to_module(site: BreakSite, node: ast.AST) -> bool:
 
 
 def _sizes_decide(site: BreakSite, node: ast.AST | None) -> bool:
-    """Return whether Python asks for the size: in an `if`, or by a loop over the tensor."""
+    """Return whether Python needs the size, for an `if` or a loop over the tensor."""
     found = site.locate(node)
     if found is None or site.function is None:
         return True
@@ -1087,7 +1089,7 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _join_bools(site: BreakSite) -> LineEdit | None:
-    """Return the edit that writes `and` or `or` of single bools in tensors without asking."""
+    """Return the edit that replaces `and` or `or` of one-element bool tensors by operators."""
     if site.statement is None or site.facts.file is None:
         return None
     for part in site.statement.nodes():
@@ -1097,7 +1099,7 @@ def _join_bools(site: BreakSite) -> LineEdit | None:
 
 
 def _choose_if_in_caller(site: BreakSite, test: ast.AST | None) -> list[SuggestedFix]:
-    """Suggest to decide in the caller only where the condition depends on arguments alone."""
+    """Suggest deciding in the caller, only if the condition depends on arguments alone."""
     if site.is_in_eager_loop:
         return _choose_loop_body(site, site.quote(test)) or _choose_around(site, site.quote(test))
     if not site.is_given(test):
@@ -1106,7 +1108,7 @@ def _choose_if_in_caller(site: BreakSite, test: ast.AST | None) -> list[Suggeste
 
 
 def _find_drawn(site: BreakSite, test: ast.AST | None) -> ast.Call | None:
-    """Return the call that drew the random number which a test reads, itself or by name."""
+    """Return the call that drew the random number tested here, directly or through a variable."""
     for name in ast.walk(test) if test is not None else ():
         for value in list_values(site.function, name) if site.function else [name]:
             if isinstance(value, ast.Call) and dotted_name(value.func).startswith(_RANDOM):
@@ -1125,7 +1127,7 @@ def _shorten_message(site: BreakSite, node: ast.Assert) -> LineEdit | None:
 
 
 def _find_raise(site: BreakSite) -> ast.Raise | None:
-    """Return the `raise` of an `if` whose body is that alone."""
+    """Return the `raise` of an `if` whose body is only this statement."""
     for node in ast.walk(site.function) if site.function else ():
         if isinstance(node, ast.If) and node.lineno == site.line_number and not node.orelse:
             (first, *more) = node.body
@@ -1168,8 +1170,8 @@ def _choose_for_optimizer(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_for_query(site: BreakSite) -> list[SuggestedFix]:
-    """Suggest the caller only where the number leaves compiled code: one that is passed in is
-    guarded, and recompiles when it changes.
+    """Suggest the caller only if the number is not used in compiled code: as an argument it is
+    guarded, and each change causes a recompile.
     """
     if isinstance(site.statement.node if site.statement else None, ast.With):
         return _choose_for_context(site)

@@ -1,4 +1,4 @@
-"""What would have saved each recompile of a frame: its cause on a run's pages and over all runs."""
+"""Find what would have avoided each recompile of a frame: its cause in a run and over all runs."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def to_recorded(
 
 
 def _name_values(guard: GuardFailure) -> tuple[str | None, str | None]:
-    """Return the expected and the actual value as a person writes them.
+    """Return the expected and the actual value in the user's terms.
 
-    Dispatch keys are left out: nobody writes them. Of a dictionary's key, the actual value is
-    whether it is there, since torch gives the dictionary's type.
+    Dispatch keys are left out. For a dictionary's key, the actual value is whether it is present,
+    since torch gives the dictionary's type.
     """
     expected, actual = guard.expected, guard.actual
     if guard.category == "dispatch_keys":
@@ -67,17 +67,17 @@ def _name_type(value: str | None) -> str | None:
 
 
 def _is_same(named: str | None, file: str | None) -> bool:
-    """torch cuts a path in a guard's comment, in the middle of a name too."""
+    """Compare file names; torch shortens the path in a guard's comment, even within a name."""
     return not named or not file or file.endswith(named.rpartition("/")[2])
 
 
 def choose_guards(frame: Sequence[RecordedRecompile]) -> list[Guards]:
-    """Return the cause of each recompile of a frame: the guards of the smallest set of sources that
-    would have saved it, by source.
+    """Return the cause of each recompile of a frame: by source, the guards of the smallest set of
+    sources that would have avoided it.
 
-    Of the cache entries, those of another use of the function are left out beside others: a cache
-    that is None at first makes two uses, as two members of an Enum do, and what varies in one is
-    no cause of the other.
+    Cache entries for another use of the function are ignored if there are others. For example, a
+    cache that is None at first, or two members of an Enum, make two uses, and what varies in one
+    does not cause the other's recompiles.
     """
     every = [list_entries(recompile) for recompile in frame]
     entries = [[one for one in found if not _is_other_use(one[1])] or found for found in every]
@@ -100,8 +100,8 @@ def _is_other_use(guards: Guards) -> bool:
 
 
 def is_of_enum(reason: str, code: str, *values: str | None) -> bool:
-    """Return whether a guard is on the identity of an object that its type, its values or code
-    say to be a member of an Enum.
+    """Return whether a guard checks the identity of a member of an Enum, judged by its type, values
+    or code.
     """
     if _MEMBER.search(reason):
         return True
@@ -120,11 +120,11 @@ def _is_of_keys(guard: RecordedGuard) -> bool:
 
 
 def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:
-    """Return what failed of each cache entry, the newest first, and a guard of each source.
+    """Return the failed sources of each cache entry, the newest first, with a guard of each source.
 
-    Where not every guard is known, torch's first reason stands for its entry, and entries that
-    were not read to the end are left out beside one that was. So are, beside others, those of
-    calls with other keywords or more arguments: they are another use of the function.
+    If not all guards are known, torch's first reason represents its entry, and incomplete entries
+    are ignored if a complete one exists. Entries for calls with other keywords or more arguments
+    are ignored too if there are others: they are another use of the function.
     """
     by_entry: dict[str | int | None, Guards] = {}
     known = recompile.failed or recompile.guards

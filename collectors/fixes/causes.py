@@ -84,7 +84,7 @@ SHOWN_BEFORE, SHOWN_AFTER = 4, 5
 
 @dataclass(frozen=True)
 class HintWarning:
-    """A hint of torch's that is better not followed, and why."""
+    """One of torch's hints that should not be followed, and why."""
 
     hint: Annotated[str, "The hint, in torch's words."]
     reason: Annotated[str, "Why it does not help."]
@@ -254,7 +254,7 @@ class Variation:
 
     @property
     def sentence(self) -> str:
-        """Return what would have saved how many: "If x stayed the same, 2 of 5 recompiles …"."""
+        """Say what would have avoided recompiles: "If x stayed the same, 2 of 5 recompiles …"."""
         parts: list[str] = []
         before: tuple[str, ...] = ()
         fewer: list[str] = []
@@ -405,19 +405,19 @@ class Cause:
 
     @property
     def measured(self) -> TriedFix | None:
-        """Return it if its compile times were measured: `saved_us` is as large a share."""
+        """Return the verified trial if compile times were measured; `saved_us` is based on it."""
         trial = self.verified
         return trial if trial is not None and trial.saved_share is not None else None
 
     @property
     def measured_step(self) -> TriedStep | None:
-        """Return what a step took without the fix and with it, if the difference is clear."""
+        """Return the step times without and with the fix, if they differ beyond noise."""
         step = self.step_trial.step if self.step_trial else None
         return step if step is not None and not step.is_noise else None
 
     @property
     def ranked_us(self) -> int:
-        """Return what it costs the run; the compile time alone if its steps are not known."""
+        """Return the cause's cost to the run; only its compile time if steps were not timed."""
         return (self.saved_us if self.run_us is None else self.run_us) or 0
 
     @property
@@ -430,7 +430,7 @@ class Cause:
 
     @property
     def eager_function(self) -> str:
-        """Return the function that runs eagerly: not always the one whose line breaks the graph."""
+        """Return the function that runs eagerly, which need not be the one that breaks."""
         function = self.eager[0].function if self.eager else self.function
         return function or "A function"
 
@@ -451,7 +451,7 @@ class Cause:
 
     @property
     def can_try(self) -> bool:
-        """Return whether a fix is applied without a person, and was not tried in vain."""
+        """Return whether a fix can be applied automatically and was not tried without effect."""
         in_vain = {trial.fix_id for trial in self.trials if not trial.is_verified}
         return any(fix.can_try and fix.fix.id not in in_vain for fix in self.fixes)
 
@@ -479,8 +479,9 @@ class Groups:
 
 
 def build_causes(run: RecordedRun) -> list[Cause]:
-    """List causes with a verified fix first, by what it saved, then by time. A cause has the number
-    of its place by compile time alone: what a trial measures, or a step, does not change it.
+    """List causes: those with a verified fix first, by its saving, then by time.
+
+    Causes are numbered by compile time alone, so that trials and step times do not renumber them.
     """
     causes = _list_ordered(run)
     plain = replace(run, trials=(), steps=None)
@@ -522,9 +523,9 @@ def _list_ordered(run: RecordedRun) -> list[Cause]:
 
 
 def _tie(cause: Cause, causes: Sequence[Cause]) -> Cause:
-    """Say which fixes have to be made together: that of a `with` block that makes its function run
-    eagerly, and those of containers that the function's calls write to. Once it is compiled, the
-    function guards on these containers.
+    """Link fixes that must be made together: the fix of a `with` block that makes its function run
+    eagerly, and the fixes of containers that the function writes to. Once compiled, the function
+    guards on these containers.
     """
     states = [str(other.number) for other in causes if _is_of_same_state(cause, other)]
     eager = [str(other.number) for other in causes if _is_of_same_state(other, cause)]
@@ -549,7 +550,7 @@ def _is_of_same_state(eager: Cause, state: Cause) -> bool:
 
 
 def _refer(suggested: SuggestedFix, parts: Iterable[Cause]) -> SuggestedFix:
-    """Replace the titles of the fixes that one combines by the numbers of their causes."""
+    """In a combined fix, replace the titles of its parts by the numbers of their causes."""
     known = {part.fixes[0].title: f"fix {part.number}" for part in parts if part.fixes}
     numbers = [known[title] for title in suggested.parts if title in known]
     if not numbers:
@@ -560,8 +561,8 @@ def _refer(suggested: SuggestedFix, parts: Iterable[Cause]) -> SuggestedFix:
 
 
 def _is_compiled_for(eager: Cause, cause: Cause) -> bool:
-    """Return whether a function is compiled only as the one that calls it runs eagerly, for a break
-    that is in it.
+    """Return whether a function is compiled separately only because its caller runs eagerly, due to
+    a break in this function.
     """
     called = {key for part in eager.resumed for key in part.compile_keys}
     is_same = (eager.file, eager.function) == (cause.file, cause.function)
@@ -609,7 +610,7 @@ def _add_steps(cause: Cause, steps: RunSteps) -> Cause:
 
 
 def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
-    """Code that runs eagerly comes first, unless its cost in the run's steps is known."""
+    """Return a sort key: code that runs eagerly comes first, unless its cost per step is known."""
     return (
         cause.is_expected,
         not cause.is_eager or cause.run_us is not None,
@@ -620,9 +621,9 @@ def _rank(cause: Cause) -> tuple[bool, bool, int, int, str]:
 
 
 def _place_parts_first(causes: Sequence[Cause]) -> list[Cause]:
-    """Move a cause of several sources below those of the same function that have a part of them,
-    unless that saves nothing, and what recompiles the function that breaks, or the code after a
-    break, below its break.
+    """Move a cause with several sources below causes of the same function with some of these
+    sources, unless those save nothing. Move recompiles of a function with a break, or of the code
+    after a break, below the break.
     """
     placed: dict[int, Cause] = {}
     for cause in causes:
@@ -639,8 +640,8 @@ _SETTING = re.compile(r"torch\._dynamo\.config\.(?P<name>\w+) = (?P<value>.+)")
 
 
 def _apply_trials(cause: Cause, run: RecordedRun) -> Cause:
-    """Put fixes that a trial verified first, leave out those that one found of no use, and offer no
-    setting that is so already.
+    """Put verified fixes first; drop fixes that had no effect in a trial, and settings that are
+    already set.
     """
     trials: dict[str, TriedFix] = {}
     fixes: list[SuggestedFix] = []
@@ -755,7 +756,7 @@ class CodeIndex:
 def _cut(
     part: SourceLines | None, line: int | None, edits: Sequence[LineEdit] = ()
 ) -> SourceLines | None:
-    """Keep the lines of a function that a page shows: those around a line and of edits."""
+    """Keep the lines of a function that a page shows: those around a line and around edits."""
     if part is None or line is None:
         return part
     first = min([line - SHOWN_BEFORE, *(edit.line for edit in edits)]) - part.first_line
@@ -851,7 +852,7 @@ def _make_by_cure(
     make: Callable[[Sequence[_Member]], _Made],
     name_cure: Callable[[_Made], Hashable],
 ) -> list[tuple[Sequence[_Member], _Made]]:
-    """Make something of each group, and one thing of groups whose cures have the same name."""
+    """Call `make` for each group, and once for all groups whose fixes have the same key."""
     by_cure: dict[Hashable, list[tuple[Sequence[_Member], _Made]]] = defaultdict(list)
     for place, members in enumerate(groups):
         made = make(members)
@@ -876,7 +877,7 @@ def _name_break_cure(cause: Cause) -> Hashable:
 def _list_freed(
     cause: Cause, broken: Iterable[RecordedCompile], saved: Sequence[_Saved]
 ) -> dict[int, RecordedCompile]:
-    """Return the recompiles of a function by what it no longer reads with a fix, by their keys."""
+    """Return, by key, the recompiles caused by values that a fixed function no longer reads."""
     frees = cause.fixes[0].frees if cause.fixes else frozenset()
     frames = {(row.process_id, row.frame) for row in broken}
     return {
@@ -950,7 +951,7 @@ def bare_name(function: str | None) -> str:
 def _describe_skipped(
     row: RecordedCompile, frame_line: int | None, code: CodeIndex
 ) -> EagerFunction:
-    """Describe a frame that torch skips, and its statement that holds the break."""
+    """Describe a frame that torch skips, and the statement that contains the break."""
     block: tuple[Block | None, int | None] = (None, None)
     if not (row.function or "").endswith(">"):
         text = code.text(row.file, frame_line) or ""
@@ -1031,7 +1032,7 @@ def _describe_resumed(rows: Sequence[RecordedCompile]) -> ResumedFunction:
 def _list_callers(
     events: Sequence[BreakOccurrence], compiles: Mapping[int, RecordedCompile], code: CodeIndex
 ) -> tuple[tuple[Caller, ...], ...]:
-    """Return the ways to an inlined break; nothing if one of them is not known whole."""
+    """Return the call chains to an inlined break; empty if one of them is not fully known."""
     distinct = {event.inside: event for event in events if event.is_inlined}
     ways = {_find_callers(event, compiles, code) for event in distinct.values()}
     return tuple(sorted(ways, key=lambda way: [at.line for at in way])) if all(ways) else ()
@@ -1126,7 +1127,7 @@ def _make_break_cause(
 
 @dataclass(frozen=True)
 class _Saved:
-    """A recompile and the guards that would all have had to hold, the one that leads first."""
+    """A recompile and the guards that all had to hold to avoid it, the main one first."""
 
     compile: RecordedCompile
     guards: tuple[RecordedGuard, ...]
@@ -1163,7 +1164,7 @@ Recompiled = tuple[RecordedRecompile, RecordedCompile]
 
 
 def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
-    """Return what would have saved each recompile of one frame."""
+    """Return what would have avoided each recompile of one frame."""
     recompiles = [recompile for recompile, _row in frame]
     options = [[failed for failed, _guards in list_entries(recompile)] for recompile in recompiles]
     chosen, whole = choose_guards(recompiles), tuple(recompiles)
@@ -1247,8 +1248,9 @@ def _list_other_layouts(recompile: RecordedRecompile, guards: Guards) -> list[Re
 
 
 def _find_compiled_in(frame: Sequence[Recompiled]) -> frozenset[tuple[str, int]]:
-    """Find the sizes that differed from a cache entry which has them dynamic. One that another such
-    entry took is dynamic: it was compiled in for what another input had there.
+    """Find sizes that were compiled in although they are marked dynamic.
+
+    A size that another cache entry accepted is dynamic, even if it differed from an entry.
     """
     dynamic = {
         row.compile_id: set(map(parse_dynamic_source, recompile.dynamic_sources))
@@ -1327,8 +1329,8 @@ def _describe_variation(
 
 
 def _list_values(seen: Mapping[Kind, Mapping[str, str]]) -> tuple[SeenValue, ...]:
-    """Return a source's values by compile. Where guards of several kinds failed for it, each value
-    says of what it is.
+    """Return a source's values by compile. If guards of several kinds failed for it, each value is
+    labelled with its kind.
     """
     kinds = {kind: values for kind, values in seen.items() if values}
     compile_ids = {compile_id for values in kinds.values() for compile_id in values}
@@ -1423,8 +1425,8 @@ def _name_recompile_cure(cause: Cause) -> Hashable:
 
 
 def _is_consequence(saved: _Saved, consequences: Collection[int]) -> bool:
-    """Return whether a recompile disappears with a graph break. One by an input's size does not,
-    unless it is of code after the break.
+    """Return whether a recompile disappears with a graph break. A recompile caused by an input's
+    size does so only for code after the break.
     """
     is_size = any(guard.category == "tensor_size" for guard in saved.guards)
     return saved.compile.key in consequences and (saved.is_after_break or not is_size)
@@ -1544,8 +1546,8 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
 
 
 def _find_needless(member: _Saved, common: RecompileFacts) -> SuggestedFix | None:
-    """Return that nothing is to be fixed, where another guard of the same sources needs a compile
-    of its own: a tensor of another kind that has one row, too.
+    """Return a suggestion to change nothing if another guard of the same sources requires a compile
+    of its own anyway, such as a tensor of another type that also has one row.
     """
     for guard in member.recompile.failed:
         is_of_set = guard.source in member.sources and guard not in member.guards
@@ -1566,8 +1568,8 @@ def _find_needless(member: _Saved, common: RecompileFacts) -> SuggestedFix | Non
 
 
 def _place_at_guard(row: RecordedCompile, guard: RecordedGuard, code: CodeIndex) -> RecordedCompile:
-    """Return a compile, placed at the line of its guard. If torch's own function was compiled, that
-    is a line of the user's file only where a function of the user was inlined into it.
+    """Return a compile with the line of its guard. If torch's own function was compiled, this is a
+    line of the user's file only if a user function was inlined into it.
     """
     if row.torch_function is None:
         text = guard.source_line or row.source_line
@@ -1589,8 +1591,8 @@ def _list_own_sizes(member: _Saved) -> Iterator[tuple[str, int]]:
 
 
 def _list_dynamic(member: _Saved) -> Iterator[str]:
-    """List what torch made dynamic, but for other inputs that had a size of 0 or 1 at that call:
-    `mark_dynamic` raises for those.
+    """List the sources that torch made dynamic, except other inputs with a size of 0 or 1 at that
+    call: `mark_dynamic` raises for those.
     """
     ones = {
         (guard.source, _find_dim(guard))
@@ -1604,8 +1606,8 @@ def _list_dynamic(member: _Saved) -> Iterator[str]:
 
 
 def _list_of_same_size(member: _Saved) -> Iterator[str]:
-    """List inputs that had the same sizes as the member's at any recompile, as a weight that not
-    every call has. One that is left out fixes the size of all, and `mark_dynamic` raises.
+    """List inputs that had the same size as the member's at any recompile, such as a weight that
+    not every call has. If one is not marked, it fixes the size of all, and `mark_dynamic` raises.
     """
     for recompile in member.frame:
         named = {parse_dynamic_source(entry): entry for entry in recompile.dynamic_sources}
@@ -1627,7 +1629,7 @@ def _list_of_same_size(member: _Saved) -> Iterator[str]:
 def _list_changes(
     members: Sequence[_Saved], own: Sequence[_Saved], common: RecompileFacts
 ) -> list[RecompileFacts]:
-    """Return what changed, one for each source; sizes that change alike are one."""
+    """Return the changes, one per source; sizes that change together count as one."""
     changes: dict[tuple[str, Hashable], RecompileFacts] = {}
     # Sizes 0 and 1 have a compile of their own, whatever others do at the same call.
     guards = [guard for member in own for guard in member.guards]

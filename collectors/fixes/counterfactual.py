@@ -1,7 +1,7 @@
 """Find what would have to stay the same for recompiles not to happen.
 
-A recompile would not have happened if one of the earlier cache entries had passed: it is saved by a
-set of sources that contains all that failed of some entry. A source alone often saves nothing.
+A recompile would not have happened if one of the earlier cache entries had passed: it is avoided by
+a set of sources that contains all failed sources of some entry. A single source often avoids none.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ class SteadySet:
 
 
 def find_steady_sets(recompiles: Sequence[Collection[Failed]]) -> list[SteadySet]:
-    """Return, for each number of sources, the sets that save most, if they save more than fewer do.
+    """Return, for each number of sources, the sets that avoid most recompiles, if they avoid more
+    than smaller sets.
 
-    Each recompile is given by what failed of each of its cache entries. Sets of up to four sources
-    are exact, larger ones add to the best of them what saves most.
+    A recompile is given as the failed sources of each of its cache entries. Sets of up to four
+    sources are exact; larger ones extend the best of them greedily.
     """
     options = [_keep_smallest(entries) for entries in recompiles]
     sets = _list_unions(options)
@@ -72,11 +73,11 @@ def add_causes(
 
 
 def choose_causes(recompiles: Sequence[Collection[Failed]]) -> list[tuple[str, ...]]:
-    """Return of each recompile the smallest set of sources that would have saved it.
+    """Return, for each recompile, the smallest set of sources that would have avoided it.
 
-    Of sets as small it is the one that most cache entries failed on, then the one that saves most
-    of these recompiles, then the first by name. What saves most alone comes first in it. A
-    recompile of which nothing is known has none.
+    Ties go to the set that most cache entries failed on, then to the one that avoids most of these
+    recompiles, then to the first by name. Within a set, the source that avoids most alone comes
+    first. A recompile without known failures has an empty set.
     """
     options = [_keep_smallest(entries) for entries in recompiles]
     return [_choose_cause(Counter(filter(None, entries)), options) for entries in recompiles]
@@ -102,7 +103,7 @@ def count_saved(sources: Iterable[str], recompiles: Sequence[Collection[Failed]]
 
 
 def _list_left(options: Sequence[Collection[Failed]], steady: Failed) -> set[Failed]:
-    """Return what would save the recompiles that are not saved yet."""
+    """Return the sets that would avoid recompiles not avoided yet."""
     saved = _save(steady, options)
     return {
         option
@@ -115,7 +116,7 @@ def _list_left(options: Sequence[Collection[Failed]], steady: Failed) -> set[Fai
 def _rank(
     option: Failed, steady: Failed, options: Sequence[Collection[Failed]]
 ) -> tuple[int, int, int, list[str]]:
-    """The fewest sources more come first, then what saves most."""
+    """Return a sort key: fewest additional sources first, then most avoided recompiles."""
     saved_count = len(_save(steady | option, options))
     return len(option - steady), -saved_count, len(option), sorted(option)
 
@@ -129,7 +130,7 @@ def _save(steady: Failed, options: Sequence[Collection[Failed]]) -> frozenset[in
 
 
 def _keep_smallest(entries: Collection[Failed]) -> list[Failed]:
-    """Drop what contains another: what saves with more sources than needed."""
+    """Drop sets that contain another one, since they have more sources than needed."""
     sets = sorted(
         {entry for entry in entries if entry}, key=lambda entry: (len(entry), sorted(entry))
     )
@@ -141,7 +142,7 @@ def _keep_smallest(entries: Collection[Failed]) -> list[Failed]:
 
 
 def _list_unions(options: Sequence[Sequence[Failed]]) -> set[Failed]:
-    """Only unions of what saves a recompile can be the smallest set that saves so many."""
+    """Return the unions of options: the smallest set for several recompiles is always a union."""
     parts = sorted(
         {option for entries in options for option in entries if len(option) <= LARGEST_EXACT},
         key=lambda option: (len(option), sorted(option)),
@@ -156,10 +157,10 @@ def _list_unions(options: Sequence[Sequence[Failed]]) -> set[Failed]:
 
 
 def list_sources(category: str, source: str | None, reason: str) -> list[str]:
-    """Return what a person would keep steady for a guard to hold.
+    """Return the sources that must stay the same for a guard to hold.
 
-    A condition on sizes holds if all its tensors keep theirs; the parameters of a module change
-    together.
+    A condition on sizes holds if all its tensors keep their sizes; the parameters of a module
+    change together.
     """
     if category in SETTINGS:
         return [category]
@@ -173,7 +174,7 @@ def list_sources(category: str, source: str | None, reason: str) -> list[str]:
 
 
 def fold(sources: Collection[str]) -> Failed:
-    """Drop what lies within another source: an object that changed explains what it holds."""
+    """Drop sources inside another one: an object that changed explains its attributes."""
     inner = {
         held
         for holder, held in combinations(sorted(sources), 2)

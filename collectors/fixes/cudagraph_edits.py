@@ -13,7 +13,7 @@ _BINDS_CLOSELY = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 @dataclass(frozen=True)
 class Source:
-    """A file as it is, parsed."""
+    """A parsed source file."""
 
     file: str
     text: str
@@ -34,7 +34,7 @@ class Source:
         return any(name.name == "torch" and name.asname is None for name in names)
 
     def find_call(self, line: int, function: str | None) -> ast.Call | None:
-        """Return the call of a compiled function on a line, None where it is not the only one."""
+        """Return the call of a compiled function on a line, None unless there is exactly one."""
         names = {*_list_compiled(self.tree), (function or "").rpartition(".")[2]}
         calls = [
             node
@@ -77,7 +77,7 @@ class Source:
 
 
 def _list_compiled(tree: ast.Module) -> Iterator[str]:
-    """Yield what the results of `torch.compile` are assigned to."""
+    """Yield the names that results of `torch.compile` are assigned to."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             made = node.value.func
@@ -99,7 +99,7 @@ def clone_result(
 
 
 def clone_argument(source: Source, call: ast.Call) -> tuple[LineEdit, ...]:
-    """Clone what is passed; nothing where there are several arguments, of which any may move."""
+    """Clone the argument; no edit if there are several arguments, since any of them may move."""
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
     if len(values) != 1 or isinstance(values[0], ast.Starred):
         return ()
@@ -138,7 +138,7 @@ def _find_passed(
 
 
 def find_change(source: Source, line: int) -> ast.expr | None:
-    """Return what a line changes in place: `x` of `x += 1`, `x[0] = 1` and `x.add_(1)`."""
+    """Return the object that a line changes in place: `x` of `x += 1`, `x[0] = 1`, `x.add_(1)`."""
     statement = _find_line(source, line)
     if isinstance(statement, ast.AugAssign):
         changed: ast.expr = statement.target
@@ -178,7 +178,7 @@ def return_change(source: Source, line: int) -> tuple[LineEdit, ...]:
 
 
 def _read_method(statement: ast.stmt | None) -> ast.expr | None:
-    """Return the tensor of a statement that is a call of a method as `add_`."""
+    """Return the tensor of a statement that calls an in-place method such as `add_`."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
         name = call.func.attr

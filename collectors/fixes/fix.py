@@ -59,7 +59,7 @@ class Fix:
     left: Left = "first"  # which compiles of a function remain
 
     def warn(self, title: str) -> str:
-        """Add to a title what else the fix changes."""
+        """Append the fix's side effects to a title."""
         return f"{title}. Changes {self.changes}" if self.changes else title
 
     @property
@@ -184,7 +184,7 @@ class TriedStep:
 
 @dataclass(frozen=True)
 class TriedFix:
-    """Result of a fix that was tried, on this run's program or one with the same cause."""
+    """The result of trying a fix on this run's program, or on a program with the same cause."""
 
     tables = ("trials",)
 
@@ -302,7 +302,7 @@ class EagerFunction:
 
 @dataclass(frozen=True)
 class Caller:
-    """A function that is inlined, or compiled, with the line that it is at."""
+    """An inlined or compiled function, and the line of its call to the next function."""
 
     function: str
     line: int
@@ -389,8 +389,8 @@ class RecordedGuard:
 
 @dataclass(frozen=True)
 class RecordedRecompile:
-    """torch's reason for each cache entry, and every failed guard where that was recorded: of the
-    entries `unread`, not each could be asked.
+    """torch's reason for each cache entry, and every failed guard if recorded. For entries in
+    `unread`, not every guard could be evaluated.
     """
 
     compile_key: int
@@ -416,8 +416,8 @@ class RecordedBreak(BreakFacts):
 
 @dataclass(frozen=True)
 class BreakOccurrence:
-    """`frame_line` is that of the compiled function, whose callers are `above` it on the stack;
-    it and what it called are `inside`.
+    """`frame_line` is the compiled function's line. Its callers are `above` on the stack; the
+    function and its callees are `inside`.
     """
 
     distinct_id: int

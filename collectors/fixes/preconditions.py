@@ -1,6 +1,7 @@
-"""What a fix needs to hold, read from the recorded function by its syntax tree.
+"""Preconditions of fixes, checked on the syntax tree of the recorded function.
 
-Where the function was not recorded whole, nothing is known of it and no such fix is given.
+If the function was not completely recorded, its preconditions are unknown and the fix is not
+suggested.
 """
 
 from __future__ import annotations
@@ -178,8 +179,8 @@ def list_locals(function: Function) -> set[str]:
 
 
 def is_made_before(function: Function, node: ast.AST, line: int) -> bool:
-    """Return whether an expression uses what the function itself computed before a line, beyond
-    lists and the like of what it was given.
+    """Return whether an expression uses values that the function computed before a line; lists and
+    tuples of its arguments do not count.
     """
     for name in list_names(node):
         stores = [
@@ -203,7 +204,7 @@ def _is_arranged(value: ast.expr) -> bool:
 
 
 def _is_element(function: Function, value: ast.expr) -> bool:
-    """Return whether it is an element of what nothing was written to before."""
+    """Return whether a value is an element of a container that is never written to before."""
     return (
         isinstance(value, ast.Subscript)
         and isinstance(value.value, ast.Name)
@@ -239,7 +240,7 @@ def is_tensor(function: Function, node: ast.AST, seen: frozenset[str] = frozense
 
 
 def list_values(function: Function, node: ast.AST) -> list[ast.expr]:
-    """Return what a name is assigned, or the expression itself."""
+    """Return the values assigned to a name, or the expression itself."""
     if not isinstance(node, ast.Name):
         return [node] if isinstance(node, ast.expr) else []
     return _list_values(function, node.id)
@@ -313,7 +314,7 @@ def is_changed_in_place(
 
 
 def writes_state(function: Function, statements: Iterable[ast.AST]) -> bool:
-    """Return whether statements change what outlives the call: guards read some of it."""
+    """Return whether statements change state that outlives the call, which guards may check."""
     nodes = [node for statement in statements for node in ast.walk(statement)]
     shared = {
         name
@@ -342,15 +343,17 @@ def list_block(function: Function, line: int) -> list[ast.stmt]:
 
 
 def is_plain(function: Function) -> bool:
-    """Return whether only `torch.compile` decorates it, and it is no generator or coroutine."""
+    """Return whether a function has no decorator but `torch.compile`, and is neither a generator
+    nor a coroutine.
+    """
     return all("compile" in ast.unparse(part) for part in function.decorator_list) and not any(
         isinstance(part, ast.Yield | ast.YieldFrom | ast.Await) for part in ast.walk(function)
     )
 
 
 def find_outer_call(function: Function, line: int) -> ast.Call | None:
-    """Return a call that stands before, or after, all else that the function does, whose result
-    nothing reads: calls of one name count as one.
+    """Return a call before or after everything else in the function, whose result is not used.
+    Several calls of one name count as one.
     """
     body = [part for part in function.body if not _is_text(part)]
     at = next((n for n, part in enumerate(body) if part.lineno <= line <= last_line(part)), None)
@@ -394,7 +397,7 @@ def _is_name(node: ast.expr | None) -> bool:
 
 
 def find_argument(function: Function, call: ast.Call, name: str) -> ast.expr | None:
-    """Return the expression that a call passes for an argument, None where unpacking may hide it or
+    """Return the expression that a call passes for an argument, None if unpacking may hide it or
     its default is used.
     """
     names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
@@ -442,7 +445,7 @@ def reads_counter(loop: ast.For | ast.While, ignored: ast.stmt | None) -> bool:
 
 
 def list_written(function: Function) -> list[str]:
-    """Return the containers of `self` that a function writes entries to."""
+    """List the containers of `self` that a function writes entries to."""
     return [
         ast.unparse(part.value)
         for part in ast.walk(function)
@@ -452,8 +455,10 @@ def list_written(function: Function) -> list[str]:
 
 
 def find_empty_check(function: Function, line: int) -> ast.If | None:
-    """Return the `if` that skips the rest of a loop's pass where the index made at a line is empty,
-    if that only writes the rows of the index: without any, it does nothing.
+    """Return the `if` that skips a loop's iteration when the index made at a line is empty.
+
+    None unless the rest of the iteration only writes rows of the index, so that an empty index
+    changes nothing.
     """
     loops = list_loops(function, line)
     match [part for part in (loops[-1].body if loops else ()) if part.lineno >= line]:
@@ -471,7 +476,7 @@ def find_empty_check(function: Function, line: int) -> ast.If | None:
 
 
 def _writes_rows(node: ast.stmt, index: str, modules: set[str]) -> bool:
-    """Return whether a statement computes row by row, and writes the rows of an index."""
+    """Return whether a statement computes row by row and only writes rows of an index."""
     match node:
         case ast.Assign(targets=[ast.Subscript(slice=ast.Name(id=name))], value=value):
             is_written = name == index
@@ -492,8 +497,8 @@ def _writes_rows(node: ast.stmt, index: str, modules: set[str]) -> bool:
 
 
 def find_module_call(loop: ast.For | ast.While, line: int) -> ast.Call | None:
-    """Return a call of a module of `self` in the loop's body that reads no counter, on another line
-    than what breaks.
+    """Return a call of a submodule in the loop's body that does not use the counter and is on
+    another line than the break.
     """
     counters = list_names(loop.target) if isinstance(loop, ast.For) else set()
     return next(
@@ -541,8 +546,8 @@ _ITERATING = {"enumerate", "zip"}
 
 
 def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozenset()) -> set[Use]:
-    """Return what consumes a number: "tensor" where it is computed with one, "argument" where
-    torch takes it, "fixed" where torch compiles its value in, and so on.
+    """Return the uses of a number: "tensor" for arithmetic with one, "argument" for an argument of
+    torch, "fixed" if torch compiles its value in, and so on.
     """
     parents = {child: part for part in ast.walk(function) for child in ast.iter_child_nodes(part)}
     use, name = _climb(function, parents, node)
@@ -559,7 +564,7 @@ def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozense
 
 
 def list_readings(lines: Sequence[str], name: str) -> set[Use]:
-    """Return what consumes a value wherever a function names it, nothing where none does."""
+    """Return all uses of a name in a function; empty if there are none."""
     uses: set[Use] = set()
     for function in list_functions(lines):
         for node in ast.walk(function):
@@ -571,7 +576,7 @@ def list_readings(lines: Sequence[str], name: str) -> set[Use]:
 
 
 def list_looped_dims(lines: Sequence[str], name: str) -> set[int]:
-    """Return the dimensions of a tensor that loops run over, those counted from its end as well."""
+    """Return the dimensions of a tensor that loops run over, including negative ones."""
     dims: set[int] = set()
     for function in list_functions(lines):
         for node in ast.walk(function):
@@ -585,7 +590,7 @@ def list_looped_dims(lines: Sequence[str], name: str) -> set[int]:
 def _list_iterated(
     function: Function, node: ast.expr, name: str, seen: frozenset[str] = frozenset()
 ) -> set[int]:
-    """Return the dimensions of a tensor whose sizes are the number of passes of a loop over an
+    """Return the dimensions of a tensor whose sizes determine the iterations of a loop over an
     expression.
     """
     if ast.unparse(node) == name:
@@ -608,7 +613,7 @@ def _list_iterated(
 
 
 def _list_sizes(function: Function, node: ast.AST, name: str, is_named: bool = False) -> set[int]:
-    """Return the dimensions of a tensor whose sizes an expression reads, by their names too."""
+    """Return the dimensions of a tensor whose sizes an expression reads, directly or by name."""
     dims: set[int] = set()
     for part in ast.walk(node):
         match part:
@@ -626,7 +631,7 @@ def _list_sizes(function: Function, node: ast.AST, name: str, is_named: bool = F
 
 
 def _list_unpacked(function: Function, name: str, tensor: str) -> set[int]:
-    """Return the place of a name in `batch, length = x.shape`."""
+    """Return the position of a name in an unpacking such as `batch, length = x.shape`."""
     return {
         place
         for part in ast.walk(function)
@@ -640,7 +645,7 @@ def _list_unpacked(function: Function, name: str, tensor: str) -> set[int]:
 
 
 def _read_int(node: ast.expr) -> int:
-    """Return the number that a dimension is written as, -1 where it is no number."""
+    """Return a dimension's literal number, -1 if it is not a literal."""
     try:
         value = ast.literal_eval(node)
     except ValueError:
@@ -713,8 +718,8 @@ def _climb(
 
 
 def _only_stores(function: Function, loop: ast.For) -> bool:
-    """Return whether a loop only writes numbers into attributes of `self` that nothing else of the
-    function reads, so that it can run after all the rest.
+    """Return whether a loop only writes numbers into attributes of `self` that the rest of the
+    function does not read, so that it can run last.
     """
     inside = [part for statement in loop.body for part in ast.walk(statement)]
     written = {
@@ -758,7 +763,7 @@ def _is_test(parents: dict[ast.AST, ast.AST], node: ast.AST) -> bool:
 
 
 def _name_call_use(call: ast.Call) -> Use | None:
-    """Return None where the call gives a number again."""
+    """Return how a call uses a number, None if its result is a number again."""
     name = dotted_name(call.func)
     last = name.rsplit(".", 1)[-1] if name else getattr(call.func, "attr", "")
     if name in _NUMBER_CALLS | _ITERATING or name.startswith("math."):
@@ -807,7 +812,7 @@ def is_read(call: ast.Call) -> bool:
 
 
 def list_decisions(function: Function, tested: ast.AST) -> list[ast.AST]:
-    """Return what is decided by a value: what tests it, or a name that holds it."""
+    """List the nodes that test a value, directly or through a variable."""
     text = ast.unparse(tested)
     names = {
         target.id
@@ -826,9 +831,10 @@ def list_decisions(function: Function, tested: ast.AST) -> list[ast.AST]:
 
 
 def is_plain_choice(function: Function, node: ast.AST) -> bool:
-    """Return whether an `if` only chooses between two tensors of one shape, which `torch.where`
-    can do: no other effect, no `and`, `or` or `not` but of single bools, both sides known, and no
-    gradient of the side that is not chosen that may be NaN.
+    """Return whether `torch.where` can replace an `if` that chooses between two tensors.
+
+    Both must be known and have one shape. There may be no side effects, no `and`, `or` or `not`
+    except of one-element bools, and no possible NaN in the gradient of the side not chosen.
     """
     if not isinstance(node, ast.If | ast.IfExp) or any(
         isinstance(part, ast.BoolOp | ast.Not | ast.In | ast.NotIn | ast.Is | ast.IsNot)
@@ -854,7 +860,7 @@ def _may_be_nan(node: ast.AST) -> bool:
 
 
 def is_single_bool(node: ast.AST) -> bool:
-    """Return whether an expression is one bool in a tensor and harmless to compute."""
+    """Return whether an expression is a one-element bool tensor without side effects."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd | ast.BitOr):
         return is_single_bool(node.left) and is_single_bool(node.right)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
@@ -877,7 +883,7 @@ def is_single_bool(node: ast.AST) -> bool:
 
 
 def is_harmless(node: ast.AST) -> bool:
-    """Return whether all that an expression calls only computes with tensors and numbers."""
+    """Return whether an expression only calls functions that compute with tensors and numbers."""
     calls = (part.func for part in ast.walk(node) if isinstance(part, ast.Call))
     return all(
         (
@@ -890,7 +896,7 @@ def is_harmless(node: ast.AST) -> bool:
 
 
 def join_bools(test: ast.expr) -> ast.expr:
-    """Write `and`, `or` and `not` of single bools in tensors as `&`, `|` and `~`."""
+    """Replace `and`, `or` and `not` of one-element bool tensors by `&`, `|` and `~`."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         operand = join_bools(test.operand)
         return ast.UnaryOp(ast.Invert(), operand) if is_single_bool(operand) else test
@@ -922,7 +928,7 @@ def _list_sides(function: Function, node: ast.If | ast.IfExp) -> tuple[ast.expr,
 
 
 def _is_own_number(function: Function, branch: ast.If, node: ast.stmt) -> bool:
-    """Return whether a statement gives a number a name that only its branch reads."""
+    """Return whether a statement assigns a number to a name used only in its branch."""
     assigned = _find_assigned(node) if isinstance(node, ast.Assign) else None
     if assigned is None:
         return False

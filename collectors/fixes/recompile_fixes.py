@@ -171,7 +171,7 @@ def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
 
 
 def suggest_together(changes: Sequence[RecompileFacts]) -> list[SuggestedFix]:
-    """Suggest fixes of all that changes together: one alone would save nothing."""
+    """Suggest fixes for sources that change together: fixing only one would avoid nothing."""
     categories = tuple(facts.category for facts in changes)
     groups: dict[str | None, RecompileFacts] = {}
     for facts in changes:
@@ -205,7 +205,7 @@ def suggest_together(changes: Sequence[RecompileFacts]) -> list[SuggestedFix]:
 
 
 def join_settings(statements: Iterable[str]) -> tuple[str, ...] | None:
-    """Join statements, None if two set the same to other values; lists of sources become one."""
+    """Join statements; None if two set the same option differently. Lists of sources are merged."""
     joined: dict[str, str] = {}
     sources: dict[str, None] = {}
     for statement in statements:
@@ -262,7 +262,7 @@ def _after_break(facts: RecompileFacts) -> Chosen:
 
 
 def _list_other_sizes(facts: RecompileFacts) -> set[str]:
-    """Return the sizes that can share a compile: 0 and 1 never do."""
+    """Return the sizes that can share a compile, which 0 and 1 never can."""
     return set(facts.values) - {"0", "1"}
 
 
@@ -296,7 +296,7 @@ def _dynamic_source(facts: RecompileFacts) -> tuple[str, ...]:
 
 
 def _quote_entries(facts: RecompileFacts) -> str | None:
-    """Quote the names that the setting needs: they may differ from those in the user's code."""
+    """Quote the setting's names of the sources, which may differ from those in the user's code."""
     named = [ast.literal_eval(one.removeprefix(_DYNAMIC_SOURCES)) for one in _dynamic_source(facts)]
     return f"`{named[0]}`" if named else None
 
@@ -335,7 +335,7 @@ def _size(facts: RecompileFacts) -> Chosen:
 
 
 def _is_size_looped(facts: RecompileFacts) -> bool:
-    """Return whether a loop over the size is unrolled to it, however it is marked."""
+    """Return whether a loop over the size is unrolled, even if the size is marked dynamic."""
     sources = {source for source in (facts.source, *facts.siblings) if source}
     sizes: list[tuple[str, int | None]] = [size for size in facts.sizes if size[0] in sources]
     return any(
@@ -374,7 +374,7 @@ def _needs_value(facts: RecompileFacts) -> bool:
 
 
 def _is_compiled_in(facts: RecompileFacts) -> bool:
-    """A first recompile makes a number dynamic, unless the code needs its value."""
+    """Return whether the number's value is compiled in: otherwise it is dynamic by now."""
     return facts.recompile_count > 1 and not facts.is_static
 
 
@@ -446,7 +446,7 @@ def _list_subscripts(node: ast.AST, _statement: Statement) -> Sequence[ast.AST]:
 
 
 def _list_looked_up(node: ast.AST, _statement: Statement) -> Sequence[ast.AST]:
-    """List what chooses an attribute, or a value of a dictionary."""
+    """List expressions used as an attribute name or a dictionary key."""
     if isinstance(node, ast.Call):
         last = dotted_name(node.func).rsplit(".", 1)[-1]
         return node.args if last in ("getattr", "get") else []
@@ -504,7 +504,7 @@ def _name_dynamic(facts: RecompileFacts) -> Chosen:
 
 
 def _number(facts: RecompileFacts, as_tensor: str) -> Chosen:
-    """A tensor takes a number's place only where each reading of it is known to do with one."""
+    """Suggest a tensor instead of a number only if every use of the number accepts a tensor."""
     uses = [_list_uses(facts, source) for source in (facts.source, *facts.siblings)]
     if any("fixed" in known for known in uses):
         return ["int-that-is-needed"]
@@ -544,8 +544,8 @@ def _other(facts: RecompileFacts) -> Chosen:
 
 
 def _none(facts: RecompileFacts) -> Chosen:
-    """Only an argument is the caller's to replace, and by a tensor where it is one at other calls;
-    a cache that is empty at first is not.
+    """Suggest replacing None in the caller if it is an argument, by a tensor if other calls pass
+    one; a cache that is empty at first cannot be replaced.
     """
     is_argument = _KEYWORD.sub(r"\g<name>", facts.source or "").isidentifier()
     others = " ".join({*facts.values} - {"None"})
@@ -554,8 +554,8 @@ def _none(facts: RecompileFacts) -> Chosen:
 
 
 def _string(facts: RecompileFacts) -> Chosen:
-    """A text that the code compares or looks up, or one of few, chooses code; another is what it
-    works on.
+    """Choose by use: a string that is compared, looked up or one of few selects code; others are
+    data.
     """
     statement, name = parse_statement(facts.source_line or ""), name_source(facts.source)
     match statement and statement.node:
@@ -603,7 +603,7 @@ def _attribute(facts: RecompileFacts) -> Chosen:
 
 
 def _is_cache(facts: RecompileFacts) -> bool:
-    """Return whether the function looks up what it stores."""
+    """Return whether the function looks up entries that it stores itself, as a cache does."""
     name, lines = re.escape(name_source(facts.source)), "\n".join(facts.lines)
     is_asked = re.search(rf"\bnot in {name}\b", lines)
     return bool(is_asked and re.search(rf"\b{name}\[[^\]]*\]\s*=", lines))
@@ -773,7 +773,7 @@ def _quote_appended(facts: RecompileFacts) -> str:
 
 
 def _name_scheduler(facts: RecompileFacts) -> str:
-    """Say that a scheduler's step compiled with the optimizer's belongs in the caller."""
+    """Suggest moving a scheduler's step, compiled with the optimizer's, to the caller."""
     parsed = filter(None, map(parse_statement, facts.lines))
     names = dict.fromkeys(dotted_name(call.func) for made in parsed for call in made.calls())
     steps = [f"`{name}()`" for name in names if "sched" in name and name.endswith(".step")]
@@ -781,8 +781,8 @@ def _name_scheduler(facts: RecompileFacts) -> str:
 
 
 def _name_place(facts: RecompileFacts, passed: Sequence[tuple[str, int]]) -> str:
-    """Say where an input is marked. A library's function has its inputs from the user's call: what
-    that does not pass itself is named by its source.
+    """Describe where to mark an input. Inputs of a library's function come from the user's call;
+    one that the call does not pass itself is named by its source.
     """
     if facts.called_at is None:
         return "before the first call"
@@ -797,8 +797,8 @@ def _name_place(facts: RecompileFacts, passed: Sequence[tuple[str, int]]) -> str
 def _list_passed(
     facts: RecompileFacts, dimensions: Sequence[tuple[str | None, int | None]]
 ) -> list[tuple[str, int]]:
-    """List the dimensions of a library's inputs as the user's call names them, each once; none
-    where it does not pass them all itself.
+    """List the dimensions of a library's inputs by their names in the user's call, without
+    duplicates; empty if the call does not pass all of them itself.
     """
     passed: dict[tuple[str, int], None] = {}
     for source, dim in dimensions if facts.called_at else ():
@@ -810,7 +810,7 @@ def _list_passed(
 
 
 def _find_passed(facts: RecompileFacts, source: str) -> str | None:
-    """Return the expression of the user's call that is a library's argument."""
+    """Return the expression that the user's call passes as a library function's argument."""
     statement = parse_statement(facts.call_code or "")
     match = _KEYWORD.match(source)
     name = match["name"] if match else source

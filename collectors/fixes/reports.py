@@ -1,4 +1,4 @@
-"""Find calls that only report, as a logger's do: the caller can make them as well."""
+"""Find calls that only report something, such as logging; the caller can make them instead."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def find_report(function: Function, line: int, *, is_known: bool = False) -> Rep
 
 
 def is_check(branch: ast.If) -> bool:
-    """Return whether an `if` only reports what it asks for."""
+    """Return whether an `if` only reports the values it tests."""
     reports = (isinstance(part, ast.Expr) and _is_report(part, set()) for part in branch.body)
     return all(reports) and not branch.orelse and is_harmless(branch.test)
 
 
 def only_reports(function: Function) -> bool:
-    """Return whether all that a function does is to report what it was given."""
+    """Return whether a function only reports its arguments."""
     arguments = {argument.arg for argument in list_arguments(function)}
     return (
         is_plain(function)
@@ -93,7 +93,7 @@ def _list_read(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _is_report(node: ast.stmt, read_elsewhere: set[str]) -> bool:
-    """Return whether it reports, or gives a value a name that nothing else reads."""
+    """Return whether a statement reports, or assigns a name that nothing else reads."""
     if isinstance(node, ast.Assign):
         names = {ast.unparse(target) for target in node.targets}
         is_named = all(isinstance(target, ast.Name) for target in node.targets)
@@ -104,7 +104,7 @@ def _is_report(node: ast.stmt, read_elsewhere: set[str]) -> bool:
 
 
 def _list_lacking(function: Function, outer: ast.stmt, written: set[str]) -> tuple[str, ...] | None:
-    """Return the values that a report reads and the caller does not have, None where one may be
+    """Return the values that a report needs and the caller does not have, None if one may be
     written to later.
     """
     parents = {child: part for part in ast.walk(outer) for child in ast.iter_child_nodes(part)}

@@ -1,7 +1,7 @@
 """Estimate the compile time that a fix saves, from what the run's own compiles took.
 
-What is still compiled with the fix is subtracted. What a process pays once, as imports and the
-first C++ or Triton build, is paid by whatever compiles first, so a fix does not save it.
+What is still compiled with the fix is subtracted. One-time costs of a process, such as imports and
+the first C++ or Triton build, are paid by any first compile, so a fix does not save them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Claims = dict[int, float]
 
 @dataclass(frozen=True)
 class Cost:
-    """What a compile took by phase, without what its process pays once, and its restarts."""
+    """The time of a compile by phase and of its restarts, without its process's one-time costs."""
 
     phases: tuple[float, ...]
     restart_us: float = 0.0
@@ -68,7 +68,7 @@ def _phases(row: RecordedCompile) -> tuple[float, ...]:
 
 
 def _find_once(rows: Sequence[RecordedCompile]) -> dict[tuple[int, int], float]:
-    """Return by how much the first compile to have a phase exceeds what the later ones suggest."""
+    """Return how much longer the first compile with a phase took than later ones suggest."""
     once = {}
     for place in range(max(len(_phases(row)) for row in rows)):
         with_phase = [row for row in rows if any(_phases(row)[place : place + 1])]
@@ -86,9 +86,9 @@ def _weigh(row: RecordedCompile, place: int) -> float:
 
 
 def share_clock(compiles: Iterable[RecordedCompile]) -> dict[int, float]:
-    """Return what part of each compile counts where processes compile at the same time.
+    """Return the share of each compile that counts if processes compile at the same time.
 
-    A second in which three of them do is a third of a second of each.
+    A second in which three processes compile counts as a third of a second for each.
     """
     rows = [row for row in compiles if row.total_us > 0]
     shares = {row.key: 1.0 for row in compiles}
@@ -117,7 +117,7 @@ def save_whole(keys: Iterable[int], costs: Mapping[int, Cost]) -> Claims:
 def save_all_but_dynamic(
     first: RecordedCompile, saved: Sequence[RecordedCompile], costs: Mapping[int, Cost]
 ) -> Claims:
-    """Recompiles are saved, less what the first compile takes longer for being dynamic."""
+    """Claim all recompiles, minus the extra time of the first compile for being dynamic."""
     own = [row for row in saved if row.key != first.key]
     if dynamic := [costs[row.key].phases for row in own if row.is_dynamic]:
         left_us = sum(_longest(dynamic))
@@ -130,9 +130,10 @@ def save_all_but_dynamic(
 def save_joined(
     left: Sequence[RecordedCompile], gone: Sequence[RecordedCompile], costs: Mapping[int, Cost]
 ) -> Claims:
-    """The graphs of `gone` become a part of those of `left`, and are compiled as often as these.
+    """Claim the time saved if the graphs of `gone` become part of those of `left`, and are compiled
+    as often as these.
 
-    Their kernels stay as many, unless they are so small that one holds them all.
+    The number of kernels stays the same, unless they are small enough to be fused into one.
     """
     rows = [*left, *gone]
     if not left:
@@ -157,14 +158,16 @@ def _longest(phases: Collection[tuple[float, ...]]) -> list[float]:
 
 
 def _spread(rows: Sequence[RecordedCompile], left_us: float, costs: Mapping[int, Cost]) -> Claims:
-    """Claim of each row the same share of its graph, so that `left_us` is left, and restarts."""
+    """Claim the same share of each row's graph so that `left_us` remains, and all restarts."""
     total = sum(costs[row.key].graph_us for row in rows)
     share = max(0.0, 1 - left_us / total) if total else 0.0
     return {row.key: costs[row.key].graph_us * share + costs[row.key].restart_us for row in rows}
 
 
 def settle(claims: Sequence[Claims], costs: Mapping[int, Cost]) -> list[int]:
-    """Return what each saves, in microseconds; time that several claim counts for the largest."""
+    """Return the saving of each claim in microseconds. Time claimed several times counts only for
+    the largest claim.
+    """
     left = {key: cost.total_us for key, cost in costs.items()}
     saved = [0] * len(claims)
 

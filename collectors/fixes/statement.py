@@ -113,7 +113,7 @@ def find_block(code: SourceLines | None, line: int | None) -> tuple[Block, int] 
 
 
 def dotted_name(node: ast.AST) -> str:
-    """Return `torch.nn.Linear` for such a name, an empty string for any other expression."""
+    """Return a dotted name such as `torch.nn.Linear`, "" for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -123,7 +123,7 @@ def dotted_name(node: ast.AST) -> str:
 
 
 def shorten(text: str) -> str:
-    """Leave out the arguments of a long call; anything else stays whole.
+    """Replace the arguments of a long call by an ellipsis; other text is unchanged.
 
     >>> shorten("torch.nn.functional.scaled_dot_product_attention(query, key, value)")
     'torch.nn.functional.scaled_dot_product_attention(…)'

@@ -1,4 +1,4 @@
-"""What a step of a program costs, and what each graph break and skipped frame is of it.
+"""Estimate the cost of a program's step, and the share of each graph break and skipped frame.
 
 From the times of a window (`run --steps`): between two graphs stands a gap, which is what happens
 at a break. Without it there is one graph to enter fewer, and what the first one writes and the
@@ -49,7 +49,7 @@ class Part:
 
 @dataclass(frozen=True)
 class UsualStep:
-    """The step whose graphs are called in the order that most steps have: its medians."""
+    """The medians of the steps that call graphs in the most frequent order."""
 
     step_count: int  # that took this order
     other_count: int  # that took another, or compiled something
@@ -66,7 +66,7 @@ class UsualStep:
 
 @dataclass(frozen=True)
 class GapCost:
-    """What a step would save if the graphs around a gap, and what is done in it, were one graph."""
+    """The time saved per step if the graphs around a gap and the work in it were one graph."""
 
     gap_us: float  # without what stays of it
     entry_us: float = 0.0  # to enter the graph behind it
@@ -79,7 +79,7 @@ class GapCost:
 
 @dataclass(frozen=True)
 class StepCost:
-    """What a graph break or a skipped frame costs a step, as an estimate."""
+    """The estimated cost of a graph break or skipped frame per step."""
 
     compile_id: str
     call_count: int  # in a step
@@ -104,7 +104,7 @@ class BreakCost:
 
 @dataclass(frozen=True)
 class RunSteps:
-    """A run's steps: of its processes, those that take the longest in all."""
+    """The steps of a run's process that takes longest in total."""
 
     us: float  # the usual one
     count: int  # until the process ends, at the pace of the window
@@ -142,7 +142,7 @@ def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> Usual
 
 
 def _check(step: Step, side: StepSpans) -> None:
-    """Raise ValueError where a time is missing: each later one would count for its neighbour."""
+    """Raises ValueError if a time is missing, since later times would then be misassigned."""
     call, after = len(side["call_us"]), len(side["after_us"] or ())
     most = 2 * len(step["graph_numbers"]) + 1  # a gap, and a graph and a gap for each
     is_whole = call % 2 and (call + after == most + 1 if after else call <= most)
@@ -164,7 +164,7 @@ def _list_parts(
 
 @dataclass(frozen=True)
 class FrameCost:
-    """What a skipped frame costs a step, by the gaps that it is in."""
+    """The cost of a skipped frame per step, by the gaps that it covers."""
 
     compile_id: str
     call_count: int
@@ -173,7 +173,9 @@ class FrameCost:
 
 @dataclass(frozen=True)
 class WindowCosts:
-    """What the usual step would save without each gap: before each graph, and behind the last."""
+    """The time that the usual step would save without each gap: before each graph and after the
+    last.
+    """
 
     compile_ids: Sequence[str | None]  # of the graphs
     gaps: Sequence[GapCost]
@@ -182,10 +184,10 @@ class WindowCosts:
     frames: Sequence[FrameCost]  # that Dynamo may have skipped
 
     def estimate(self, outcomes: Mapping[str, str]) -> list[StepCost]:
-        """Return what breaks cost a step, the dearest first.
+        """Return the costs of breaks per step, the largest first.
 
-        `outcomes` has "resumed" or "skipped" for each compile that ended at a break. Code that a
-        resumed break calls has graphs of its own; the gap behind the last of them is the break's
+        `outcomes` has "resumed" or "skipped" for each compile that ended at a break. Code called
+        at a resumed break has its own graphs; the gap after the last of them counts for the break
         too.
         """
         found: dict[str, list[GapCost]] = defaultdict(list)
@@ -262,7 +264,7 @@ def dump_costs(
 
 
 def load_costs(stored: shapes.WindowCosts) -> WindowCosts:
-    """Raises ValueError where a gap is missing: each later one would count for its neighbour."""
+    """Raises ValueError if a gap is missing, since later gaps would then be misassigned."""
     sizes = len(stored["compile_ids"]), len(stored["gaps_us"]) - 1
     if {*sizes} != {stored["graph_count"]}:
         raise ValueError(f"{sizes} graphs and gaps of {stored['graph_count']}")
@@ -294,7 +296,7 @@ def cost_breaks(
 
 
 class _Trace:
-    """What a trace adds to the times of a step: it slows the host, so its times are scaled."""
+    """A trace's additions to the times of a step. Tracing slows the host, so times are scaled."""
 
     def __init__(self, step: UsualStep, traced: TracedSteps | None) -> None:
         self.graphs = {graph["number"]: graph for graph in traced["graphs"]} if traced else {}
@@ -351,8 +353,8 @@ def _cost_gap(
 def _estimate_compiled(
     gap: Part, eager: TracedGap, more_operations: int, pace_us: float | None
 ) -> float:
-    """Return what stays of a gap where what is done in it is compiled: what a library does, and a
-    kernel for what lies between, at the pace of the host or of the GPU.
+    """Return the time that remains of a gap once its work is compiled: library calls, and one
+    kernel for the operations between them, at the speed of the host or the GPU.
     """
     took_us = min(gap.us, gap.host_us)
     if pace_us is None:
@@ -376,7 +378,7 @@ def _is_own_kernel(
 def _list_backward(
     trace: _Trace, after: Sequence[Part], graphs: Sequence[StepGraph]
 ) -> list[GapCost]:
-    """Return the gaps between the backward graphs of two graphs, which run the other way round."""
+    """Return the gaps between backward graphs, which run in reverse order."""
     compiles = [graph["compile_id"] for graph in graphs]
     costs = []
     for place, (first, second) in enumerate(pairwise(part.graph for part in after[1::2])):
@@ -388,7 +390,7 @@ def _list_backward(
 def _cost_frame(
     trace: _Trace, call: Sequence[Part], frame: TracedFrame, gaps: Sequence[GapCost]
 ) -> FrameCost:
-    """Return what it costs that a frame runs as it was written, not as one graph."""
+    """Return the cost of running a frame uncompiled instead of as one graph."""
     costs = {}
     for place in {int(place) for place, _us in frame["gaps_us"]}:
         eager = trace.gaps.get(place)

@@ -311,7 +311,7 @@ def describe_savings(
 def _describe_step(
     causes: Sequence[HasSavings], format_duration: Callable[[float | None], str]
 ) -> str:
-    """Return "85 µs of each 506 µs step", nothing where no step was timed."""
+    """Return "85 µs of each 506 µs step", "" if no step was timed."""
     step_us = sum(cause.step_us or 0 for cause in causes)
     whole_us = max((cause.whole_step_us or 0 for cause in causes), default=0)
     if step_us <= 0:
@@ -466,7 +466,7 @@ def name_eager(part: EagerFunction) -> str:
 
 
 def describe_eager(part: EagerFunction, broken: str | None) -> str:
-    """Return which function runs eagerly, from which line, and what of it holds the break."""
+    """Describe which function runs eagerly, from which line, and which part has the break."""
     place = f" ({label_line(part.file, part.line)})" if part.file else ""
     called = f", called at {part.called_at}," if part.called_at else ""
     sentence = f"{_capitalize(name_eager(part))}{place}{called} runs eagerly"

@@ -323,7 +323,7 @@ def read_manifest(folder: str) -> BackupManifest:
         return BackupManifest(**values)
     except FileNotFoundError:
         raise BackupError(
-            f"{folder} is no backup: it has no {MANIFEST}. Give the folder that `backup` made."
+            f"{folder} is not a backup: it has no {MANIFEST}. Give the folder that `backup` made."
         ) from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BackupError(f"{path} cannot be read or is damaged; take another backup.") from error

@@ -150,7 +150,7 @@ def find_repro(connection: sqlite3.Connection, repro: str) -> int:
         low, high = parse_id(text.ljust(16, "0")), parse_id(text.ljust(16, "f"))
     except ValueError:
         raise NoSuchRepro(
-            f"{repro[:40]!r} is no id of a repro: expected up to 16 digits of 0-9 and a-f"
+            f"{repro[:40]!r} is not the id of a repro: expected up to 16 digits of 0-9 and a-f"
         ) from None
     rows = connection.execute(
         "select id from repros where id between :low and :high and state = 'captured' limit 2",
@@ -202,7 +202,9 @@ def add_result(
     command.
     """
     if result.command not in COMMANDS:
-        raise ValueError(f"{result.command!r} is no command: expected one of {', '.join(COMMANDS)}")
+        raise ValueError(
+            f"{result.command!r} is not a command: expected one of {', '.join(COMMANDS)}"
+        )
     program = None if result.program is None else payloads.add_now(result.program)
     connection.execute(
         ADD_RESULT,

@@ -263,7 +263,7 @@ def _find_beyond_threshold(
         value = math.inf if str(cell) in ("inf", "Infinity") else read_number(cell)
         if value is None:
             problem = f": {reason}" if reason else ""
-            problem = problem if is_empty(cell) else f": {cell!r} is no number"
+            problem = problem if is_empty(cell) else f": {cell!r} is not a number"
             yield row.name, "MISSING", f"no {metric}{problem}"
             continue
         shown, least, most = (METRICS[metric].format(number) for number in (value, worst, best))
