@@ -41,7 +41,7 @@ _ABSENT = frozenset({"skipped", "not_run"})
 
 @dataclass(frozen=True)
 class SummaryDelta:
-    """A number of both sides over the same models; None if no model has it on both.
+    """A summary metric of two runs over their common models; None if there are none.
 
     `noise` is the 95% error of the logarithm of new ÷ base. `latency` is new ÷ base of the compiled
     latency.

@@ -199,7 +199,8 @@ def name_runs(
     with _prefixing_errors("base"):
         if not named.runs:
             raise FilterError(
-                f"{base} is of a run's name and suite, and {new[:80]!r} is not a run; name base's run"
+                f"{base} is of a run's name and suite, and {new[:80]!r} is not a run; "
+                "name base's run"
             )
         return find_word(engine, clock, base, named.runs[0].run).id, new
 

@@ -108,7 +108,7 @@ def list_streams(page: PageQuery) -> Page[StreamRow]:
 @needs("ingest", "read")
 def get_contents(run_id: str) -> RunContentsJson:
     """Return how much of a run's recording is stored, so that a client that has more can send it;
-    410 for a pruned run. A token of the scope `ingest` alone is told of runs that it may add to.
+    410 for a pruned run. A token with only the scope `ingest` can query the runs it may add to.
     """
     if not get_identity().may("read") and not may_add(get_reader(), run_id, get_sender()):
         raise PushRefused(403, str(NotOwner(get_sender(), run_id)))

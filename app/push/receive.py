@@ -168,7 +168,7 @@ MAX_CLIENTS = 16_384  # the least recent one is dropped: its bucket is full agai
 
 
 class RateLimit:
-    """The rates of a server process's clients. Several processes each allow as much.
+    """Limits the rate of each client. Each server process has limits of its own.
 
     A request passes if its client's bucket is not empty, and may overdraw it.
     """

@@ -88,7 +88,7 @@ class ShapeSymbol(_Location):
 
 @dataclass(frozen=True)
 class FixedDimension:
-    """A dimension of an input that was 0 or 1 beside dynamic ones: torch compiles those in."""
+    """An input's dimension of size 0 or 1, which torch compiles in even if others are dynamic."""
 
     name: Annotated[str, "The input's name in the graph."]
     dim: Annotated[fields.Count, "The dimension."]

@@ -126,7 +126,7 @@ class WindowView:
 
     @property
     def cost_us(self) -> float:
-        """Return what all breaks cost; a trial of several counts once."""
+        """Return the cost of all breaks; a trial that fixes several of them counts once."""
         measured = [row for row in self.costs if row.saved_us is not None]
         tried = {row.trial.new_run_id: row.share or 0.0 for row in measured if row.trial}
         estimated_us = sum(row.estimated_us or 0.0 for row in self.costs if row.saved_us is None)
@@ -134,7 +134,7 @@ class WindowView:
 
     @property
     def first_function(self) -> str | None:
-        """Return the function of the step's first graph; of a step without any, the one called."""
+        """Return the function of the step's first graph; without graphs, the called function."""
         if self.step and self.step.function:
             return self.step.function
         called = [row.compile for row in self.parts if row.phase]
@@ -185,7 +185,7 @@ class WindowView:
         return f"{'measured by trials' if self.is_measured else word}, the dearest first"
 
     def count_tried(self, trial: TriedFix) -> int:
-        """Return how many of the breaks were gone in a trial."""
+        """Return how many of the breaks a trial removed."""
         return sum(
             row.trial.new_run_id == trial.new_run_id for row in self.costs if row.trial is not None
         )

@@ -44,8 +44,8 @@ def trace(run_id: str, trace_id: str) -> Response:
 
 @operation("/runs/<run_id>/steps")
 def list_step_windows(detail: RunDetail, page: PageQuery) -> Page[StepWindowRow]:
-    """List the windows of a run's steps, with the time of each graph and gap, as `run --steps`
-    timed them, and what each graph break costs.
+    """List a run's windows of steps timed by `run --steps`: the time of each graph and gap, and the
+    cost of each graph break.
     """
     reader = get_run_reader(detail.run.id)
     return list_window_rows(reader, detail.run.id, page.cursor, page.limit)

@@ -128,7 +128,7 @@ def make_artifact(trace: dict[str, Any], context: dict[str, Any]) -> ArtifactSee
 
 
 def parse_trace(trace: dict[str, Any], metadata: dict[str, Any]) -> TracedSteps | None:
-    """Return what a trace says of steps like the usual one, None where it has not two of them."""
+    """Return a trace's results for steps like the usual one, None if it has fewer than two."""
     try:
         order = find_usual_order(metadata["steps"])
         functions = metadata.get("traced_functions") or []
@@ -227,7 +227,7 @@ def _nest_spans(spans: list[Span]) -> None:
 
 
 def _find_kind(span: Span, of_inductor: set[Span]) -> str:
-    """Return what the host does in a span, excluding the spans in it."""
+    """Return the kind of host work in a span, excluding nested spans."""
     if span.name.startswith(_WAITS):
         return "wait"
     if span.find(_LOOKUP):
@@ -302,7 +302,7 @@ def _list_inside(span: Span) -> Iterator[Span]:
 
 
 def _measure_entry(graph: Span) -> float | None:
-    """Return the time of a call before its first operation and after its last."""
+    """Return the time of a call before its first operation plus that after its last."""
     operations = [
         span
         for span in _list_inside(graph)
@@ -334,7 +334,7 @@ def _is_eager(kernel: Span, steps: list[Span]) -> bool:
 
 
 def _list_by_gap(step: Span) -> Iterator[tuple[int, Span]]:
-    """Yield what a step does outside compiled graphs, with the number of graphs before it."""
+    """Yield a step's spans outside compiled graphs, each with the number of graphs before it."""
     gap = 0
     for span in sorted(_list_inside(step), key=lambda span: span.begin_us):
         gap += span.name.startswith(_GRAPH)
@@ -398,8 +398,8 @@ def _measure_gaps(step: Span, device: list[Span]) -> list[TracedGap]:
 def _fuse_operations(
     gap: int, host_us: float, operations: list[Span], started: dict[Span | None, list[Span]]
 ) -> TracedGap:
-    """Return what remains of operations once they are compiled: library calls, and between two of
-    them one kernel as long as its longest.
+    """Return the time that operations take once compiled: library calls, and between two of them
+    one kernel as long as the longest one there.
     """
     library_count = group_count = 0
     library_us = fused_us = longest_us = 0.0

@@ -128,15 +128,14 @@ def delete_baseline(connection: sqlite3.Connection, name: str) -> bool:
 def _check_name(name: str) -> None:
     if not NAME.fullmatch(name):
         raise ValueError(
-            f"{name[:80]!r} is not a valid baseline name: expected a letter or digit, then at most 99 "
-            "letters, digits and "
-            ". _ + @ / -, and no / at its end"
+            f"{name[:80]!r} is not a valid baseline name: expected a letter or digit, then at most "
+            "99 letters, digits and . _ + @ / -, and no / at its end"
         )
     for pattern, meaning in RESERVED:
         if pattern.fullmatch(name):
             raise ValueError(
-                f"{name[:80]!r} is not a valid baseline name: {meaning}; choose another, as main or "
-                "release/2.4"
+                f"{name[:80]!r} is not a valid baseline name: {meaning}; choose another, as main "
+                "or release/2.4"
             )
 
 

@@ -1,7 +1,8 @@
-"""Rules of measured numbers: no model worse beyond noise than in the baseline, as in Compare.
+"""Rules for measured numbers: no model may be worse than in the baseline beyond noise, as in
+Compare.
 
-Without stored repeats the tolerance decides. Fewer than three measurements decide nothing, nor does
-a change from eager mode.
+Without stored repeats, the tolerance is used. Changes are ignored if there are fewer than three
+measurements, or if eager mode explains them.
 
 Sources: pytorch benchmarks/dynamo/check_perf_csv.py at 1983b53, check_memory_compression_ratio.py
 at 20e7b45

@@ -46,7 +46,7 @@ def test_a_name_that_cannot_be_typed_is_refused(tmp_path: Path, name: str) -> No
     migrate(tmp_path / "x.db")
     with (
         closing(open_writer(tmp_path / "x.db")) as store,
-        pytest.raises(ValueError, match="no baseline's name"),
+        pytest.raises(ValueError, match="not a valid baseline name"),
     ):
         save_baseline(store, name, {}, run_id=None)
     with (
