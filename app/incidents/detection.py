@@ -35,8 +35,8 @@ from compileboard.collectors.contract.verdicts import (
     MEMORIES,
     Measurement,
     decide,
-    direct,
     explain_by_eager,
+    find_direction,
 )
 
 _SETTLED_COUNT = 20
@@ -306,7 +306,7 @@ def _find_direction(series: Series, change: ChangePoint | Drift) -> str:
         }
         if explain_by_eager(verdicts)[series.metric.name].word == "eager":
             return "changed"
-    return direct(series.metric, change.before, change.after)
+    return find_direction(series.metric, change.before, change.after)
 
 
 def _find_medians(series: Series, positions: Ints) -> dict[str, Measurement]:

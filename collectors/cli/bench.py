@@ -19,8 +19,8 @@ from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.diff_branch import TAG, measure_both
 from compileboard.collectors.bench.execution.resume import (
     drop_local_copy,
-    find_before,
     find_pushed,
+    find_resume_point,
     make_local_copy,
 )
 from compileboard.collectors.bench.execution.runner import Checkout, Job, PrintLine, finish, measure
@@ -62,7 +62,7 @@ from compileboard.collectors.cli.common import (
     server_options,
 )
 from compileboard.collectors.contract.run_config import RunConfig
-from compileboard.collectors.terminal.values import collector_command, lay_out
+from compileboard.collectors.terminal.values import collector_command, format_table
 from compileboard.collectors.trials.patches import CannotTry, RecordedProgram
 from compileboard.command_line import Choice, Command, Option, Value
 from compileboard.exit_codes import DONE, INTERRUPTED
@@ -119,9 +119,9 @@ def _list_options(name: str, declared: Declaration, default: Any) -> Iterator[Op
 
 class BenchCommand(Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [self._respell(word) for word in args])
+        return super().parse_args(ctx, [self._normalise_spelling(word) for word in args])
 
-    def _respell(self, word: str) -> str:
+    def _normalise_spelling(self, word: str) -> str:
         flag, equals, value = word.partition("=")
         respelled = flag.replace("_", "-")
         known = (respelled in param.opts for param in self.params)
@@ -215,7 +215,7 @@ def _measure_request(arguments: BenchRequest, print_line: PrintLine) -> int:
         arguments.db, before = find_pushed(os.environ, jobs[0].identity, arguments.resume)
         jobs = [replace(job, config=replace(job.config, database=arguments.db)) for job in jobs]
     elif arguments.resume is not None:
-        before = find_before(arguments.db, jobs[0].identity, arguments.resume)
+        before = find_resume_point(arguments.db, jobs[0].identity, arguments.resume)
     run_ids: list[str] = []
     codes: list[int] = []
     for job in jobs:
@@ -287,7 +287,7 @@ def make_output(flag: str, folder: str | None) -> None:
 def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) -> Job:
     experiments = list_experiments(arguments)
     chosen = choose_models(arguments)
-    asked = settings_of(arguments, checkout.environment)
+    asked = make_settings(arguments, checkout.environment)
     settings = leave_out_idle(asked, experiments)
     batch_sizes = read_batch_sizes(arguments.batch_size_file)
     plan = make_plan(
@@ -306,7 +306,7 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
     identity = (
         "" if tags else plan_hash(chosen, experiments, settings, batch_sizes)
     )  # a comparison cannot be resumed
-    config = config_of(arguments, chosen, tags)
+    config = make_run_config(arguments, chosen, tags)
     if arguments.device_index is not None:
         environment = {**checkout.environment, "CUDA_VISIBLE_DEVICES": arguments.device_index}
         checkout = replace(checkout, environment=environment)
@@ -396,16 +396,16 @@ def choose_models(arguments: BenchRequest) -> list[ModelRef]:
 
 
 def list_models(models: list[ModelRef]) -> int:
-    for line in lay_out([(model.suite, model.name, model.family) for model in models]):
+    for line in format_table([(model.suite, model.name, model.family) for model in models]):
         print(line)
     for suite in dict.fromkeys(model.suite for model in models):
-        why_not = suites.missing(suite)
+        why_not = suites.describe_missing_libraries(suite)
         if why_not:
             print(f"{suite}: {why_not}", file=sys.stderr)
     return 0
 
 
-def settings_of(arguments: BenchRequest, environment: Mapping[str, str]) -> BenchSettings:
+def make_settings(arguments: BenchRequest, environment: Mapping[str, str]) -> BenchSettings:
     values = dict(arguments.given)
     gpu_count = 0 if values["device"] == "cpu" else count_gpus()
     device = values["device"] or ("cuda" if gpu_count else "cpu")
@@ -531,7 +531,9 @@ def count_gpus() -> int:
     return min(count, len(visible.split(","))) if visible else count
 
 
-def config_of(arguments: BenchRequest, models: list[ModelRef], tags: dict[str, str]) -> RunConfig:
+def make_run_config(
+    arguments: BenchRequest, models: list[ModelRef], tags: dict[str, str]
+) -> RunConfig:
     names = list(dict.fromkeys(ref.suite for ref in models))
     return RunConfig(
         **{**arguments.server, "database": arguments.db},

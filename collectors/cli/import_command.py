@@ -330,7 +330,7 @@ def import_paths(
         budget = Budget(connection, limits)
         if lines is not None:
             budget.listen()
-        importing = _Importing(
+        importing = _ImportSession(
             connection, database, options, print_line, lines, index, budget, process_count
         )
         for bundle in bundles:
@@ -388,7 +388,7 @@ class _Attempts:
 
 
 @dataclass
-class _Importing:
+class _ImportSession:
     connection: sqlite3.Connection
     database: str
     options: LoadOptions

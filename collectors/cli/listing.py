@@ -149,7 +149,7 @@ def list_text(
     if not rows:
         example = collector_command("run", database=database, then="-- python train.py")
         return f"{database} has no runs yet. Record one: {example}"
-    return _laid_out([_format_cells(row) for row in rows], columns)
+    return _format_table([_format_cells(row) for row in rows], columns)
 
 
 def _format_cells(row: sqlite3.Row) -> list[str]:
@@ -170,7 +170,7 @@ def _format_cells(row: sqlite3.Row) -> list[str]:
     ]
 
 
-def _laid_out(table: list[list[str]], columns: int | None) -> str:
+def _format_table(table: list[list[str]], columns: int | None) -> str:
     lines = [list(HEADER), *table]
     shortest = next(
         n for n in range(SHORT_ID, 65) if len({row[0][:n] for row in table}) == len(table)

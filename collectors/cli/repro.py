@@ -34,7 +34,7 @@ from compileboard.collectors.repro.trials import DEFAULT_SECONDS, TrialLimits
 from compileboard.collectors.terminal.progress_line import progress_line
 from compileboard.collectors.terminal.values import (
     collector_command,
-    lay_out,
+    format_table,
     read_count,
     read_seconds,
     read_size,
@@ -173,7 +173,7 @@ def load_any(name: str, options: dict[str, Any]) -> Repro:
     return load_repro(name, os.path.abspath(destination["database"]), os.environ)
 
 
-def work(
+def run_repro_task(
     repro: Repro,
     target: str,
     options: dict[str, Any],
@@ -212,7 +212,7 @@ def work(
     return answer
 
 
-def save(
+def save_command_result(
     repro: Repro, command: str, started_us: int, answer: dict[str, Any], **columns: Any
 ) -> None:
     from compileboard.collectors.repro.repro import save_answer
@@ -280,7 +280,7 @@ def list_command(db: str, run_id: str | None, limit: int, as_json: bool) -> int:
         )
     else:
         head = ["repro", "recorded", "kind", "phase", "nodes", "run", "operation or error"]
-        print("\n".join(lay_out([head, *map(_format_cells, lines)])))
+        print("\n".join(format_table([head, *map(_format_cells, lines)])))
     return DONE
 
 
@@ -374,10 +374,10 @@ def _run_one(
         loaded.check_trust(is_trusted=trust)
     else:
         loaded, task = load_trusted(name, options, trust=trust), "rerun"
-    answer = work(
+    answer = run_repro_task(
         loaded, f"compileboard.collectors.repro.rerun:{task}", {"level": level}, **options
     )
-    save(loaded, "run", started_us, answer)
+    save_command_result(loaded, "run", started_us, answer)
     if as_json:
         print_json(answer)
     else:
@@ -408,8 +408,8 @@ def check_command(
 
     loaded, started_us = load_trusted(name, options, trust=trust), read_clock_us()
     asked = {"level": level, "kind": "accuracy", "strict": strict}
-    answer = work(loaded, "compileboard.collectors.repro.rerun:rerun", asked, **options)
-    save(loaded, "check", started_us, answer)
+    answer = run_repro_task(loaded, "compileboard.collectors.repro.rerun:rerun", asked, **options)
+    save_command_result(loaded, "check", started_us, answer)
     if as_json:
         print_json(answer)
     else:
@@ -445,7 +445,9 @@ def get_args_command(
 
     loaded = load_trusted(name, options, trust=trust)
     asked = {"level": level, "output": os.path.abspath(output)}
-    answer = work(loaded, "compileboard.collectors.repro.rerun:write_inputs", asked, **options)
+    answer = run_repro_task(
+        loaded, "compileboard.collectors.repro.rerun:write_inputs", asked, **options
+    )
     if as_json:
         print_json(answer)
     else:

@@ -17,13 +17,13 @@ from compileboard.collectors.cli.repro import (
     load_trusted,
     name_argument,
     origin_options,
-    save,
+    run_repro_task,
+    save_command_result,
     trial_options,
-    work,
 )
 from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.repro.findings import Minification
-from compileboard.collectors.terminal.values import lay_out, read_seconds
+from compileboard.collectors.terminal.values import format_table, read_seconds
 from compileboard.command_line import Command, Value
 from compileboard.exit_codes import DONE, FAILED
 
@@ -90,7 +90,9 @@ def minify_command(
             path.unlink()
     asked = {"level": level, "strict": strict, "max_seconds": max_time, "folder": str(folder)}
     try:
-        body = work(loaded, "compileboard.collectors.repro.minify.task:run", asked, **options)
+        body = run_repro_task(
+            loaded, "compileboard.collectors.repro.minify.task:run", asked, **options
+        )
     except KeyboardInterrupt:
         smallest = folder / "smallest.py"
         print_message("interrupted; the same command goes on from here")
@@ -100,7 +102,7 @@ def minify_command(
     answer, program = Minification.load(body["answer"]), body["program"]
     detail = {**body["answer"], "torch_version": body["torch_version"]}
     columns = {"operation": body["operation"], "node_count": answer.nodes_after, "program": program}
-    save(loaded, "minify", started_us, detail, **(columns if answer.answers else {}))
+    save_command_result(loaded, "minify", started_us, detail, **(columns if answer.answers else {}))
     if output is not None and program is not None:
         output.write_text(program, encoding="utf-8", errors="surrogatepass")
     if as_json:
@@ -173,9 +175,9 @@ def analyze_command(
 
     loaded, started_us = load_trusted(name, options, trust=trust), read_clock_us()
     asked = {"level": level, "strict": strict, "memory_bytes": options["memory"]}
-    answer = work(loaded, f"{PACKAGE}.analyze_task:analyze", asked, **options)
+    answer = run_repro_task(loaded, f"{PACKAGE}.analyze_task:analyze", asked, **options)
     analysis = findings.Analysis.load(answer)
-    save(loaded, "analyze", started_us, {**answer, "sentence": analysis.sentence()})
+    save_command_result(loaded, "analyze", started_us, {**answer, "sentence": analysis.sentence()})
     if as_json:
         print_json(answer)
     else:
@@ -193,7 +195,7 @@ def analyze_command(
                         if analysis.status == findings.NOT_REPRODUCED
                         else ()
                     ),
-                    *lay_out_nodes(rows),
+                    *format_nodes(rows),
                     *_end_sentences(analysis.notes),
                     counts,
                 ]
@@ -231,9 +233,9 @@ def bisect_command(
 
     loaded, started_us = load_trusted(name, options, trust=trust), read_clock_us()
     asked = {"level": level, "strict": strict, "settings": settings}
-    answer = work(loaded, f"{PACKAGE}.bisect:bisect", asked, **options)
+    answer = run_repro_task(loaded, f"{PACKAGE}.bisect:bisect", asked, **options)
     bisection = findings.Bisection.load(answer)
-    save(loaded, "bisect", started_us, {**answer, "sentence": bisection.sentence()})
+    save_command_result(loaded, "bisect", started_us, {**answer, "sentence": bisection.sentence()})
     if as_json:
         print_json(answer)
     else:
@@ -244,7 +246,7 @@ def bisect_command(
                 if bisection.status == findings.NOT_REPRODUCED
                 else ()
             ),
-            *lay_out_settings(bisection.settings),
+            *format_settings(bisection.settings),
             *_end_sentences(bisection.notes),
         ]
         print("\n".join([*lines, f"{bisection.trial_count} trials"]))
@@ -258,7 +260,7 @@ def _choose_rows(rows: Sequence[JudgedNode]) -> list[JudgedNode]:
     return wrong[:MOST_ROWS] if wrong else list(rows[:3])
 
 
-def lay_out_nodes(rows: Sequence[JudgedNode]) -> list[str]:
+def format_nodes(rows: Sequence[JudgedNode]) -> list[str]:
     cells = [
         [
             row.node,
@@ -272,24 +274,24 @@ def lay_out_nodes(rows: Sequence[JudgedNode]) -> list[str]:
         ]
         for row in rows
     ]
-    return _lay_out(
+    return _format_table(
         ["node", "operation", "verdict", "error", "eager", "limit", "explains", ""], cells
     )
 
 
-def lay_out_settings(settings: Sequence[TriedSetting]) -> list[str]:
+def format_settings(settings: Sequence[TriedSetting]) -> list[str]:
     words = {True: "passes", False: "fails", None: "fails otherwise"}
     cells = [[entry.setting, entry.value, words[entry.passes]] for entry in settings]
-    return _lay_out(["setting", "value", "graph"], cells)
+    return _format_table(["setting", "value", "graph"], cells)
 
 
-def _lay_out(head: list[str], cells: list[list[str]]) -> list[str]:
+def _format_table(head: list[str], cells: list[list[str]]) -> list[str]:
     from compileboard.collectors.terminal.run_summary import printable
 
     if not cells:
         return []
     table = [head, *([printable(cell) for cell in row] for row in cells)]
-    return [f"  {line}" for line in lay_out(table)]
+    return [f"  {line}" for line in format_table(table)]
 
 
 def _format_number(value: float | None) -> str:

@@ -150,7 +150,7 @@ def run(
         hold_closed_streams,
     )
 
-    with unhindered("closed standard streams may not stay closed"):
+    with reporting_errors("closed standard streams may not stay closed"):
         hold_closed_streams()
     if not command:
         print_message(
@@ -177,7 +177,7 @@ def run(
     options |= {"repro": tuple(dict.fromkeys(repro)), "repro_inputs_bytes": repro_inputs or 0}
     try:
         check_program(list(command), os.environ)
-        with unhindered("what earlier commands left cannot be recorded"):
+        with reporting_errors("what earlier commands left cannot be recorded"):
             pick_up()
         if diff_branch is not None:
             # Imported here because only this option needs `bench` and its imports.
@@ -215,7 +215,7 @@ def observe(
     destination: DestinationLine | None = None
     refused: CannotRun | None = None
     unusable: DatabaseUnusable | None = None
-    with unhindered("this run is not recorded"):
+    with reporting_errors("this run is not recorded"):
         try:
             launch, destination = open_launch(command, environment, quiet, **options)
         except DatabaseUnusable as error:
@@ -225,7 +225,7 @@ def observe(
     with ExitStack() as screen:
         progress = None
         if launch is not None and not quiet:
-            with unhindered("no progress is shown"):
+            with reporting_errors("no progress is shown"):
                 progress = progress_line(os.environ)
                 if progress:
                     progress.__enter__()
@@ -243,18 +243,18 @@ def observe(
         except CannotRun as error:
             refused, outcome = error, ProgramExit(error.exit_code)
         if launch:
-            with unhindered("the end of this run is not recorded"):
+            with reporting_errors("the end of this run is not recorded"):
                 launch.end(outcome)
     if refused is not None:
         raise refused
     if launch and launch.recording.trouble is None and not quiet:
-        with unhindered("the records cannot be counted"):
+        with reporting_errors("the records cannot be counted"):
             for line in _list_closing_lines(launch, options["database"]):
                 print_message(line)
     if verify and launch and launch.recording.trouble is None and not outcome.is_interrupted:
         from compileboard.collectors.cli.try_command import try_all
 
-        with unhindered("the fixes are not tried"):
+        with reporting_errors("the fixes are not tried"):
             try_all(launch.manifest.run_id, os.path.abspath(options["database"]), file=sys.stderr)
     return outcome
 
@@ -282,7 +282,7 @@ def _list_closing_lines(launch: Launch, database: str) -> list[str]:
             + lost
             + describe_delivery(outbox_root(os.environ), manifest.run_id, Target.of(manifest))
         ]
-    lines = closing_lines(database, manifest.run_id)
+    lines = list_summary_lines(database, manifest.run_id)
     if "accuracy" in manifest.repro:
         from compileboard.collectors.terminal.progress_line import describe_graph_checks
 
@@ -311,21 +311,21 @@ def open_launch(
         if launch.recording.recorder is not None:
             destination = DestinationLine(config, launch.manifest.run_id, print_message)
             destination.step()
-        with unhindered("limits of the hooks are not known"):
+        with reporting_errors("limits of the hooks are not known"):
             for warning in unreachable(command):
                 print_message(warning)
     return launch, destination
 
 
 @contextmanager
-def unhindered(what: str) -> Iterator[None]:
+def reporting_errors(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
         print_message(f"{what}: {describe_error(error)}")
 
 
-def closing_lines(database: str, run_id: str) -> list[str]:
+def list_summary_lines(database: str, run_id: str) -> list[str]:
     from compileboard.collectors.terminal.run_summary import summarize
 
     try:

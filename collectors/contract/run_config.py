@@ -123,7 +123,7 @@ def _from_text(setting: Field[Any], text: str) -> Any:
     return text or setting.default
 
 
-def knows_its_device(source: str, torch_version: str | None) -> bool:
+def is_device_known(source: str, torch_version: str | None) -> bool:
     """Return whether a run without a recorded GPU is known to have run on a CPU. A trace log may
     come from a GPU without naming it.
     """

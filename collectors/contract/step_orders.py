@@ -11,13 +11,13 @@ from .shapes import Step
 Order = tuple[tuple[int, ...], int, "str | None"]
 
 
-def order_of(step: Step) -> Order:
+def get_order(step: Step) -> Order:
     return tuple(step["graph_numbers"]), len(step["host"]["call_us"]), step.get("function")
 
 
 def find_usual_order(steps: Iterable[Step]) -> Order | None:
     """Return the most frequent order of steps that compile nothing, None without such steps."""
-    orders = Counter(order_of(step) for step in steps if not step["compiled"])
+    orders = Counter(get_order(step) for step in steps if not step["compiled"])
     return orders.most_common(1)[0][0] if orders else None
 
 

@@ -114,7 +114,7 @@ Fit = Callable[[Any, Notes], Any]
 Kind = TypeVar("Kind")
 
 
-class OddValueError(ValueError):
+class InvalidValueError(ValueError):
     """A value does not have the expected type or range."""
 
 
@@ -147,7 +147,7 @@ def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, 
         before = len(notes)
         try:
             fitted = fit(value, notes)
-        except OddValueError as error:
+        except InvalidValueError as error:
             notes.append(f"{name} is {show_value(value)}, expected {error}")
             if default is MISSING:
                 return None, notes
@@ -171,7 +171,7 @@ def fit_metrics(value: Any, notes: Notes) -> dict[str, Any]:
             continue
         try:
             fitted = _UNITS[known.unit](value, notes)
-        except OddValueError as error:
+        except InvalidValueError as error:
             notes.append(f"{name} is {show_value(value)}, expected {error}")
             odd[name], fitted = value, None
         if fitted is not value:
@@ -261,19 +261,19 @@ def _fit_whole(value: Any, notes: Notes) -> int:
         return value
     if type(value) is float and value.is_integer() and abs(value) <= LARGEST_WHOLE:
         return int(value)
-    raise OddValueError("a whole number of at most 2^53")
+    raise InvalidValueError("a whole number of at most 2^53")
 
 
 def _fit_summed(value: Any, notes: Notes) -> int:
     if abs(whole := _fit_whole(value, notes)) <= LARGEST_SUMMED:
         return whole
-    raise OddValueError("a whole number of at most 2^43")
+    raise InvalidValueError("a whole number of at most 2^43")
 
 
 def _fit_number(value: Any, notes: Notes) -> float:
     if type(value) in (int, float) and -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
         return typing.cast("float", value if abs(value) <= LARGEST_WHOLE else float(value))
-    raise OddValueError("a number of at most 10^150")
+    raise InvalidValueError("a number of at most 10^150")
 
 
 def _fit_rounded(value: Any, notes: Notes) -> int:
@@ -283,12 +283,12 @@ def _fit_rounded(value: Any, notes: Notes) -> int:
 def _fit_flag(value: Any, notes: Notes) -> bool:
     if type(value) is bool:
         return value
-    raise OddValueError("true or false")
+    raise InvalidValueError("true or false")
 
 
 def _fit_text(value: Any, notes: Notes) -> str:
     if not isinstance(value, str):
-        raise OddValueError("a string")
+        raise InvalidValueError("a string")
     if value.isascii():
         return value
     fitted = clean_text(value)
@@ -310,20 +310,20 @@ def _fit_json_value(value: Any, notes: Notes) -> Any:
 
 def _fit_dict(value: Any, notes: Notes) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise OddValueError("an object")
+        raise InvalidValueError("an object")
     return typing.cast("dict[str, Any]", _fit_json_value(value, notes)) if value else value
 
 
 def _list_of(fit: Fit) -> Fit:
     def fit_list(value: Any, notes: Notes) -> list[Any]:
         if not isinstance(value, list | tuple):
-            raise OddValueError("a list")
+            raise InvalidValueError("a list")
         fitted, same = [], isinstance(value, list)
         for entry in value:
             try:
                 fitted.append(fit(entry, notes))
                 same = same and fitted[-1] is entry
-            except OddValueError as error:
+            except InvalidValueError as error:
                 notes.append(f"{show_value(entry)} is left out, expected {error}")
                 same = False
         return typing.cast("list[Any]", value) if same else fitted
@@ -334,14 +334,14 @@ def _list_of(fit: Fit) -> Fit:
 def _dict_of(fit: Fit) -> Fit:
     def fit_dict(value: Any, notes: Notes) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise OddValueError("an object")
+            raise InvalidValueError("an object")
         fitted, same = {}, True
         for key, entry in value.items():
             name = _fit_text(key if isinstance(key, str) else str(key), notes)
             try:
                 fitted[name] = fit(entry, notes)
                 same = same and name is key and fitted[name] is entry
-            except OddValueError as error:
+            except InvalidValueError as error:
                 notes.append(
                     f"{show_value(name)} is {show_value(entry)} and left out, expected {error}"
                 )
@@ -354,7 +354,7 @@ def _dict_of(fit: Fit) -> Fit:
 def _row_of(fits: list[Fit], optional: list[bool]) -> Fit:
     def fit_row(value: Any, notes: Notes) -> list[Any] | tuple[Any, ...]:
         if not isinstance(value, list | tuple) or len(value) != len(fits):
-            raise OddValueError(f"a list of {len(fits)}")
+            raise InvalidValueError(f"a list of {len(fits)}")
         entries = zip(value, fits, optional, strict=True)
         fitted = [
             None if entry is None and may_lack else fit(entry, notes)
@@ -392,9 +392,9 @@ def _shape_of(shape: Any) -> Fit:
             try:
                 changed[name] = fit(entry, notes)
                 notes[before:] = [f"{name}: {note}" for note in notes[before:]]
-            except OddValueError as error:
+            except InvalidValueError as error:
                 if required and not optional:
-                    raise OddValueError(f"{name} to be {error}") from None
+                    raise InvalidValueError(f"{name} to be {error}") from None
                 notes.append(f"{name} is {show_value(entry)}, expected {error}")
                 del changed[name]
                 if required:
@@ -411,7 +411,7 @@ def fit_json(shape: Any, value: Any) -> Any:
     """
     try:
         return _fit_json_of(shape)(value, [])
-    except OddValueError:
+    except InvalidValueError:
         return None
 
 
@@ -421,11 +421,11 @@ _fit_json_of = cache(lambda shape: _fit_of(shape))
 def _record_of(cls: type) -> Fit:
     def fit_record(value: Any, notes: Notes) -> Any:
         if type(value) is not cls:
-            raise OddValueError("an object")
+            raise InvalidValueError("an object")
         fitted, own = fit_event(value)
         notes += own
         if fitted is None:
-            raise OddValueError("all of its fields")
+            raise InvalidValueError("all of its fields")
         return fitted
 
     return fit_record

@@ -137,11 +137,11 @@ RULE = (
 )
 
 
-def threshold_of(metric: JudgedMetric) -> float:
+def get_threshold(metric: JudgedMetric) -> float:
     return COMPILE_THRESHOLD if metric.name in _COMPILE_TIMES else THRESHOLD
 
 
-def direct(metric: JudgedMetric, base: float, new: float) -> str:
+def find_direction(metric: JudgedMetric, base: float, new: float) -> str:
     if base == new or metric.direction == "neutral" or metric.name in YARDSTICKS:
         return "changed"
     return "better" if (new > base) == (metric.direction == "up_is_good") else "worse"
@@ -328,12 +328,12 @@ def decide(
     Counts are compared directly; intervals or samples determine the noise; medians without samples
     use the threshold. A value measured once on a side is never better or worse.
     """
-    threshold = threshold_of(metric) if threshold is None else threshold
+    threshold = get_threshold(metric) if threshold is None else threshold
     before, after = base.value, new.value
     change = after / before - 1 if before > 0 else 0.0 if after == before else None
     is_count = metric.kind == "count"
     if before == after or is_count:
-        word = "same" if before == after else direct(metric, before, after)
+        word = "same" if before == after else find_direction(metric, before, after)
         return Verdict(metric, before, after, change, word, "count" if is_count else "threshold")
     if change is None or after <= 0:
         reason = "one side is not above 0, so there is no ratio"
@@ -352,23 +352,23 @@ def decide(
         threshold=threshold,
     )
     if base.interval and new.interval:
-        return _by_intervals(plain, base.interval, new.interval)
+        return _decide_by_intervals(plain, base.interval, new.interval)
     base_samples, new_samples = base.samples or (), new.samples or ()
     fewest = min(len(base_samples), len(new_samples))
     if fewest >= FEWEST_SAMPLES:
         plain = replace(plain, spread_ratio=_find_spread(base_samples, new_samples))
     if fewest and smallest_p(len(base_samples), len(new_samples)) < ALPHA:
-        return _by_repeats(plain, base_samples, new_samples)
+        return _decide_by_repeats(plain, base_samples, new_samples)
     if fewest >= FEWEST_SAMPLES:
-        return _by_samples(plain, base_samples, new_samples)
+        return _decide_by_samples(plain, base_samples, new_samples)
     reason = f"a change up to {100 * threshold:g}% is taken as noise"
     if abs(change) <= threshold:
         return replace(plain, reason=reason)
     if any(count is not None and count < FEWEST_SAMPLES for count in counts):
         reason = f"{describe_counts(counts)}; a verdict takes {FEWEST_SAMPLES} each"
         return replace(plain, word="single", reason=reason)
-    return _by_one_side(
-        replace(plain, word=direct(metric, before, after), reason=reason), base, new
+    return _decide_by_one_side(
+        replace(plain, word=find_direction(metric, before, after), reason=reason), base, new
     )
 
 
@@ -458,7 +458,7 @@ def _compare_count(base: int, new: int) -> str:
 
 def count_models(words: Iterable[Collection[str]]) -> dict[str, int]:
     """Count models by the verdicts on all their metrics: worse, better, both or neither."""
-    model_counts = Counter(_sum_up(of_model) for of_model in words)
+    model_counts = Counter(_combine_words(of_model) for of_model in words)
     return {word: model_counts[word] for word in ("worse", "better", "both", "neither")}
 
 
@@ -470,12 +470,12 @@ def describe_models(counts: Mapping[str, int]) -> str:
     return text + (f"; {counts['both']} of the worse also better in one" if counts["both"] else "")
 
 
-def _sum_up(words: Collection[str]) -> str:
+def _combine_words(words: Collection[str]) -> str:
     worse, better = "worse" in words, "better" in words
     return "both" if worse and better else "worse" if worse else "better" if better else "neither"
 
 
-def noise_of(repeats: Sequence[float]) -> float | None:
+def measure_noise(repeats: Sequence[float]) -> float | None:
     """Return the spread of samples: the median distance from their median, relative to it; None for
     fewer than 3.
 
@@ -521,11 +521,11 @@ def _count_samples(metric: JudgedMetric, side: Measurement) -> int | None:
 
 def _find_spread(base: Sequence[float], new: Sequence[float]) -> float | None:
     return max(
-        (noise for side in (base, new) if (noise := noise_of(side)) is not None), default=None
+        (noise for side in (base, new) if (noise := measure_noise(side)) is not None), default=None
     )
 
 
-def _by_intervals(
+def _decide_by_intervals(
     plain: Verdict[M], base: tuple[float, float], new: tuple[float, float]
 ) -> Verdict[M]:
     apart = base[1] < new[0] or new[1] < base[0]
@@ -541,14 +541,18 @@ def _by_intervals(
     )
 
 
-def _by_repeats(plain: Verdict[M], base: Sequence[float], new: Sequence[float]) -> Verdict[M]:
+def _decide_by_repeats(
+    plain: Verdict[M], base: Sequence[float], new: Sequence[float]
+) -> Verdict[M]:
     test = mann_whitney(base, new)
     reason = f"p = {test.p_value:.2g} over {len(base)} and {len(new)} repeats"
     word = _describe_certainty(plain, test.p_value < ALPHA)
     return replace(plain, word=word, method="repeats", reason=reason, p_value=test.p_value)
 
 
-def _by_samples(plain: Verdict[M], base: Sequence[float], new: Sequence[float]) -> Verdict[M]:
+def _decide_by_samples(
+    plain: Verdict[M], base: Sequence[float], new: Sequence[float]
+) -> Verdict[M]:
     gap = max(min(new) - max(base), min(base) - max(new))
     is_apart = gap > max(max(base) - min(base), max(new) - min(new))
     is_changed = is_apart and plain.change is not None and abs(plain.change) > plain.threshold
@@ -556,11 +560,11 @@ def _by_samples(plain: Verdict[M], base: Sequence[float], new: Sequence[float]) 
     reason = (
         f"{len(base)} and {len(new)} samples, {ranges}{'' if is_apart else ', not clearly apart'}"
     )
-    word = direct(plain.metric, plain.base, plain.new) if is_changed else "noise"
+    word = find_direction(plain.metric, plain.base, plain.new) if is_changed else "noise"
     return replace(plain, word=word, method="samples", reason=reason)
 
 
-def _by_one_side(plain: Verdict[M], base: Measurement, new: Measurement) -> Verdict[M]:
+def _decide_by_one_side(plain: Verdict[M], base: Measurement, new: Measurement) -> Verdict[M]:
     own, bare = (base, new.value) if base.interval or base.samples else (new, base.value)
     samples = own.samples or (own.value,)
     low, high = own.interval or (min(samples), max(samples))
@@ -576,7 +580,7 @@ def _describe_certainty(plain: Verdict[M], differs: bool) -> str:
     if not differs:
         return "noise"
     if plain.change is not None and abs(plain.change) > plain.threshold:
-        return direct(plain.metric, plain.base, plain.new)
+        return find_direction(plain.metric, plain.base, plain.new)
     return (
         "negligible" if plain.metric.name in MEDIANS else "noise"
     )  # samples of one process: two processes differ by more

@@ -25,7 +25,7 @@ from compileboard.collectors.contract.shapes import (
     TracedGraph,
     TracedSteps,
 )
-from compileboard.collectors.contract.step_orders import find_usual_order, list_called, order_of
+from compileboard.collectors.contract.step_orders import find_usual_order, get_order, list_called
 
 BreakId = TypeVar("BreakId")
 
@@ -121,7 +121,7 @@ def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> Usual
     for step in calm:
         for side in filter(None, (step["host"], step["device"])):
             _check(step, side)
-    usual = [step for step in calm if order_of(step) == order]
+    usual = [step for step in calm if get_order(step) == order]
     spans = [(step["device"] or step["host"], step["host"]) for step in usual]
     after = [(a["after_us"], b["after_us"]) for a, b in spans if a["after_us"] and b["after_us"]]
     periods = [

@@ -406,7 +406,7 @@ def _find_status(
     experiment: str, accuracy: str | None, numbers: dict[str, float]
 ) -> tuple[str, str | None]:
     if experiment == "accuracy":
-        return upstream_status.status_of(accuracy or "")
+        return upstream_status.read_status(accuracy or "")
     if any(value for name, value in numbers.items() if name not in upstream_status.COUNTS):
         return "measured", None
     return "failed", upstream_status.UNKNOWN_FAILURE

@@ -18,10 +18,10 @@ from compileboard.collectors.formats import result_file as upstream_status
 from compileboard.collectors.formats.database import METRICS_FILE
 from compileboard.collectors.formats.result_file import (
     ResultFile,
-    damaged,
+    damage_stem,
     list_series,
+    name_task,
     read_timings_name,
-    task_of,
 )
 
 _DIGITS = re.compile(r"\d{9,17}(?:\.\d+)?")
@@ -89,7 +89,7 @@ def _complete_results(merged: Merged, by_task: dict[str, list[int]], file: Resul
     named = read_timings_name(file.stem)
     stem = named[0] if named else file.stem.replace(METRICS_FILE, "")
     for addition in file.additions:
-        indices = by_task.get(task_of(stem, addition.model, addition.tag), [])
+        indices = by_task.get(name_task(stem, addition.model, addition.tag), [])
         if not indices:
             file.rejects.add("no_result", None, f"{file.name}: {addition.model}")
         for index in indices:
@@ -128,7 +128,11 @@ def _name_failures(merged: Merged) -> None:
 def build_break_table(file: ResultFile, stems: Iterable[str]) -> str:
     stem = file.stem.removesuffix("_graph_breaks")
     return next(
-        (other_stem for other_stem in sorted(stems) if stem in (other_stem, damaged(other_stem))),
+        (
+            other_stem
+            for other_stem in sorted(stems)
+            if stem in (other_stem, damage_stem(other_stem))
+        ),
         stem,
     )
 

@@ -86,7 +86,7 @@ def read_row(file: ResultFile, row: CsvRow, suite: str | None) -> None:
     if "model" not in identity:
         file.rejects.add("bad_row", row.line, ",".join(row.cells.values()))
         return
-    numbers, texts = _sort_cells(file, row, cells)
+    numbers, texts = _split_numbers_and_texts(file, row, cells)
     for experiment in _list_experiments(file, cells, identity):
         result = _make_result(file, row, experiment, identity, dict(numbers), dict(texts), suite)
         file.add(_set_status(file.kind, result, cells), row.line)
@@ -103,7 +103,7 @@ def _normalise_column(column: str) -> str:
     )
 
 
-def _sort_cells(
+def _split_numbers_and_texts(
     file: ResultFile, row: CsvRow, cells: dict[str, tuple[str, str]]
 ) -> tuple[dict[str, float], dict[str, str]]:
     numbers: dict[str, float] = {}
@@ -202,7 +202,7 @@ def _set_status(
     if reason := result.facts.get("columns", {}).get(upstream_status.SKIP_COLUMN):
         return replace(result, status="skipped", reason=reason)
     if result.experiment == "accuracy":
-        status, reason = upstream_status.status_of(accuracy)
+        status, reason = upstream_status.read_status(accuracy)
         verdict = "" if status == "not_run" else accuracy
         if kind == "hud":
             values = {}
@@ -229,7 +229,7 @@ def _judge_measured(kind: str, result: BenchMeasured, accuracy: str) -> tuple[st
     if ran:
         return "measured", None
     if kind == "hud":
-        status, reason = upstream_status.status_of(accuracy)
+        status, reason = upstream_status.read_status(accuracy)
         return (
             (status, reason)
             if status in ("failed", "skipped")

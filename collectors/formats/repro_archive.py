@@ -86,7 +86,7 @@ def read_archive(file: IO[bytes], most_bytes: int = MOST_ARCHIVE_BYTES) -> Repro
     try:
         with (
             gzip.GzipFile(fileobj=file, mode="rb") as stream,
-            _Bounded(stream, most_bytes) as bounded,
+            _LimitedReader(stream, most_bytes) as bounded,
             tarfile.open(fileobj=bounded, mode="r:") as tar,
         ):
             for entry in tar:
@@ -112,7 +112,7 @@ def read_archive(file: IO[bytes], most_bytes: int = MOST_ARCHIVE_BYTES) -> Repro
         raise BadArchive(
             f"this archive cannot be read ({error or type(error).__name__}); copy it again"
         ) from None
-    return _parts_of(members)
+    return _make_parts(members)
 
 
 def _check_member(entry: tarfile.TarInfo, members: Mapping[str, bytes]) -> None:
@@ -135,7 +135,7 @@ def _check_member(entry: tarfile.TarInfo, members: Mapping[str, bytes]) -> None:
         )
 
 
-def _parts_of(members: Mapping[str, bytes]) -> ReproParts:
+def _make_parts(members: Mapping[str, bytes]) -> ReproParts:
     if MANIFEST not in members or PROGRAM not in members:
         raise BadArchive(f"this archive is not a repro: expected {MANIFEST} and {PROGRAM} in it")
     values: dict[str, bytes] = {}
@@ -158,7 +158,7 @@ def _parts_of(members: Mapping[str, bytes]) -> ReproParts:
     return ReproParts(manifest, program, dynamo_program, values)
 
 
-class _Bounded(io.RawIOBase):
+class _LimitedReader(io.RawIOBase):
     def __init__(self, stream: gzip.GzipFile, most_bytes: int) -> None:
         self._stream = stream
         self._most_bytes = most_bytes

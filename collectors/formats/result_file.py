@@ -166,7 +166,7 @@ class _NameParts:
         return "_".join(part for part in parts if part) or None
 
 
-def damaged(stem: str) -> str:
+def damage_stem(stem: str) -> str:
     """Return a stem as PyTorch's `rstrip(".csv")` leaves it in the names of graph-break files."""
     return f"{stem}.csv".rstrip(".csv")
 
@@ -241,7 +241,7 @@ class ResultFile:
         self.records.append((text if len(text) < _LONG_RECORD else digest(text), timed))
 
     def add(self, result: BenchMeasured, line: int) -> None:
-        if self._by_key.setdefault(key_of(result), len(self.results)) < len(self.results):
+        if self._by_key.setdefault(result_key(result), len(self.results)) < len(self.results):
             self.rejects.add("duplicate_row", line, result.model)
         else:
             self.results.append(result)
@@ -275,7 +275,7 @@ class ResultFile:
             dynamic=bool(given.get("dynamic")) or named.dynamic,
             batch_size=given.get("batch_size"),
             world_size=given.get("world_size") or 1,
-            task=task_of(stem, given["model"], tag),
+            task=name_task(stem, given["model"], tag),
             origin=f"{self.name}:{line}",
             **rest,
         )
@@ -311,7 +311,7 @@ def _is_timed(value: Any) -> bool:
     return number == number and abs(number) < 1e15 and number != int(number)
 
 
-def task_of(stem: str, model: str, tag: str | None = None) -> str:
+def name_task(stem: str, model: str, tag: str | None = None) -> str:
     return "/".join((stem, model, tag) if tag else (stem, model))
 
 
@@ -319,7 +319,7 @@ def count_lines(data: bytes) -> int:
     return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
 
 
-def key_of(result: BenchMeasured) -> tuple[Any, ...]:
+def result_key(result: BenchMeasured) -> tuple[Any, ...]:
     facts = result.facts
     about = (facts.get("tag"), facts.get("commit"), facts.get("timestamp"))
     return (*list_series(result), result.model, result.dynamic, result.experiment, *about)
@@ -376,7 +376,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
-def status_of(accuracy: str) -> tuple[str, str | None]:
+def read_status(accuracy: str) -> tuple[str, str | None]:
     if accuracy in VERDICTS or _VERDICTS_OF_BATCH.match(accuracy):
         return "measured", None
     if accuracy == SKIPPED:

@@ -26,7 +26,7 @@ from compileboard.collectors.formats.result_file import (
     FILE_WORDS,
     SKIP_COLUMN,
     SPEEDUPS,
-    damaged,
+    damage_stem,
     write_csv,
 )
 
@@ -89,7 +89,7 @@ def is_written(result: BenchMeasured) -> bool:
     return result.experiment in EXPORTED_EXPERIMENTS and result.status in ("measured", "failed")
 
 
-def identity(result: BenchMeasured) -> dict[str, Cell]:
+def identity_columns(result: BenchMeasured) -> dict[str, Cell]:
     tag = result.facts.get("tag")
     failed = result.status == "failed" and not result.values
     known: dict[str, Cell] = {
@@ -100,7 +100,7 @@ def identity(result: BenchMeasured) -> dict[str, Cell]:
     return {**known, "tag": str(tag)} if tag else known
 
 
-def metrics(
+def metric_columns(
     result: BenchMeasured, stats: Sequence[str], *, is_named: bool = False
 ) -> dict[str, Cell]:
     """Return the other columns in PyTorch's order, then those that it lacks.
@@ -145,16 +145,16 @@ def _format_number(name: str, value: float) -> Cell:
     return int(value) if name not in _ALWAYS_FLOAT and value == int(value) else float(value)
 
 
-def stats_of(results: Sequence[BenchMeasured]) -> list[str]:
+def list_stats(results: Sequence[BenchMeasured]) -> list[str]:
     return [name for name in COUNTS if any(name in result.values for result in results)]
 
 
 def write_table(table: OutputTable) -> bytes:
-    stats = stats_of(table.results)
+    stats = list_stats(table.results)
     if table.is_named and not stats and table.experiment in ("performance", "accuracy"):
         stats = list(COUNTS)  # a package runs without dynamo: upstream counts 0
     rows = [
-        {**identity(result), **metrics(result, stats, is_named=table.is_named)}
+        {**identity_columns(result), **metric_columns(result, stats, is_named=table.is_named)}
         for result in table.results
     ]
     return write_rows(rows)
@@ -221,7 +221,7 @@ def render_files(
 ) -> dict[str, bytes]:
     files = render_untabled(results, stem)
     rows = _list_written(results, modes)
-    for table in _part_tables(rows) if stem is None else _one_table(rows, stem, modes):
+    for table in _split_tables(rows) if stem is None else _make_table(rows, stem, modes):
         files[f"{table.stem}.csv"] = write_table(table)
         files[f"{table.stem}.json"] = _write_json(table)
         files |= _write_phases(table)
@@ -235,7 +235,7 @@ def render_files(
     return files
 
 
-def _part_tables(rows: Iterable[BenchMeasured]) -> list[OutputTable]:
+def _split_tables(rows: Iterable[BenchMeasured]) -> list[OutputTable]:
     """Split rows into upstream's files; each has a model once, or once per tag."""
     tables: dict[str, OutputTable] = {}
     taken: set[tuple[str, str, str]] = set()
@@ -250,7 +250,7 @@ def _part_tables(rows: Iterable[BenchMeasured]) -> list[OutputTable]:
     return [tables[stem] for stem in sorted(tables)]
 
 
-def _one_table(rows: list[BenchMeasured], stem: str, modes: Collection[str]) -> list[OutputTable]:
+def _make_table(rows: list[BenchMeasured], stem: str, modes: Collection[str]) -> list[OutputTable]:
     mode = "accuracy" if "accuracy" in modes else "performance"
     of_mode = [row for row in rows if row.experiment == mode] or rows
     return [OutputTable(stem, of_mode[0].experiment, of_mode, is_named=True)] if rows else []
@@ -288,10 +288,10 @@ def _file_stem(result: BenchMeasured, label: str) -> str:
 
 
 def _write_json(table: OutputTable) -> bytes:
-    stats = stats_of(table.results)
+    stats = list_stats(table.results)
     lines = []
     for result in table.results:
-        row = {**identity(result), **metrics(result, stats)}
+        row = {**identity_columns(result), **metric_columns(result, stats)}
         lines += [
             _make_record(table, result, name, row[name]) for name in row if name not in _NO_METRICS
         ]
@@ -344,7 +344,9 @@ def _write_phases(table: OutputTable) -> dict[str, bytes]:
         if phases:
             # Upstream writes each model's numbers under the first one's heading; here each has its
             # own name.
-            rows.append({**identity(result), **{name: phases.get(name, 0.0) for name in names}})
+            rows.append(
+                {**identity_columns(result), **{name: phases.get(name, 0.0) for name in names}}
+            )
             records += [_make_record(table, result, name, value) for name, value in phases.items()]
     if not rows:
         return {}
@@ -397,12 +399,12 @@ def _write_breaks(table: OutputTable, breaks: Breaks) -> dict[str, bytes]:
     if not rows:
         return {}
     # Upstream strips both names by their letters, so an s is missing: …_graph_break_deduped.csv.
-    stem = table.stem if table.is_named else damaged(table.stem)
+    stem = table.stem if table.is_named else damage_stem(table.stem)
     name = f"{stem}_graph_breaks.csv"
     deduped = (
         f"{stem}_graph_breaks_deduped.csv"
         if table.is_named
-        else f"{damaged(f'{stem}_graph_breaks')}_deduped.csv"
+        else f"{damage_stem(f'{stem}_graph_breaks')}_deduped.csv"
     )
     return {
         name: write_csv([BREAK_COLUMNS, *rows]),

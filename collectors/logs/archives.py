@@ -21,9 +21,9 @@ from typing import IO, Protocol
 from compileboard.collectors.logs.streams import (
     CHUNK_BYTES,
     Chunks,
-    Gauge,
     LimitExceeded,
     SourceDamaged,
+    StreamLimits,
     clean_name,
     read_chunks,
 )
@@ -97,7 +97,7 @@ class _Inflate:
         return self._it.decompress(self._it.unconsumed_tail + data, max_length)
 
 
-def peel(stream: Chunks, where: str, watch: Callable[[int], None] | None = None) -> Chunks:
+def unpack_layers(stream: Chunks, where: str, watch: Callable[[int], None] | None = None) -> Chunks:
     for _ in range(_MOST_LAYERS):
         unpack = find_unpack(stream.peek(HEAD_BYTES))
         if unpack is None:
@@ -167,7 +167,7 @@ def _unpack_stream(
         try:
             chunk = decoder.decompress(data, CHUNK_BYTES)
         except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-            raise damaged(where, kind, out_bytes, f"does not decode ({error})") from None
+            raise make_damage_error(where, kind, out_bytes, f"does not decode ({error})") from None
         out_bytes += len(chunk)
         yield chunk
         data = b""
@@ -182,10 +182,10 @@ def _unpack_stream(
             data = stream.read(in_bytes) or b""
             if not data and not chunk:
                 stream.check()
-                raise damaged(where, kind, out_bytes, "ends too early")
+                raise make_damage_error(where, kind, out_bytes, "ends too early")
 
 
-def damaged(where: str, kind: str, out_bytes: int, what: str) -> SourceDamaged:
+def make_damage_error(where: str, kind: str, out_bytes: int, what: str) -> SourceDamaged:
     return SourceDamaged(
         f"{where}: the {kind} data {what} after {out_bytes:,} unpacked bytes, which were read; "
         "copy the file again, or pack the log again."
@@ -222,7 +222,7 @@ class Container:
     name: str  # for people
     size_bytes: int
     open: Callable[[], io.RawIOBase]
-    gauge: Gauge
+    gauge: StreamLimits
 
     def chunks(self, offset: int = 0, size: int | None = None) -> Chunks:
         file = self.open()
@@ -230,7 +230,7 @@ class Container:
         return Chunks(read_chunks(file, size), [file])
 
     def peeled(self, chunks: Chunks | None = None) -> Chunks:
-        return peel(
+        return unpack_layers(
             chunks or self.chunks(), self.name, self.gauge.layer(self.name, self.size_bytes)
         )
 
@@ -358,9 +358,9 @@ def _zip_checked(stream: Chunks, entry: zipfile.ZipInfo, where: str) -> Iterator
         yield chunk
     stream.check()
     if size < entry.file_size:
-        raise damaged(where, "zip", size, f"ends before its {entry.file_size:,} bytes")
+        raise make_damage_error(where, "zip", size, f"ends before its {entry.file_size:,} bytes")
     if checksum != entry.CRC:
-        raise damaged(where, "zip", size, "has another checksum than it should")
+        raise make_damage_error(where, "zip", size, "has another checksum than it should")
 
 
 class _TarInfo(tarfile.TarInfo):
@@ -399,7 +399,7 @@ class _TarFile(tarfile.TarFile):
     members: list[tarfile.TarInfo]
 
 
-class _Pass:
+class _TarPass:
     def __init__(self, container: Container, packed: bool) -> None:
         self._where = container.name
         self._packed: Chunks | None = container.peeled() if packed else None
@@ -430,7 +430,7 @@ class _Pass:
         else:
             wrong = ""
         if member is None:
-            self._ended(wrong)
+            self._mark_ended(wrong)
             return None
         self.next_number += 1
         self._end = member.offset_data + (member.size if member.isreg() else 0)
@@ -472,15 +472,17 @@ class _Pass:
     def is_usable(self) -> bool:
         return not self._has_ended and (self._packed is None or self._packed.damage is None)
 
-    def _ended(self, wrong: str) -> None:
+    def _mark_ended(self, wrong: str) -> None:
         self._has_ended = True
         position = self._plain_bytes if self._packed is None else self._packed.position
         below = self._packed.damage if self._packed is not None else None
         if position >= self._end:
-            self.damage = below or (damaged(self._where, "tar", position, wrong) if wrong else None)
+            self.damage = below or (
+                make_damage_error(self._where, "tar", position, wrong) if wrong else None
+            )
 
 
-class _Tar:
+class _CompressedTar:
     """Opens the members of a compressed tar in any order.
 
     A member costs unpacking everything before it. In order, that is free: a closed stream hands its
@@ -489,7 +491,7 @@ class _Tar:
 
     def __init__(self, container: Container) -> None:
         self._it = container
-        self._idle: list[_Pass] = []
+        self._idle: list[_TarPass] = []
         weakref.finalize(self, _close_all, self._idle)
 
     def open(self, number: int) -> Chunks:
@@ -497,10 +499,10 @@ class _Tar:
         if at is not None and at.next_number > number:
             at.close()
             at = None
-        at = at or _Pass(self._it, packed=True)
+        at = at or _TarPass(self._it, packed=True)
         return self._it.peeled(Chunks(self._chunks(at, number), [_ClosingStream(at, self._idle)]))
 
-    def _chunks(self, at: _Pass, number: int) -> Iterator[bytes]:
+    def _chunks(self, at: _TarPass, number: int) -> Iterator[bytes]:
         member = None
         while at.next_number <= number:
             member = at.step()
@@ -514,8 +516,8 @@ class _Tar:
 
 @dataclass(frozen=True)
 class _ClosingStream:
-    at: _Pass
-    idle: list[_Pass]
+    at: _TarPass
+    idle: list[_TarPass]
 
     def close(self) -> None:
         _close_all(self.idle)
@@ -525,7 +527,7 @@ class _ClosingStream:
             self.at.close()
 
 
-def _close_all(passes: list[_Pass]) -> None:
+def _close_all(passes: list[_TarPass]) -> None:
     while passes:
         passes.pop().close()
 
@@ -533,8 +535,8 @@ def _close_all(passes: list[_Pass]) -> None:
 def list_tar(container: Container, packed: bool) -> Listing:
     members: list[Member] = []
     passed_over: list[str] = []
-    archive = _Tar(container)
-    at = _Pass(container, packed)
+    archive = _CompressedTar(container)
+    at = _TarPass(container, packed)
     try:
         while (member := at.step()) is not None:
             container.gauge.add_entries(container.name)
@@ -572,7 +574,7 @@ def _open_plain(container: Container, member: tarfile.TarInfo) -> Chunks:
 
 
 def _tar_cut(where: str, member: tarfile.TarInfo, size: int) -> SourceDamaged:
-    return damaged(
+    return make_damage_error(
         f"{where}: {clean_name(member.name)}", "tar", size, f"ends before its {member.size:,} bytes"
     )
 

@@ -27,12 +27,12 @@ from compileboard.collectors.logs.archives import (
 from compileboard.collectors.logs.streams import (
     CHUNK_BYTES,
     Chunks,
-    Gauge,
     Limits,
     LogStream,
     NoSuchLog,
     SourceDamaged,
     Spooled,
+    StreamLimits,
     clean_name,
     read_chunks,
 )
@@ -107,7 +107,7 @@ def find_sources(
     `names` maps names on disk to display names. Raises NoSuchLog if there is none; LimitExceeded if
     an archive is too large.
     """
-    gauge = Gauge(limits)
+    gauge = StreamLimits(limits)
     if path == "-":
         if latest:
             raise NoSuchLog("Standard input has no newest log; give a folder.")
@@ -197,7 +197,7 @@ def _unreadable_error(path: Path, error: Exception) -> NoSuchLog:
 
 
 def _find_in_folder(
-    folder: Path, label: str, gauge: Gauge, names: Mapping[str, str]
+    folder: Path, label: str, gauge: StreamLimits, names: Mapping[str, str]
 ) -> SourceGroup:
     sources: list[LogSource] = []
     ignored: list[str] = []
@@ -255,7 +255,7 @@ def _find_newest(sources: list[LogSource]) -> list[LogSource]:
     return [of_rank[rank] for rank in sorted(of_rank)]
 
 
-def _find_in_file(path: Path, name: str, gauge: Gauge, is_given: bool = True) -> SourceGroup:
+def _find_in_file(path: Path, name: str, gauge: StreamLimits, is_given: bool = True) -> SourceGroup:
     status = _stat(path)
     container = Container(name, status.st_size, partial(_open_raw, path), gauge)
     modified_us = status.st_mtime_ns // 1000
@@ -267,11 +267,11 @@ def _find_in_file(path: Path, name: str, gauge: Gauge, is_given: bool = True) ->
     if not packed and not is_zip(head) and not is_tar(head):
         opening = partial(_open_plain, path)
         source = LogSource(name, _base_name(name), modified_us, status.st_size, path, opening)
-        return _sort_source(source, head, is_given)
+        return _classify_source(source, head, is_given)
     return _find_in_container(container, packed, _base_name(name), modified_us, is_given)
 
 
-def _sort_source(source: LogSource, head: bytes, is_given: bool) -> SourceGroup:
+def _classify_source(source: LogSource, head: bytes, is_given: bool) -> SourceGroup:
     if is_repro(source.label):
         return SourceGroup(source.label, [], repros=[source])
     if _holds_results(head, source.label, is_given):
@@ -316,7 +316,7 @@ def _find_in_container(
     except SourceDamaged as error:
         return SourceGroup(container.name, [_broken_source(container.name, error)])
     opening = partial(_open_stream, container.peeled, container, 0)
-    return _sort_source(
+    return _classify_source(
         LogSource(container.name, file_name, modified_us, None, None, opening), head, is_given
     )
 
@@ -352,7 +352,7 @@ def _broken_source(name: str, error: ValueError) -> LogSource:
     )
 
 
-def _find_in_stream(stdin: BinaryIO, gauge: Gauge) -> SourceGroup:
+def _find_in_stream(stdin: BinaryIO, gauge: StreamLimits) -> SourceGroup:
     read = getattr(stdin, "read1", stdin.read)  # of a growing log, only what is there
     chunks = Chunks(iter(lambda: read(CHUNK_BYTES), b""))
     head = chunks.peek(HEAD_BYTES)
@@ -361,7 +361,7 @@ def _find_in_stream(stdin: BinaryIO, gauge: Gauge) -> SourceGroup:
     if not packed and not is_zip(head) and not is_tar(head):
         once = iter([chunks])
         opening = partial(_open_once, once, gauge)
-        return _sort_source(
+        return _classify_source(
             LogSource(STANDARD_INPUT, "-", None, None, None, opening), head, is_given=True
         )
     spooled = Spooled()
@@ -378,7 +378,7 @@ def _find_in_stream(stdin: BinaryIO, gauge: Gauge) -> SourceGroup:
     return group
 
 
-def _open_once(once: Iterator[Chunks], gauge: Gauge) -> BinaryIO:
+def _open_once(once: Iterator[Chunks], gauge: StreamLimits) -> BinaryIO:
     chunks = next(once, None)
     if chunks is None:
         raise NoSuchLog(

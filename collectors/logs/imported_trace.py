@@ -19,7 +19,7 @@ from compileboard.collectors.contract.redaction import redact_source
 from compileboard.collectors.contract.rejects import IngestResult, Rejects
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured, is_event
-from compileboard.collectors.logs.log_head import Head, PeekedFile, facts_of
+from compileboard.collectors.logs.log_head import Head, PeekedFile, collect_facts
 from compileboard.collectors.logs.source import EventBatch, ImportedFile, LateFacts
 from compileboard.collectors.logs.trace_log import LogClock
 from compileboard.collectors.logs.trace_source import TraceSource
@@ -235,7 +235,7 @@ class ImportedTrace(TraceSource):
         begun = [] if captured.process_id in self._started else [self._start(captured)]
         events = super().decode(redact_record(captured) if self.file.redacted else captured)
         if self._missing and type(events[0] if events else None) is not SpanSeen:
-            self._learn(events)
+            self._learn_facts(events)
         if self._packer is not None:
             for event in events:
                 _pack_text(event, self._packer)
@@ -248,9 +248,9 @@ class ImportedTrace(TraceSource):
         facts, self._learnt = self._learnt, {}
         return {process_id: LateFacts(facts) for process_id in self._started} if facts else {}
 
-    def _learn(self, events: list[Event]) -> None:
+    def _learn_facts(self, events: list[Event]) -> None:
         for event in events:
-            facts = facts_of(event, self._missing)
+            facts = collect_facts(event, self._missing)
             for name in [name for name in self._missing if facts.get(name)]:
                 self._facts[name] = self._learnt[name] = facts[name]
                 self._missing.remove(name)

@@ -105,25 +105,25 @@ class BlockReader:
                 yield self._piece(begin, end)
                 begin = end
             if begin == 0 and len(self._buffer) > LARGEST_BYTES:
-                self._drop(self._pass_over())
+                self._drop_bytes(self._skip_oversized_record())
                 self._ahead, self._buffer = (
                     self._buffer,
                     b"",
                 )  # data that came with its end is not processed yet
                 scanned, blank = 0, -1
                 continue
-            self._drop(begin)
+            self._drop_bytes(begin)
             last, blank = max(0, last - begin), blank - begin if blank >= 0 else -1
             # The last newline's successor is not here yet: check it again later.
             scanned = max(0, len(self._buffer) - 1)
         if blank >= 0 and self._buffer.find(b"\n\t", last) < 0:
             yield self._piece(0, blank)
-            self._drop(blank)
+            self._drop_bytes(blank)
         if self._buffer:
             piece = self._piece(0, len(self._buffer), last=True)
             yield piece
             if not piece.incomplete:
-                self._drop(len(self._buffer))
+                self._drop_bytes(len(self._buffer))
 
     def _skip_block(self) -> Iterator[Piece]:
         end = (
@@ -134,7 +134,7 @@ class BlockReader:
             yield self._piece(begin, end)
             border = self.other.search(self._buffer, begin, end)
             begin = border.end() if border else end
-        self._drop(end)
+        self._drop_bytes(end)
 
     def _piece(self, begin: int, end: int, *, last: bool = False) -> Piece:
         return Piece(self._buffer, begin, end, self._base_offset + begin, last)
@@ -142,7 +142,7 @@ class BlockReader:
     def _is_blank(self, position: int) -> bool:
         return self._buffer[position] == _NEWLINE or self._buffer.startswith(b"\r\n", position)
 
-    def _drop(self, count: int) -> None:
+    def _drop_bytes(self, count: int) -> None:
         position, line = self._counted if self._counted[0] <= count else (0, self._base_line)
         self._base_line = line + self._buffer.count(b"\n", position, count)
         self._base_offset += count
@@ -150,7 +150,7 @@ class BlockReader:
         self._buffer = self._buffer[count:]
         self._counted = (0, self._base_line)
 
-    def _pass_over(self) -> int:
+    def _skip_oversized_record(self) -> int:
         if self._base_offset >= self._counted_from:
             self._rejects.add("too_large", self._base_line, self._buffer[:400])
         while True:

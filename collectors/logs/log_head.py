@@ -70,7 +70,7 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
         torch_version=torch_version,
         torch_git=(_find_first(_COMMIT, head) if b'"torch_version"' in head else None)
         or _find_first(_CODE_COMMIT, head),
-        cuda_version=_cuda_of(torch_version) or _find_first(_CUDA, head),
+        cuda_version=_read_cuda_version(torch_version) or _find_first(_CUDA, head),
         triton_version=_find_first(_TRITON, head),
         python_version=_find_first(_PYTHON, head),
         gpu_name=_find_first(_GPU, head),
@@ -78,7 +78,7 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
     )
 
 
-def facts_of(event: Event, names: Collection[str]) -> dict[str, Any]:
+def collect_facts(event: Event, names: Collection[str]) -> dict[str, Any]:
     if isinstance(event, Compiled):
         torch_version, python, cuda, triton = (
             _decode_text(event.metrics.get(f"{name}_version"))
@@ -87,7 +87,7 @@ def facts_of(event: Event, names: Collection[str]) -> dict[str, Any]:
         return {
             "torch_version": torch_version,
             "python_version": python and python.split()[0],
-            "cuda_version": _cuda_of(torch_version) or cuda,
+            "cuda_version": _read_cuda_version(torch_version) or cuda,
             "triton_version": triton,
         }
     if isinstance(event, ArtifactSeen) and event.text is not None:
@@ -103,7 +103,7 @@ def facts_of(event: Event, names: Collection[str]) -> dict[str, Any]:
             return {
                 "torch_version": torch_version,
                 "torch_git": commit,
-                "cuda_version": _cuda_of(torch_version) or cuda,
+                "cuda_version": _read_cuda_version(torch_version) or cuda,
             }
         if "gpu_name" in names and "_cache_" in event.name:
             return {"gpu_name": _find_first(_GPU, event.text.encode("utf-8", "replace"))}
@@ -114,7 +114,7 @@ def _decode_text(value: Any) -> str | None:
     return value[:60] if isinstance(value, str) and value.strip() else None
 
 
-def _cuda_of(torch_version: str | None) -> str | None:
+def _read_cuda_version(torch_version: str | None) -> str | None:
     match = _CUDA_OF_TORCH.search(torch_version or "")
     return f"{match[1]}.{match[2]}" if match else None
 
@@ -179,12 +179,12 @@ class PeekedFile:
             if size < LARGEST_BYTES + HEAD_BYTES:
                 size *= 2
             else:  # This text is larger than any record that is read: its last line may continue.
-                self._pass_over(max(len(head) - LARGEST_BYTES, head.rfind(b"\n") + 1))
+                self._skip_bytes(max(len(head) - LARGEST_BYTES, head.rfind(b"\n") + 1))
             head = self.peek(size)
         begin = next((at for at, _line in _record_lines(head)), 0) if size > HEAD_BYTES else 0
         return head[begin:]
 
-    def _pass_over(self, count: int) -> None:
+    def _skip_bytes(self, count: int) -> None:
         self._passed_bytes += count
         self._ahead = self._ahead[count:]
 

@@ -492,16 +492,16 @@ def follow(loader: Loader, find: Find, progress: Progress) -> None:
     try:
         while not loader.imported.deleted:
             time.sleep(INTERVAL_S)
-            _read_on(loader, find, progress)
+            _poll_logs(loader, find, progress)
             if time.monotonic() >= beat_s:
                 loader.touch()
                 beat_s = time.monotonic() + HEARTBEAT_S
     except KeyboardInterrupt:
-        _read_on(loader, find, progress)  # written in the meantime
+        _poll_logs(loader, find, progress)  # written in the meantime
         loader.read(progress)  # and stores learnt facts
 
 
-def _read_on(loader: Loader, find: Find, progress: Progress) -> None:
+def _poll_logs(loader: Loader, find: Find, progress: Progress) -> None:
     with suppress(NoSuchLog):  # deleted: the open file is read to its end
         loader.read_new(find())
     loader.read(progress)

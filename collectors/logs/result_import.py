@@ -29,7 +29,7 @@ from compileboard.collectors.formats.merge_files import (
     time_us_of,
 )
 from compileboard.collectors.formats.reader import break_event, read_results
-from compileboard.collectors.formats.result_file import ResultFile, digest, stem_of, task_of
+from compileboard.collectors.formats.result_file import ResultFile, digest, name_task, stem_of
 from compileboard.collectors.logs.discovery import LogSource, SourceGroup
 from compileboard.collectors.logs.log_loader import STATE, Imported, LoadOptions, Progress
 from compileboard.collectors.logs.source import Checkpoint, EventBatch, ImportedFile, pump
@@ -107,23 +107,25 @@ def plan_runs(
             others.append((by_file[id(file)], result))
             continue
         if key not in runs:
-            runs[key] = _commit_run(key, result)
+            runs[key] = _plan_commit_run(key, result)
         runs[key].results.append((by_file[id(file)], result))
     planned = list(runs.values())
     if others or any(file.file.breaks for file in read):
-        run = _content_run(connection, folder, {result_run.run_id for result_run in planned}, taken)
+        run = _plan_content_run(
+            connection, folder, {result_run.run_id for result_run in planned}, taken
+        )
         run.results = others
         planned.insert(0, run)
     planned[0].files = list(read)
     return planned
 
 
-def _commit_run(key: tuple[str, str], result: BenchMeasured) -> ResultRun:
+def _plan_commit_run(key: tuple[str, str], result: BenchMeasured) -> ResultRun:
     run_id = _run_id(digest("commit", *key))
     return ResultRun(run_id, run_id, commit=key[0], branch=result.facts.get("branch"))
 
 
-def _content_run(
+def _plan_content_run(
     connection: sqlite3.Connection,
     folder: ResultFolder,
     of_commits: Collection[str],
@@ -132,7 +134,7 @@ def _content_run(
     own = [
         file
         for file in folder.read
-        if file.file.breaks or file.file.additions or _has_own(file.file)
+        if file.file.breaks or file.file.additions or _has_results_without_commit(file.file)
     ] or folder.read
     timed = [(file, keys) for file in own if (keys := file.file.keys())]
     named = timed or [(file, keys) for file in own if (keys := file.file.keys(every=True))]
@@ -149,7 +151,7 @@ def _content_run(
         if run_id not in of_commits
         # A file that was imported separately does not draw the rest of its folder into its run.
         and (len(files) > 1 or len(named) == 1 or names[run_id] == folder.name)
-        and not _differs(connection, run_id, folder.read, exactly=run_id in taken)
+        and not _has_changed(connection, run_id, folder.read, exactly=run_id in taken)
     ]
     known = max(fit, key=lambda run_id: len(homes[run_id]), default=None)
     run_id = known or _new_id(connection, named)
@@ -166,11 +168,11 @@ def _content_run(
     return run
 
 
-def _has_own(file: ResultFile) -> bool:
+def _has_results_without_commit(file: ResultFile) -> bool:
     return any(commit_key(result) is None for result in file.results)
 
 
-def _differs(
+def _has_changed(
     connection: sqlite3.Connection, run_id: str, read: Sequence[ReadFile], *, exactly: bool
 ) -> bool:
     last: dict[tuple[str, str], str] = {}
@@ -201,7 +203,7 @@ def _new_id(connection: sqlite3.Connection, named: Sequence[tuple[ReadFile, list
     return _run_id(digest("run", *sorted(file.content_hash for file, _keys in named)))
 
 
-def part_folders(sources: Sequence[LogSource]) -> list[tuple[str, list[LogSource]]]:
+def split_folders(sources: Sequence[LogSource]) -> list[tuple[str, list[LogSource]]]:
     """Split files into runs: folders that contain the same file name are from different nights.
 
     Returns each part with its folder, or without one if all belong together.
@@ -245,7 +247,7 @@ def load_results(
     """
     now_us, read_bytes = read_clock_us(), 0
     taken: set[str] = set()
-    for part, folder in part_folders(group.results):
+    for part, folder in split_folders(group.results):
         read: list[ReadFile] = []
         for source in folder:
             read.append(_read(source, options, now_us))
@@ -466,7 +468,7 @@ class ResultSource:
         table = build_break_table(file.file, self._stems) if file.file.breaks else ""
         counts: dict[str, int] = {}
         for row in file.file.breaks:
-            task = task_of(table, row.model)
+            task = name_task(table, row.model)
             of_model = digest(process_id, task)
             if row.model not in counts:
                 yield self._start_process(of_model, file.time_us, task)

@@ -65,7 +65,7 @@ class Limits:
 
 
 @dataclass
-class Gauge:
+class StreamLimits:
     """Limits on the streams of one import.
 
     A log opened twice counts once. Bytes skipped to reach a log count too, in each layer.

@@ -150,7 +150,7 @@ class ReadStats:
 
 
 @dataclass
-class _Segment:
+class _ProcessSegment:
     process_id: str
     strings: dict[int, str] = field(default_factory=dict)
 
@@ -184,9 +184,9 @@ class TraceLog:
         self._start_offset = start_offset
         self._texts = texts
         self._root_id = process_id
-        self._segment = _Segment(process_id)
+        self._segment = _ProcessSegment(process_id)
         self._segments: dict[
-            int | None, _Segment
+            int | None, _ProcessSegment
         ] = {}  # by pid; all threads of a log are one process
         self._pid = b""
         self._piece: Piece | None = None
@@ -212,7 +212,7 @@ class TraceLog:
         try:
             for piece in self._blocks:
                 if piece.offset < self._start_offset:
-                    self._learn(piece)
+                    self._read_prefix(piece)
                     continue
                 if self._share[1] > 1 and not self._enter_part(piece):
                     if not self.is_elsewhere:
@@ -220,7 +220,7 @@ class TraceLog:
                         next_part = self.part + self._share[1]
                         self._blocks.skip_to(self._start_offset + next_part * PART_BYTES)
                         yield PART_END
-                    self._learn(piece)
+                    self._read_prefix(piece)
                     continue
                 self._piece = piece
                 made = self._read_piece(piece)
@@ -250,17 +250,17 @@ class TraceLog:
         self.stats.end_offset, self.stats.end_line = self._blocks.offset, self._blocks.line
         self.stats.end_digest = self._blocks.digest
 
-    def _learn(self, piece: Piece) -> None:
+    def _read_prefix(self, piece: Piece) -> None:
         prefix = PREFIX.match(piece.buffer, piece.begin)
         if prefix:
             self._clock.time_us(prefix["second"], prefix["micro"])
-            self._enter(prefix["pid"], piece, count=False)
+            self._enter_segment(prefix["pid"], piece, count=False)
             self._blocks.other = (
                 _find_other(self._pid) if len(self._segments) <= _MOST_SKIPPED else BORDER
             )
             if piece.buffer.startswith(b'{"str":', prefix.end()):
-                self._intern(
-                    self._json(piece.buffer[prefix.end() : piece.line_end], None),
+                self._intern_string(
+                    self._parse_json(piece.buffer[prefix.end() : piece.line_end], None),
                     piece,
                     count=False,
                 )
@@ -269,29 +269,29 @@ class TraceLog:
         if not piece.last:
             plain = _PLAIN_SPAN.fullmatch(piece.buffer, piece.begin, piece.end)
             if plain is not None and (not self._texts or _is_whole(piece, plain)):
-                return self._plain_span(piece, plain)
+                return self._read_plain_span(piece, plain)
         buffer, line_end = piece.buffer, piece.line_end
         prefix = PREFIX.match(buffer, piece.begin)
         if prefix is None or not _NAME.match(buffer, prefix.end()):
-            self._stray(piece, line_end)
+            self._reject_stray_line(piece, line_end)
             return None
         body = buffer[prefix.end() : line_end]
-        header = self._json(body, piece)
+        header = self._parse_json(body, piece)
         if header is None:
             return None
         self.stats.records += 1
         if prefix["pid"] != self._pid:
-            self._enter(prefix["pid"], piece)
+            self._enter_segment(prefix["pid"], piece)
         name = next(iter(header))
         if name == STRING:
-            self._intern(header, piece)
+            self._intern_string(header, piece)
             return None
         if name == "artifact" and isinstance(header[name], dict):
             name = f"{ARTIFACT}{header[name].get('name')}"
         time_us = self._clock.time_us(prefix["second"], prefix["micro"])
-        return self._captured(piece, name, header, time_us, line_end)
+        return self._make_captured(piece, name, header, time_us, line_end)
 
-    def _plain_span(self, piece: Piece, plain: re.Match[bytes]) -> Captured:
+    def _read_plain_span(self, piece: Piece, plain: re.Match[bytes]) -> Captured:
         self.stats.records += 1
         (
             second,
@@ -310,7 +310,7 @@ class TraceLog:
             thread,
         ) = plain.groups()
         if pid != self._pid:
-            self._enter(pid, piece)
+            self._enter_segment(pid, piece)
         at_us = int(ts) + (up is not None)
         return Captured(
             self._segment.process_id,
@@ -333,20 +333,20 @@ class TraceLog:
             logged=_LEFT_OUT,
         )
 
-    def _stray(self, piece: Piece, line_end: int) -> None:
+    def _reject_stray_line(self, piece: Piece, line_end: int) -> None:
         line = piece.buffer[piece.begin : line_end]
         if piece.last and line_end == piece.end and not piece.buffer.endswith(b"\n"):
-            self._truncated(piece)
+            self._reject_truncated(piece)
         elif line.strip():
             self.stats.rejects.add("stray_line", self._blocks.line_of(piece), line)
 
-    def _truncated(self, piece: Piece) -> None:
+    def _reject_truncated(self, piece: Piece) -> None:
         piece.incomplete = True
         self.stats.rejects.add(
             "truncated", self._blocks.line_of(piece), piece.buffer[piece.begin : piece.begin + 400]
         )
 
-    def _json(self, body: bytes, piece: Piece | None) -> dict[str, Any] | None:
+    def _parse_json(self, body: bytes, piece: Piece | None) -> dict[str, Any] | None:
         try:
             value = _load_record(body)
         except UnicodeDecodeError:
@@ -358,12 +358,12 @@ class TraceLog:
         if isinstance(value, dict):
             return value
         if piece and piece.last and not piece.buffer.endswith(b"\n"):
-            self._truncated(piece)
+            self._reject_truncated(piece)
         elif piece:
             self.stats.rejects.add("bad_json", self._blocks.line_of(piece), body)
         return None
 
-    def _enter(self, pid_text: bytes, piece: Piece, count: bool = True) -> None:
+    def _enter_segment(self, pid_text: bytes, piece: Piece, count: bool = True) -> None:
         self._pid, pid = pid_text, pid_of(pid_text)
         known = self._segments.get(pid)
         if known is None:
@@ -371,14 +371,16 @@ class TraceLog:
             self._segments[pid] = known
         self._segment = known
 
-    def _new_segment(self, piece: Piece, count: bool) -> _Segment:
+    def _new_segment(self, piece: Piece, count: bool) -> _ProcessSegment:
         if count:
             line = self._blocks.line_of(piece)
             self.stats.rejects.add("second_log", line, piece.buffer[piece.begin : piece.line_end])
         digest = blake2b(f"{self._root_id}:{piece.offset}".encode(), digest_size=16)
-        return _Segment(digest.hexdigest())
+        return _ProcessSegment(digest.hexdigest())
 
-    def _intern(self, header: dict[str, Any] | None, piece: Piece, count: bool = True) -> None:
+    def _intern_string(
+        self, header: dict[str, Any] | None, piece: Piece, count: bool = True
+    ) -> None:
         value = header.get(STRING) if header else None
         if (
             isinstance(value, list)
@@ -394,10 +396,10 @@ class TraceLog:
         elif count:
             self.stats.rejects.add("bad_field", self._blocks.line_of(piece))
 
-    def _captured(
+    def _make_captured(
         self, piece: Piece, name: str, header: dict[str, Any], time_us: int, line_end: int
     ) -> Captured | None:
-        payload, logged = self._payload(piece, name, header, line_end)
+        payload, logged = self._read_payload(piece, name, header, line_end)
         if piece.incomplete:
             return None
         numbers: dict[str, Any] = {}
@@ -411,28 +413,28 @@ class TraceLog:
                 if type(value) is int and 0 <= value < 2**32:
                     numbers[key] = value
                 elif value is not None:
-                    self._bad_value(piece, key, value)
+                    self._reject_value(piece, key, value)
                     envelope[key] = value
             elif key != "has_payload":
                 envelope[key] = value
             elif not isinstance(value, str):
-                self._bad_value(piece, key, value)
+                self._reject_value(piece, key, value)
                 envelope[key] = value
         if envelope:
-            envelope = self._resolved(envelope, piece)
+            envelope = self._resolve_file_names(envelope, piece)
         return Captured(
             process_id=self._segment.process_id,
             sequence=piece.offset,
             time_us=time_us,
             name=name,
-            metadata=self._resolved(metadata, piece) if metadata else metadata,
+            metadata=self._resolve_file_names(metadata, piece) if metadata else metadata,
             payload=payload,
             logged=logged,
             envelope=envelope or None,
             **numbers,
         )
 
-    def _payload(
+    def _read_payload(
         self, piece: Piece, name: str, header: dict[str, Any], line_end: int
     ) -> tuple[str | None, Logged]:
         digest = header.get("has_payload")
@@ -444,7 +446,7 @@ class TraceLog:
         if not self._texts and not piece.last and name == SPAN:
             brief = shorten_span(piece.buffer, line_end + 1, piece.end)
             lines = piece.buffer[line_end + 1 : piece.end].removesuffix(b"\n")
-            return brief or _untabbed(lines).decode("utf-8", "replace"), Logged(
+            return brief or _strip_tabs(lines).decode("utf-8", "replace"), Logged(
                 digest, None, "left_out"
             )
         raw, is_whole = _read_text(piece, line_end, digest)
@@ -467,7 +469,7 @@ class TraceLog:
             if whole is not None:
                 raw = whole
             elif piece.last and not (self._is_edited and piece.buffer.endswith(b"\n")):
-                self._truncated(piece)
+                self._reject_truncated(piece)
             else:
                 kind = "wrong_md5" if raw or line_end + 1 < piece.end else "missing_text"
                 self.stats.rejects.add(kind, self._blocks.line_of(piece), name)
@@ -488,7 +490,7 @@ class TraceLog:
             return brief, Logged(digest, len(raw), state, whole=text)
         return text, Logged(digest, len(raw), state)
 
-    def _resolved(self, metadata: Any, piece: Piece) -> Any:
+    def _resolve_file_names(self, metadata: Any, piece: Piece) -> Any:
         if not isinstance(metadata, dict):
             return metadata
         strings = self._segment.strings
@@ -504,7 +506,7 @@ class TraceLog:
                     frame["filename"] = strings.get(number, "<unknown>")
         return metadata
 
-    def _bad_value(self, piece: Piece, name: str, value: Any) -> None:
+    def _reject_value(self, piece: Piece, name: str, value: Any) -> None:
         self.stats.rejects.add(
             "bad_field", self._blocks.line_of(piece), f"{name} is {show_value(value)}"
         )
@@ -528,11 +530,11 @@ def _read_text(piece: Piece, line_end: int, digest: str | None) -> tuple[bytes, 
         raw = lines.translate(None, b"\t")
         if md5(raw, usedforsecurity=False).hexdigest() == digest:
             return raw, True
-    raw = _untabbed(lines)
+    raw = _strip_tabs(lines)
     return raw, digest is not None and md5(raw, usedforsecurity=False).hexdigest() == digest
 
 
-def _untabbed(lines: bytes) -> bytes:
+def _strip_tabs(lines: bytes) -> bytes:
     return lines.removeprefix(b"\t").replace(b"\n\t", b"\n")
 
 

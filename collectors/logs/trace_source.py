@@ -165,7 +165,7 @@ def _count_parts(event: Event) -> int:
     return len(event.guards) if isinstance(event, Recompiled) else 0
 
 
-class LoggedGenerations:
+class GenerationTracker:
     def __init__(self) -> None:
         self._resets: list[int] = []  # sequences of starts that followed a reset()
         self._generation = Generation()
@@ -190,7 +190,7 @@ class HookedTrace(TraceSource):
         row: LogRow | None,
     ) -> None:
         super().__init__(file, imported, clock, decoder, row)
-        self.generations = LoggedGenerations()
+        self.generations = GenerationTracker()
 
     def decode(self, captured: Captured) -> list[Event]:
         if captured.name == COMPILE_START:

@@ -11,7 +11,7 @@ from typing import Any
 from compileboard.collectors.contract.repros import ReproInput
 from compileboard.collectors.repro.repro import Repro, advise_passing
 from compileboard.collectors.terminal.run_summary import printable
-from compileboard.collectors.terminal.values import collector_command, lay_out
+from compileboard.collectors.terminal.values import collector_command, format_table
 
 MOST_INPUTS, MOST_MESSAGE_LINES, MOST_DIFFERENCES = 20, 8, 12
 
@@ -105,7 +105,7 @@ def _describe_specs(specs: tuple[ReproInput, ...], repro: Repro) -> list[str]:
     if not specs:
         return []
     rows = [_spec_row(spec, repro) for spec in specs[:MOST_INPUTS]]
-    lines = ["", f"inputs ({len(specs)})", *(f"  {line}" for line in lay_out(rows))]
+    lines = ["", f"inputs ({len(specs)})", *(f"  {line}" for line in format_table(rows))]
     return lines + ([f"  and {len(specs) - MOST_INPUTS} more"] if len(specs) > MOST_INPUTS else [])
 
 
@@ -229,5 +229,5 @@ def describe_inputs(answer: Mapping[str, Any]) -> str:
             [row["name"], row["dtype"], shape, f"{row['device']}, {row['values']}{largest}{nan}"]
         )
     return "\n".join(
-        [*lay_out(rows), f"written to {answer['output']}: torch.load(FILE) gives them by name"]
+        [*format_table(rows), f"written to {answer['output']}: torch.load(FILE) gives them by name"]
     )

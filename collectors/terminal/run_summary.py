@@ -23,7 +23,7 @@ from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.run_config import (
     STALE_AFTER_S,
     describe_uncompiled,
-    knows_its_device,
+    is_device_known,
 )
 from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
@@ -163,7 +163,7 @@ class RunSummary:
 
     @property
     def device(self) -> str:
-        is_known = self.torch_version is not None and knows_its_device(
+        is_known = self.torch_version is not None and is_device_known(
             self.source, self.torch_version
         )
         device = "CPU" if is_known else f"device {NOT_RECORDED}"

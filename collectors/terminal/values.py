@@ -14,7 +14,7 @@ from compileboard.collectors.store.connection import find_address
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-def lay_out(rows: Sequence[Sequence[str]]) -> list[str]:
+def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table, two spaces between its columns."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return [

@@ -15,7 +15,7 @@ from typing import Any
 
 from compileboard.collectors.bench.execution.task_process import (
     OUTPUT,
-    outcome_of_killed,
+    make_killed_outcome,
     read_result,
     read_stage,
 )
@@ -84,7 +84,7 @@ def _merge(outcomes: Sequence[ExperimentOutcome]) -> ExperimentOutcome:
         for name in names
     }
     repeats = {
-        name: slowest([outcome.repeats.get(name, []) for outcome in outcomes])
+        name: slowest_per_repeat([outcome.repeats.get(name, []) for outcome in outcomes])
         for name in {name for outcome in outcomes for name in outcome.repeats}
     }
     if repeats.get("eager") and repeats.get("compiled"):
@@ -101,7 +101,7 @@ def _merge(outcomes: Sequence[ExperimentOutcome]) -> ExperimentOutcome:
     return merged
 
 
-def slowest(samples_by_rank: Sequence[Sequence[float]]) -> list[float]:
+def slowest_per_repeat(samples_by_rank: Sequence[Sequence[float]]) -> list[float]:
     count = max(map(len, samples_by_rank), default=0)
     return [
         max(samples)
@@ -149,11 +149,11 @@ def launch(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
                 ranks.append(
                     _start(rank, task, folder, port, listener.fileno() if rank == 0 else None)
                 )
-            cause = None if _wait(ranks, folder) else _find_cause(ranks)
+            cause = None if _wait(ranks, folder) else _find_failed_rank(ranks)
         finally:
             end_ranks(ranks)
     outcomes = [
-        read_result(rank.folder) or outcome_of_killed(rank.folder, rank.process.returncode)
+        read_result(rank.folder) or make_killed_outcome(rank.folder, rank.process.returncode)
         for rank in ranks
     ]
     outcome = merge_ranks(task.settings, outcomes, cause)
@@ -259,7 +259,7 @@ def _has_failed(rank: LaunchedRank) -> bool:
     return outcome is None or outcome.status == "failed"
 
 
-def _find_cause(ranks: list[LaunchedRank]) -> int:
+def _find_failed_rank(ranks: list[LaunchedRank]) -> int:
     """Return the rank that failed first; others fail as a consequence.
 
     The others see a closed connection, which is an error with a time, or are aborted by NCCL.

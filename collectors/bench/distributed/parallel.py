@@ -149,7 +149,7 @@ class RankWorkbench(Workbench):
             return result
 
         with self._agreeing():
-            return _pytree.tree_map(whole, super().run_iterations(noting, module, *rest))
+            return _pytree.tree_map(gather_tensor, super().run_iterations(noting, module, *rest))
 
     def run_compiled(self, module: nn.Module) -> Any:
         return self.run_iterations(self.compile(self.steps.step()), module, self.inputs)
@@ -243,7 +243,7 @@ def _list_all(root: nn.Module) -> list[nn.Parameter]:
     ]
 
 
-def whole(leaf: Any) -> Any:
+def gather_tensor(leaf: Any) -> Any:
     """Return an unsharded tensor. A collective for a sharded one, so every rank must call it in the
     same order.
     """
@@ -253,7 +253,7 @@ def whole(leaf: Any) -> Any:
 
 def read_gradients(module: nn.Module) -> Gradients:
     return {
-        name.removeprefix("module."): whole(parameter.grad).detach().clone()
+        name.removeprefix("module."): gather_tensor(parameter.grad).detach().clone()
         for name, parameter in module.named_parameters()
         if parameter.grad is not None
     }

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from compileboard.collectors.bench.distributed.launcher import OF_RANK
 from compileboard.collectors.bench.plan.tasks import Task, read_task
 from compileboard.collectors.bench.worker.child import (
+    exit_now,
     failure,
     import_torch,
-    leave,
     remove_hooks,
     run_experiment,
     write_result,
@@ -46,7 +46,7 @@ def start(parent: str, listener: str, folder_name: str) -> None:
     if bench is not None and outcome.status == "measured" and task.experiment == "performance":
         _compare_with_one_process(bench, outcome)
         write_result(folder, outcome, stages)
-    leave()
+    exit_now()
 
 
 def join(task: Task, stages: Stages, listener: int | None) -> Store:

@@ -147,13 +147,13 @@ def measure_both(arguments: BenchRequest, make_job: MakeJob, print_line: PrintLi
         "a worktree of its own"
     )
     with worktree(commit) as tree:
-        base_request, checkout = _in_the_worktree(arguments, commit, tree)
+        base_request, checkout = _move_request_into_worktree(arguments, commit, tree)
         jobs = [
             make_job(arguments, Checkout(suffix=f" --diff-branch {commit.sha}"), {TAG: "new"}),
             make_job(base_request, checkout, {TAG: "base", REF_TAG: commit.ref}),
         ]
         outcomes, codes = [], []
-        for job in map(_with_own_folder, jobs):
+        for job in map(_use_separate_folders, jobs):
             outcomes.append(measure(job, arguments, None, print_line))
             codes.append(finish(outcomes[-1], arguments, print_line, job.config.tags[TAG]))
             if outcomes[-1].interrupted:
@@ -164,7 +164,7 @@ def measure_both(arguments: BenchRequest, make_job: MakeJob, print_line: PrintLi
     return max(codes)
 
 
-def _with_own_folder(job: Job) -> Job:
+def _use_separate_folders(job: Job) -> Job:
     def move(task: Task) -> Task:
         if not (task.asked.export_profiler_trace or task.asked.snapshot_memory):
             return task
@@ -174,7 +174,7 @@ def _with_own_folder(job: Job) -> Job:
     return replace(job, plan=list(map(move, job.plan)))
 
 
-def _in_the_worktree(
+def _move_request_into_worktree(
     arguments: BenchRequest, commit: CheckoutCommit, tree: Path
 ) -> tuple[BenchRequest, Checkout]:
     request = copy.copy(arguments)

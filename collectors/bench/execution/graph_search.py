@@ -55,7 +55,7 @@ RunAgain = Callable[[Task, str, Mapping[str, str]], ExperimentOutcome]
 
 
 @dataclass(frozen=True)
-class BlamedGraph:
+class FailingGraph:
     repro_id: str
     kind: str
     phase: str | None
@@ -72,7 +72,7 @@ class BlamedGraph:
         )
 
 
-def is_to_search(outcome: ExperimentOutcome) -> bool:
+def needs_graph_search(outcome: ExperimentOutcome) -> bool:
     is_wrong = (outcome.accuracy or "").startswith("fail")
     return is_wrong or (outcome.status == "failed" and outcome.reason not in NOT_OF_A_GRAPH)
 
@@ -94,7 +94,7 @@ def search_graphs(
         graphs = list_failed_graphs(connection, run.manifest.run_id, name)
         verdicts, _, reasons = read_graph_checks(connection, run.manifest.run_id, name)
     if not graphs:
-        return [f"{task.name}: {describe_blameless(verdicts, reasons)}"], []
+        return [f"{task.name}: {explain_no_failing_graph(verdicts, reasons)}"], []
     lines, programs = [], []
     for position, graph in enumerate(graphs):
         answer = None
@@ -113,7 +113,7 @@ def search_graphs(
     return lines, programs
 
 
-def describe_blameless(verdicts: Mapping[str, int], reasons: Iterable[str]) -> str:
+def explain_no_failing_graph(verdicts: Mapping[str, int], reasons: Iterable[str]) -> str:
     """Say that no graph is to blame, and why any were not compared."""
     if why := ", ".join(sorted(reasons)):
         compared = (
@@ -126,7 +126,7 @@ def describe_blameless(verdicts: Mapping[str, int], reasons: Iterable[str]) -> s
 
 
 def minify_graph(
-    graph: BlamedGraph,
+    graph: FailingGraph,
     run: BenchRunWriter,
     folder: Path,
     cwd: str | None,
@@ -151,7 +151,7 @@ def minify_graph(
 
 
 def describe_minimal(
-    graph: BlamedGraph, answer: Mapping[str, Any], *, with_program: bool
+    graph: FailingGraph, answer: Mapping[str, Any], *, with_program: bool
 ) -> dict[str, Any]:
     minified = answer["answer"]
     return {
@@ -167,7 +167,9 @@ def describe_minimal(
     }
 
 
-def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str) -> list[BlamedGraph]:
+def list_failed_graphs(
+    connection: sqlite3.Connection, run_id: str, task: str
+) -> list[FailingGraph]:
     rows = connection.execute(
         """
         with graphs as (
@@ -187,4 +189,4 @@ def list_failed_graphs(connection: sqlite3.Connection, run_id: str, task: str) -
         """,
         {"run_id": run_id, "task": task},
     ).fetchall()
-    return [BlamedGraph(format_id(row["id"]), *tuple(row)[1:]) for row in rows]
+    return [FailingGraph(format_id(row["id"]), *tuple(row)[1:]) for row in rows]

@@ -44,7 +44,7 @@ class ResumePoint:
     results: tuple[BenchMeasured, ...] = ()
 
 
-def find_before(database: str, plan: str, named_run: str) -> ResumePoint:
+def find_resume_point(database: str, plan: str, named_run: str) -> ResumePoint:
     """Find the run to resume: the named one, or the newest of the same plan. Raises ValueError if
     there is none, StoreError.
     """
@@ -56,9 +56,9 @@ def find_before(database: str, plan: str, named_run: str) -> ResumePoint:
         ) from None
     with closing(reader):
         run_id = (
-            _named(reader, database, plan, named_run)
+            _find_named_run(reader, database, plan, named_run)
             if named_run
-            else _newest(reader, database, plan)
+            else _find_newest_run(reader, database, plan)
         )
         state, heartbeat_us = reader.execute(STATE, {"id": run_id}).fetchone()
         if state == "running" and heartbeat_us >= read_alive_since_us():
@@ -75,7 +75,7 @@ def find_before(database: str, plan: str, named_run: str) -> ResumePoint:
     )
 
 
-def _named(reader: sqlite3.Connection, database: str, plan: str, named_run: str) -> str:
+def _find_named_run(reader: sqlite3.Connection, database: str, plan: str, named_run: str) -> str:
     try:
         run_id = find_run(reader, named_run, "bench")
     except ValueError as error:
@@ -91,7 +91,7 @@ def _named(reader: sqlite3.Connection, database: str, plan: str, named_run: str)
     return run_id
 
 
-def _newest(reader: sqlite3.Connection, database: str, plan: str) -> str:
+def _find_newest_run(reader: sqlite3.Connection, database: str, plan: str) -> str:
     row = reader.execute(NEWEST_OF_PLAN, {"plan": plan}).fetchone()
     if row is None:
         raise NotMeasured(
@@ -106,7 +106,7 @@ SUFFIXES = ("", "-wal", "-shm")
 
 
 def make_local_copy(environment: Mapping[str, str]) -> str:
-    folder = _folder(environment)
+    folder = _bench_folder(environment)
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     for path in folder.glob("*.db"):
         with suppress(OSError):
@@ -128,9 +128,9 @@ def find_pushed(
 
     Raises ValueError if there is none, StoreError.
     """
-    for path in sorted(_folder(environment).glob("*.db"), reverse=True):
+    for path in sorted(_bench_folder(environment).glob("*.db"), reverse=True):
         with suppress(NotMeasured, StoreError):
-            return str(path), find_before(str(path), plan, named_run)
+            return str(path), find_resume_point(str(path), plan, named_run)
     which = named_run or "of these models with these settings"
     raise ValueError(
         f"--resume: no interrupted run {which} is on this machine, where a pushed run waits "
@@ -139,5 +139,5 @@ def find_pushed(
     )
 
 
-def _folder(environment: Mapping[str, str]) -> Path:
+def _bench_folder(environment: Mapping[str, str]) -> Path:
     return home(environment) / "bench"

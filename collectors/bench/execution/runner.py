@@ -13,7 +13,7 @@ from pathlib import Path
 from compileboard.collectors.bench import suites
 from compileboard.collectors.bench.execution.graph_search import (
     RunAgain,
-    is_to_search,
+    needs_graph_search,
     search_graphs,
 )
 from compileboard.collectors.bench.execution.resume import ResumePoint
@@ -213,7 +213,7 @@ def _measure_task(
     blamed: list[str] | None,
 ) -> BenchMeasured:
     command = job.checkout.for_checkout(repeat_command(task, collector_command("bench")))
-    if why_not := task.left_out or suites.missing(task.ref.suite):
+    if why_not := task.left_out or suites.describe_missing_libraries(task.ref.suite):
         return run.write_result(task, ExperimentOutcome(status="skipped", reason=why_not), command)
     own_folder, cwd = run.folder / OF_OURSELVES, job.checkout.cwd
     folder = own_folder / f"{task.number:04}"
@@ -239,7 +239,7 @@ def _measure_task(
         if second:
             measure_second_processes(outcome, task, second, folder / CACHE, run_again)
         compare_with(job.baseline, task, outcome)
-        if blamed is not None and task.experiment not in EXPORTS and is_to_search(outcome):
+        if blamed is not None and task.experiment not in EXPORTS and needs_graph_search(outcome):
             lines, programs = search_graphs(run, task, run_again, folder, cwd)
             blamed += lines
             if programs:

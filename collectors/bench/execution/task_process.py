@@ -50,14 +50,14 @@ def read_result(folder: Path) -> ExperimentOutcome | None:
         return None
 
 
-def outcome_of_late(folder: Path, timeout_s: float) -> ExperimentOutcome:
+def make_timeout_outcome(folder: Path, timeout_s: float) -> ExperimentOutcome:
     message = f"no result within {timeout_s:g} s; it was stopped in stage {read_stage(folder)!r}"
     return ExperimentOutcome(
         status="failed", reason="timeout", message=message, traceback=read_output(folder)
     )
 
 
-def outcome_of_killed(folder: Path, code: int) -> ExperimentOutcome:
+def make_killed_outcome(folder: Path, code: int) -> ExperimentOutcome:
     stage = read_stage(folder)
     ended = f"killed by {signal_name(-code)}" if code < 0 else f"it ended with exit code {code}"
     if -code == signal.SIGKILL:
@@ -271,9 +271,9 @@ def run_task(
     started_us, started_s = time.time_ns() // 1000, time.monotonic()
     is_late = run_to_deadline(child, started_s + task.settings.timeout_s, beat)
     outcome = read_result(folder) or (
-        outcome_of_late(folder, task.settings.timeout_s)
+        make_timeout_outcome(folder, task.settings.timeout_s)
         if is_late
-        else outcome_of_killed(folder, child.wait())
+        else make_killed_outcome(folder, child.wait())
     )
     outcome.started_us = started_us
     outcome.duration_us = int((time.monotonic() - started_s) * 1e6)

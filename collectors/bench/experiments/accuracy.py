@@ -17,7 +17,7 @@ from torch._dynamo.utils import calculate_time_spent, clone_inputs
 from compileboard.collectors.bench.steps import list_tensors, move_inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.bench.worker.same_as_eager import flatten_result, judge
-from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.statistics import count_since, dynamo_counts
 from compileboard.collectors.bench.worker.workbench import (
     StageFailed,
     Workbench,
@@ -33,7 +33,7 @@ def check_accuracy(bench: Workbench) -> ExperimentOutcome:
         return ExperimentOutcome(accuracy="pass_due_to_skip", facts={"skip": skip})
     outcome = judge(bench, lambda: _run_compiled(bench))
     # Without `output_error`, because upstream's table of verdicts has no such column.
-    outcome.values = counted_since(start)
+    outcome.values = count_since(start)
     outcome.values["compilation_latency"] = float(
         calculate_time_spent().get("total_wall_time", 0.0)
     )
@@ -56,7 +56,7 @@ def measure_tolerance(bench: Workbench) -> ExperimentOutcome:
     mark_batch(bench)
     with bench.grad():
         bench.stage("eager")
-        reference = _reference(bench)
+        reference = _run_reference(bench)
         bench.stage("compile")
         start = dynamo_counts()
         reset_rng_state()
@@ -65,7 +65,7 @@ def measure_tolerance(bench: Workbench) -> ExperimentOutcome:
             result = _run_compiled(bench)
     bench.stage("compare")
     with failing_as("fail_accuracy"):
-        errors = torch.cat([torch.zeros(0), *distances(reference, result)])
+        errors = torch.cat([torch.zeros(0), *measure_distances(reference, result)])
     if not len(errors):
         return ExperimentOutcome(status="skipped", reason="its result has no tensor to compare")
     missed = int((~errors.isfinite()).sum())
@@ -75,16 +75,16 @@ def measure_tolerance(bench: Workbench) -> ExperimentOutcome:
             "not in the other"
         )
         return ExperimentOutcome(
-            status="failed", reason="fail_accuracy", message=message, values=counted_since(start)
+            status="failed", reason="fail_accuracy", message=message, values=count_since(start)
         )
     spread = float(errors.std()) if len(errors) > 1 else 0.0
     values = {"max": float(errors.max()), "mean": float(errors.mean()), "std": spread}
     return ExperimentOutcome(
-        values={**values, **counted_since(start)}, facts={"compared_count": len(errors)}
+        values={**values, **count_since(start)}, facts={"compared_count": len(errors)}
     )
 
 
-def _reference(bench: Workbench) -> Any:
+def _run_reference(bench: Workbench) -> Any:
     reset_rng_state()
     with first_eager_run():
         module = bench.copy_module().to(REFERENCE_DEVICE)
@@ -96,7 +96,7 @@ def _reference(bench: Workbench) -> Any:
         )
 
 
-def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
+def measure_distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
     """Raises StageFailed, caused by a ValueError, if the two do not have the same tensors."""
     left, right = (list_tensors(flatten_result(output)) for output in (reference, result))
     shapes = [tuple(tensor.shape) for tensor in left], [tuple(tensor.shape) for tensor in right]
@@ -107,11 +107,11 @@ def distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
         )
         raise StageFailed("fail_accuracy") from error
     for left_tensor, right_tensor in zip(left, right):
-        left_tensor, right_tensor = _exact(left_tensor), _exact(right_tensor)
+        left_tensor, right_tensor = _to_double(left_tensor), _to_double(right_tensor)
         distance = (left_tensor - right_tensor).abs() / (1 + left_tensor.abs())
         alike = (left_tensor == right_tensor) | (left_tensor.isnan() & right_tensor.isnan())
         yield torch.where(alike, 0.0, distance).flatten().to(torch.float32)
 
 
-def _exact(output: torch.Tensor) -> torch.Tensor:
+def _to_double(output: torch.Tensor) -> torch.Tensor:
     return output.detach().cpu().to(torch.complex128 if output.is_complex() else torch.float64)

@@ -29,7 +29,7 @@ from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.worker.child import remove_hooks, write_result
 from compileboard.collectors.bench.worker.outcome import EXPORT, ExperimentOutcome, add_samples
 from compileboard.collectors.bench.worker.same_as_eager import judge
-from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.statistics import count_since, dynamo_counts
 from compileboard.collectors.bench.worker.workbench import FAILURES, Workbench, batch_dimension
 from compileboard.collectors.terminal.values import first_line
 
@@ -54,7 +54,7 @@ class ModelExport:
     """
 
     def __init__(self, bench: Workbench, *, strict: bool = False) -> None:
-        dynamic_shapes(bench)  # a missing feature of this torch is not the model's failure
+        find_dynamic_shapes(bench)  # a missing feature of this torch is not the model's failure
         self.bench = bench
         self.strict = strict
         self.values: dict[str, float] = {}
@@ -67,7 +67,7 @@ class ModelExport:
                 module,
                 args,
                 kwargs,
-                dynamic_shapes=dynamic_shapes(self.bench),
+                dynamic_shapes=find_dynamic_shapes(self.bench),
                 strict=self.strict,
             )
 
@@ -143,7 +143,7 @@ def split_inputs(inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return ((), dict(inputs)) if isinstance(inputs, dict) else (tuple(inputs), {})
 
 
-def dynamic_shapes(bench: Workbench) -> Any:
+def find_dynamic_shapes(bench: Workbench) -> Any:
     """Return the dynamic dimensions of the inputs in export's form, None if all are static.
 
     Upstream reads dimensions marked dynamic, but its --dynamic-batch-only marks them differently,
@@ -196,7 +196,7 @@ def describe_failure(error: BaseException, stage: str) -> dict[str, Any]:
 
 
 def find_user_frame(error: BaseException) -> traceback.FrameSummary | None:
-    for raised in _chain(error):
+    for raised in _iterate_causes(error):
         # Dynamo keeps the traced stack separately: the exception's own one has only the tracer.
         stacks = (
             getattr(raised, "real_stack", None) or (),
@@ -210,11 +210,13 @@ def find_user_frame(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def find_operator(error: BaseException) -> str | None:
-    for raised in _chain(error):
+    for raised in _iterate_causes(error):
         operator = getattr(raised, "func", None)
         if isinstance(operator, torch._ops.OpOverload):
             return str(operator)
-    match = next(filter(None, (_OPERATOR.search(str(raised)) for raised in _chain(error))), None)
+    match = next(
+        filter(None, (_OPERATOR.search(str(raised)) for raised in _iterate_causes(error))), None
+    )
     return next(filter(None, match.groups())) if match else None
 
 
@@ -238,7 +240,7 @@ def draft(bench: Workbench, module: torch.nn.Module) -> dict[str, Any] | None:
     try:
         with _trace_apart(), bench.steps.autocast(), torch.no_grad():
             drafted = draft_export(
-                module, args, kwargs, dynamic_shapes=dynamic_shapes(bench)
+                module, args, kwargs, dynamic_shapes=find_dynamic_shapes(bench)
             )._report
         report = {
             "is_sound": drafted.successful(),
@@ -288,7 +290,7 @@ def _describe_draft(failure: Any) -> dict[str, Any]:
     }
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _iterate_causes(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     raised: BaseException | None = error
     while raised is not None and id(raised) not in seen:
@@ -317,7 +319,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
         start = dynamo_counts()
         program = export.export_first()
         if export.strict:  # dynamo is not involved in running it
-            export.values |= counted_since(start)
+            export.values |= count_since(start)
         export.begin("run")
         args, kwargs = split_inputs(bench.inputs)
         reset_rng_state()  # tracing may have drawn random numbers

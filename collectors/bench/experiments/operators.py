@@ -13,7 +13,7 @@ from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, describe_error
-from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.statistics import count_since, dynamo_counts
 from compileboard.collectors.bench.worker.timing import output_folder, safe_name
 from compileboard.collectors.bench.worker.workbench import (
     FAILURES,
@@ -43,9 +43,9 @@ def measure_coverage(bench: Workbench) -> ExperimentOutcome:
     with bench.grad(), failing_as("fail_to_run"):
         bench.stage("compile")
         start = dynamo_counts()
-        compiled = bench.compile(step, backend=_marking(graphs))
+        compiled = bench.compile(step, backend=_make_marking_backend(graphs))
         bench.warm_up(compiled, bench.module, WARM_UPS)
-        counted = counted_since(start)
+        counted = count_since(start)
         bench.stage("measure")
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
             torch._dynamo.run(compiled)(bench.module, bench.inputs, collect_outputs=False)
@@ -53,10 +53,12 @@ def measure_coverage(bench: Workbench) -> ExperimentOutcome:
         (event.name, event.time_range.start, event.time_range.end)
         for event in profile.events() or []
     ]
-    return ExperimentOutcome(values={"graphs": float(len(graphs)), **share(spans), **counted})
+    return ExperimentOutcome(
+        values={"graphs": float(len(graphs)), **compute_coverage(spans), **counted}
+    )
 
 
-def _marking(graphs: list[torch.fx.GraphModule]) -> Callable[..., Any]:
+def _make_marking_backend(graphs: list[torch.fx.GraphModule]) -> Callable[..., Any]:
     def mark(graph: torch.fx.GraphModule, _inputs: list[Any]) -> Callable[..., Any]:
         graphs.append(graph)
 
@@ -69,7 +71,7 @@ def _marking(graphs: list[torch.fx.GraphModule]) -> Callable[..., Any]:
     return mark
 
 
-def share(spans: Iterable[tuple[str, float, float]]) -> dict[str, float]:
+def compute_coverage(spans: Iterable[tuple[str, float, float]]) -> dict[str, float]:
     calls, captured, total = 0, [0, 0.0], [0, 0.0]
     op_end, captured_end = float("-inf"), float("-inf")
     for name, begin, end in sorted(spans, key=lambda span: (span[1], -span[2])):
@@ -173,7 +175,7 @@ def _is_metadata(func: Any) -> bool:
     return is_view or schema.name.partition("::")[2].startswith(names)
 
 
-class _Written(str):
+class _PlainRepr(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
@@ -185,9 +187,9 @@ def format_arguments(args: Any, kwargs: Any) -> str:
         if isinstance(argument, torch.Tensor):
             dtype = DTYPES.get(argument.dtype, str(argument.dtype).removeprefix("torch."))
             stride = "" if argument.is_contiguous() else f", stride={tuple(argument.stride())}"
-            return _Written(f"T({list(argument.shape)}, {dtype}{stride})")
+            return _PlainRepr(f"T({list(argument.shape)}, {dtype}{stride})")
         return (
-            _Written(DTYPES[argument])
+            _PlainRepr(DTYPES[argument])
             if isinstance(argument, torch.dtype) and argument in DTYPES
             else argument
         )

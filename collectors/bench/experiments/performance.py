@@ -15,7 +15,7 @@ from compileboard.collectors.bench.worker.compile_times import (
     start_compiler,
 )
 from compileboard.collectors.bench.worker.outcome import FIRST, ExperimentOutcome
-from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.statistics import count_since, dynamo_counts
 from compileboard.collectors.bench.worker.timing import (
     TimedCall,
     export_profile,
@@ -55,7 +55,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
         compiled = bench.compile(step)
         with failing_as("fail_to_run"), memory_snapshot(bench, "compiled"):
             compiled_s, compiled_gb = _warm_up(bench, compiled, bench.module)
-        values |= counted_since(start)
+        values |= count_since(start)
         eager_s = median(seconds for seconds, _peak in warm_ups)
         if (
             first_s := start_s + compiled_s - eager_s

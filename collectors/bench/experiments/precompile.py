@@ -19,7 +19,7 @@ from compileboard.collectors.bench.experiments.export import describe_failure, s
 from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.worker.outcome import COLD, FIRST_CALL, ExperimentOutcome
 from compileboard.collectors.bench.worker.same_as_eager import judge, output_error
-from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.statistics import count_since, dynamo_counts
 from compileboard.collectors.bench.worker.timing import (
     interleave,
     time_beside_eager,
@@ -72,7 +72,7 @@ def _measure(bench: Workbench, path: Path) -> ExperimentOutcome:
             raise
 
     outcome = judge(bench, compute, iterations=1)
-    outcome.values |= counted_since(start) | values
+    outcome.values |= count_since(start) | values
     outcome.facts |= facts
     if outcome.status == "measured":
 
@@ -111,7 +111,7 @@ def _load(bench: Workbench, path: Path) -> ExperimentOutcome:
         _call(bench, function, bench.module, bench.inputs)
         bench.synchronize()
         total_s = time.perf_counter() - begin_s
-        counts = counted_since(start)
+        counts = count_since(start)
         reset_rng_state()
         result = _call(bench, function, bench.module, bench.inputs)
         reset_rng_state()
@@ -150,7 +150,7 @@ def cache_precompiled(bench: Workbench) -> ExperimentOutcome:
             compiled(bench.module, bench.inputs, collect_outputs=False)
             bench.synchronize()
             first_s = time.perf_counter() - begin_s
-            counts = counted_since(start)
+            counts = count_since(start)
             import_module(
                 "torch._dynamo.precompile_context"
             ).PrecompileContext.save_to_dynamo_cache()

@@ -22,7 +22,7 @@ from compileboard.collectors.bench.plan.models import NotAvailable
 from compileboard.collectors.bench.steps import map_tensors
 from compileboard.collectors.bench.worker.outcome import COLD, ExperimentOutcome
 from compileboard.collectors.bench.worker.same_as_eager import output_error
-from compileboard.collectors.bench.worker.statistics import counted_since, dynamo_counts
+from compileboard.collectors.bench.worker.statistics import count_since, dynamo_counts
 from compileboard.collectors.bench.worker.timing import TimedCall, take_turns
 from compileboard.collectors.bench.worker.workbench import (
     WARM_UPS,
@@ -53,14 +53,14 @@ def run(bench: Workbench) -> ExperimentOutcome:
         facts = {"quantization": {"kind": bench.settings.quantization, **quantize(quantized)}}
         bench.stage("compile")
         compiled = bench.compile(step)
-        compiled_quantized = bench.compile(_of_its_own(step))
+        compiled_quantized = bench.compile(_copy_step_code(step))
         with failing_as("fail_to_run"):
             quantized_eager = _call(step, quantized, bench.inputs)
             bench.warm_up(compiled, bench.module)
             plain_result = _call(torch._dynamo.run(compiled), bench.module, bench.inputs)
             start = dynamo_counts()
             warm_up_s = bench.warm_up(compiled_quantized, quantized)
-            counts = counted_since(start)
+            counts = count_since(start)
             result = _call(torch._dynamo.run(compiled_quantized), quantized, bench.inputs)
         bench.stage("compare")
         errors = {
@@ -140,7 +140,7 @@ def describe_missing(error: ImportError) -> str:
     )
 
 
-def _of_its_own(step: Callable[..., Any]) -> Callable[..., Any]:
+def _copy_step_code(step: Callable[..., Any]) -> Callable[..., Any]:
     """Return the same step with another code object, so that dynamo keeps the compiled code of both
     models apart: in one list of cache entries, each call would also check the other model's
     guards.

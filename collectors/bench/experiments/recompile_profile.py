@@ -48,7 +48,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
             compiled(bench.module, bench.inputs, collect_outputs=False)
         values["compiles"] = float(watch.count_new().compiles)
         bench.stage("measure")
-        for name, change in changes(bench):
+        for name, change in iterate_changes(bench):
             error = _call(bench, compiled, change)
             seen = watch.count_new()
             values |= {
@@ -56,7 +56,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
                 f"change={name}/guard_failures": len(seen.guard_failures),
             }
             facts["changes"].append(
-                {"change": name, **_reasons(seen), **({"error": error} if error else {})}
+                {"change": name, **_list_reasons(seen), **({"error": error} if error else {})}
             )
     facts["graph_break_reasons"] = {
         reason[:LONGEST_REASON]: count
@@ -84,23 +84,23 @@ def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str
     return None
 
 
-def _reasons(seen: RecompileCounts) -> dict[str, Any]:
+def _list_reasons(seen: RecompileCounts) -> dict[str, Any]:
     texts = dict.fromkeys(failure.strip()[:LONGEST_REASON] for failure in seen.guard_failures)
     return {"recompiles": seen.recompiles, "reasons": list(texts)[:MOST_REASONS]}
 
 
-def changes(bench: Workbench) -> Iterator[tuple[str, Change]]:
+def iterate_changes(bench: Workbench) -> Iterator[tuple[str, Change]]:
     yield "same", contextlib.nullcontext(bench.inputs)
-    for name, inputs in _sizes(bench):
+    for name, inputs in _iterate_sizes(bench):
         yield name, contextlib.nullcontext(inputs)
-    yield ("eval mode" if bench.module.training else "train mode"), _other_mode(bench)
+    yield ("eval mode" if bench.module.training else "train mode"), _toggled_training_mode(bench)
     if not bench.settings.is_training:
         yield "grad mode", _with_gradients(bench)
     if bench.settings.dtype == "float32":
         yield "bfloat16", _in_bfloat16(bench)
 
 
-def _sizes(bench: Workbench) -> Iterator[tuple[str, Inputs]]:
+def _iterate_sizes(bench: Workbench) -> Iterator[tuple[str, Inputs]]:
     resize, present = bench.loaded.resize, list_shapes(bench.inputs)
     if resize is not None:
         for size in bench.loaded.sizes[:MOST_SIZES]:
@@ -116,7 +116,7 @@ def _sizes(bench: Workbench) -> Iterator[tuple[str, Inputs]]:
 
 
 @contextlib.contextmanager
-def _other_mode(bench: Workbench) -> Iterator[Inputs]:
+def _toggled_training_mode(bench: Workbench) -> Iterator[Inputs]:
     before = bench.module.training
     bench.module.train(not before)
     try:

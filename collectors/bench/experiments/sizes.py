@@ -15,11 +15,11 @@ from compileboard.collectors.bench.loaded import Inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
 from compileboard.collectors.bench.worker.statistics import (
     RecompileWatch,
-    counted_since,
+    compute_speedup,
+    count_since,
     dynamo_counts,
-    speedup_of,
 )
-from compileboard.collectors.bench.worker.timing import bounded, interleave
+from compileboard.collectors.bench.worker.timing import interleave, limited_memory
 from compileboard.collectors.bench.worker.workbench import (
     StageFailed,
     Workbench,
@@ -57,7 +57,7 @@ def measure_sizes(bench: Workbench) -> ExperimentOutcome:
             compiled = bench.compile(bench.steps.step(), dynamic=dynamic)
             for size, inputs in sizes.items():
                 _measure(bench, compiled, inputs, f"shape={size}/{prefix}", outcome)
-    outcome.values |= counted_since(start)
+    outcome.values |= count_since(start)
     return outcome
 
 
@@ -89,7 +89,7 @@ def _measure(
     timed = turns.repeats
     numbers = {
         **turns.fault_values(),
-        **speedup_of(timed["eager"], timed["compiled"]),
+        **compute_speedup(timed["eager"], timed["compiled"]),
         "compilation_latency": max(0.0, first_s - median(timed["compiled"]) / 1e3),
         "recompiles": float(seen.recompiles),
     }
@@ -115,14 +115,18 @@ def find_batch_size(bench: Workbench) -> ExperimentOutcome:
     bench.stage("measure")
     refused: dict[str, str] = {}
     size = FIRST_BATCH_SIZE
-    with bounded() if bench.settings.device == "cpu" else contextlib.nullcontext() as bound_bytes:
+    with (
+        limited_memory()
+        if bench.settings.device == "cpu"
+        else contextlib.nullcontext() as bound_bytes
+    ):
         facts: dict[str, Any] = {"tried_from": size, "bound_bytes": bound_bytes, "refused": refused}
         while size >= 1:
-            error = _try(bench, size)
+            error = _try_batch_size(bench, size)
             if error is None:
                 return ExperimentOutcome(values={"batch_size_found": float(size)}, facts=facts)
             refused[str(size)] = error
-            size = smaller(size)
+            size = next_smaller_size(size)
     reason = "eager_1st_run_OOM" if "OOM" in refused["1"] else "eager_1st_run_fail"
     return ExperimentOutcome(
         status="failed",
@@ -132,7 +136,7 @@ def find_batch_size(bench: Workbench) -> ExperimentOutcome:
     )
 
 
-def smaller(size: int) -> int:
+def next_smaller_size(size: int) -> int:
     return (size // 2 + 1) // 2 * 2 if size // 2 > 2 else size - 1
 
 
@@ -141,7 +145,7 @@ def _with_batch(bench: Workbench, size: int) -> Workbench:
     return Workbench(bench.ref, settings, bench.stages)
 
 
-def _try(bench: Workbench, size: int) -> str | None:
+def _try_batch_size(bench: Workbench, size: int) -> str | None:
     bench.free()
     tried = _with_batch(bench, size)
     try:

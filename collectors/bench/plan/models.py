@@ -77,7 +77,7 @@ def select(
     """
     ordered = sorted(models, key=lambda ref: (ref.suite, ref.name))
     if only is not None:
-        return _exactly(ordered, only)
+        return _select_exact(ordered, only)
     included, excluded = _compile("--filter", filter), _compile("--exclude", exclude)
     start, end = partition_bounds(len(ordered), total_partitions, partition_id)
     return [
@@ -103,7 +103,7 @@ def partition_bounds(count: int, total_partitions: int, partition_id: int) -> tu
     return partition_id * size, count if is_last else (partition_id + 1) * size
 
 
-def _exactly(models: list[ModelRef], name: str) -> list[ModelRef]:
+def _select_exact(models: list[ModelRef], name: str) -> list[ModelRef]:
     matches = [ref for ref in models if ref.name == name]
     if matches:
         return matches

@@ -66,21 +66,21 @@ def make_plan(
     plan = []
     pairs = [(ref, experiment) for ref in models for experiment in experiments]
     for number, (ref, experiment) in enumerate(pairs, start=1):
-        left_out = None if no_skip else _left_out(ref, experiment, settings)
+        left_out = None if no_skip else _find_skip_reason(ref, experiment, settings)
         own_size = batch_sizes.get(ref.name)
         if own_size == UNSET:
             left_out = "--batch-size-file leaves its batch size unset: -1"
-        task = Task(experiment, _sized_for(ref, experiment), settings, number, left_out)
+        task = Task(experiment, _set_experiment_size(ref, experiment), settings, number, left_out)
         plan.append(task if own_size in (None, UNSET) else task.change(batch_size=own_size))
     return plan
 
 
-def _sized_for(ref: ModelRef, experiment: str) -> ModelRef:
+def _set_experiment_size(ref: ModelRef, experiment: str) -> ModelRef:
     size = None if ":" in ref.only else find_suite(ref.suite).accuracy_batch_size
     return ref if experiment != "accuracy" or size is None else replace(ref, batch_size=size)
 
 
-def _left_out(ref: ModelRef, experiment: str, settings: BenchSettings) -> str | None:
+def _find_skip_reason(ref: ModelRef, experiment: str, settings: BenchSettings) -> str | None:
     if settings.is_training and not ref.trains:
         return "it has no training step"
     facts = facts_for(ref.suite, ref.name)

@@ -56,7 +56,7 @@ class Progress:
 
     def begin(self, task: Task) -> None:
         if self.live:
-            left = self._left()
+            left = self._format_time_left()
             text = (
                 f"[{self.done + 1}/{self.total}] {task.ref.name} {task.experiment}, "
                 f"{task.asked.device}{left}"
@@ -76,9 +76,9 @@ class Progress:
         text = f"{printable(head)} {took}  {printable(describe(result))}"
         sys.stderr.write(f"\r\x1b[K{text}\n" if self.live else f"{text}\n")
         if explain and result.status == "measured":
-            sys.stderr.write(f"    {explained(result)}\n")
+            sys.stderr.write(f"    {describe_graphs(result)}\n")
         if "timing" in result.facts:
-            sys.stderr.write(f"    TIMING: {timing(result)}\n")
+            sys.stderr.write(f"    TIMING: {describe_phases(result)}\n")
         if "call_counts" in result.facts:
             counts = " | ".join(
                 f"{name}:{count}" for name, count in result.facts["call_counts"].items()
@@ -92,7 +92,7 @@ class Progress:
         if self.live:
             sys.stderr.write("\n")
 
-    def _left(self) -> str:
+    def _format_time_left(self) -> str:
         if not self.done:
             return ""
         left_s = (time.monotonic() - self.began_s) / self.done * (self.total - self.done)
@@ -176,7 +176,7 @@ def _list_numbers(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in list(values.items())[:4])
 
 
-def explained(result: BenchMeasured) -> str:
+def describe_graphs(result: BenchMeasured) -> str:
     counts = result.values
     if "unique_graphs" not in counts:
         return f"{result.experiment}: graphs, ops and graph breaks not counted"
@@ -187,7 +187,7 @@ def explained(result: BenchMeasured) -> str:
     )
 
 
-def timing(result: BenchMeasured) -> str:
+def describe_phases(result: BenchMeasured) -> str:
     phases: dict[str, float] = dict(result.facts["timing"])
     return " ".join(
         f"{name}:{spent_s:.3f}"

@@ -37,7 +37,7 @@ from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups import HUD_PASSING, geomean
 from compileboard.collectors.terminal.progress_line import count_text
 from compileboard.collectors.terminal.run_summary import printable
-from compileboard.collectors.terminal.values import lay_out
+from compileboard.collectors.terminal.values import format_table
 
 
 def summarize(results: Sequence[BenchMeasured]) -> str:
@@ -47,22 +47,22 @@ def summarize(results: Sequence[BenchMeasured]) -> str:
     heading = ["", printable(f"Summary for tag={tag}:")] if tag else [""]
     lines = [
         *heading,
-        *_performance(results),
-        *_accuracy(results),
-        *_others(results),
-        *_failures(results),
+        *_performance_lines(results),
+        *_accuracy_lines(results),
+        *_other_lines(results),
+        *_failure_lines(results),
     ]
     return "\n".join(lines)
 
 
-def _unclear(timed: Sequence[BenchMeasured]) -> Rows:
+def _unclear_rows(timed: Sequence[BenchMeasured]) -> Rows:
     spans = [result.model for result in timed if is_unclear(result.values)]
     bare = [result.model for result in timed if LOW not in result.values]
     rows = [("no clear difference", printable(", ".join(spans)))] if spans else []
     return [*rows, ("too few repeats", printable(", ".join(bare)))] if bare else rows
 
 
-def _against_baseline(results: Sequence[BenchMeasured], wrong: Models) -> Rows:
+def _baseline_rows(results: Sequence[BenchMeasured], wrong: Models) -> Rows:
     verdicts = {
         result.model: judge_against_baseline(result, wrong)
         for result in results
@@ -85,7 +85,7 @@ def list_wrong(results: Sequence[BenchMeasured]) -> set[tuple[str, str]]:
     return {(result.suite, result.model) for result in results if is_wrong_answer(result.accuracy)}
 
 
-def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
+def _accuracy_lines(results: Sequence[BenchMeasured]) -> list[str]:
     rows = []
     judged = [result for result in results if result.status != "skipped"]
     for experiment in dict.fromkeys(
@@ -102,7 +102,7 @@ def _accuracy(results: Sequence[BenchMeasured]) -> list[str]:
         beside = f"; not counted: {', '.join(others)}" if others else ""
         rate = 100 * passed / len(verdicts)
         rows.append((experiment, f"pass_rate={rate:.2f}% ({passed} of {len(verdicts)}{beside})"))
-    return lay_out(rows)
+    return format_table(rows)
 
 
 PACKAGED = {
@@ -142,19 +142,19 @@ MEANS = {  # an experiment's numbers, as in upstream's summary if it has them
 Rows = list[tuple[str, str]]
 
 
-def _performance(results: Sequence[BenchMeasured]) -> list[str]:
+def _performance_lines(results: Sequence[BenchMeasured]) -> list[str]:
     done = [result for result in results if result.status == "measured"]
     speedups = _speedup_rows(done, "performance")
-    rows = [*speedups, *(_against_baseline(done, list_wrong(results)) if speedups else [])]
-    return lay_out([*rows, *_mean_rows(done, "performance")])
+    rows = [*speedups, *(_baseline_rows(done, list_wrong(results)) if speedups else [])]
+    return format_table([*rows, *_mean_rows(done, "performance")])
 
 
-def _others(results: Sequence[BenchMeasured]) -> list[str]:
+def _other_lines(results: Sequence[BenchMeasured]) -> list[str]:
     timed = [name for name in (*SPEEDUPS, "aot_inductor") if name != "performance"]
     listed = [name for name in MEANS if name != "performance"]
     rows = [(name, row) for name in timed for row in _speedup_rows(results, name)]
     rows += [(name, row) for name in listed for row in _mean_rows(results, name)]
-    return lay_out([(f"{experiment} {name}", text) for experiment, (name, text) in rows])
+    return format_table([(f"{experiment} {name}", text) for experiment, (name, text) in rows])
 
 
 def _speedup_rows(results: Sequence[BenchMeasured], experiment: str) -> Rows:
@@ -169,7 +169,7 @@ def _speedup_rows(results: Sequence[BenchMeasured], experiment: str) -> Rows:
     mean = f" mean={fmean(speedups):.3f}x" if experiment == "performance" else ""
     counted = count_text(len(speedups), "model")
     rows = [("speedup", f"gmean={geomean(speedups) or 0:.2f}x{mean} of {counted}")]
-    return [*rows, *(_noise_floor(timed) if experiment == "nothing" else _unclear(timed))]
+    return [*rows, *(_noise_floor_rows(timed) if experiment == "nothing" else _unclear_rows(timed))]
 
 
 def _mean_rows(results: Sequence[BenchMeasured], experiment: str) -> Rows:
@@ -181,7 +181,7 @@ def _mean_rows(results: Sequence[BenchMeasured], experiment: str) -> Rows:
     ]
 
 
-def _noise_floor(timed: Sequence[BenchMeasured]) -> Rows:
+def _noise_floor_rows(timed: Sequence[BenchMeasured]) -> Rows:
     known = [result.values for result in timed if LOW in result.values]
     if not known:
         return []
@@ -190,7 +190,7 @@ def _noise_floor(timed: Sequence[BenchMeasured]) -> Rows:
     return [("noise floor", f"±{width:.1%}, median of {len(known)}; {spanning}")]
 
 
-def _failures(results: Sequence[BenchMeasured]) -> list[str]:
+def _failure_lines(results: Sequence[BenchMeasured]) -> list[str]:
     lines: list[str] = []
     for status in ("failed", "skipped"):
         names_by_reason: dict[str, list[str]] = {}
@@ -216,14 +216,14 @@ def compare(base: Sequence[BenchMeasured], new: Sequence[BenchMeasured]) -> str:
     timed = [pair for pair in both if all("speedup" in result.values for result in pair)]
     wrong = list_wrong(base), list_wrong(new)
     verdicts = [judge_results(*pair, wrong) for pair in timed]
-    rows = [HEADINGS, *(_row(*pair, verdict) for pair, verdict in zip(timed, verdicts))]
-    lines = lay_out(rows) if timed else ["Neither has speedups of the same models to compare."]
+    rows = [HEADINGS, *(_comparison_row(*pair, verdict) for pair, verdict in zip(timed, verdicts))]
+    lines = format_table(rows) if timed else ["Neither has speedups of the same models to compare."]
     lines += [_format_count(both, wrong)] if timed else []
     leading = [
         pair for pair in timed if pair[1].experiment == "performance"
     ]  # in other experiments, speedup means something else
     if len(leading) > 1:
-        lines.append(_overall(leading))
+        lines.append(_geomean_line(leading))
     lines += [line for pair in both if pair not in timed for line in _describe_states(*pair)]
     for side, results, others in (("base", before, after), ("new", after, before)):
         lines += [
@@ -263,13 +263,13 @@ def _key(result: BenchMeasured) -> tuple[str, str, str]:
     return result.suite, result.model, result.experiment
 
 
-def _row(base: BenchMeasured, new: BenchMeasured, verdicts: Verdicts) -> tuple[str, ...]:
+def _comparison_row(base: BenchMeasured, new: BenchMeasured, verdicts: Verdicts) -> tuple[str, ...]:
     return (
         name_result(new),
         f"{speedup_text(base.values)} → {speedup_text(new.values)}",
-        _change(base, new, "abs_latency", "{:.3f}"),
-        _change(base, new, "compilation_latency", "{:.1f}"),
-        _change(base, new, "graph_breaks", "{:.0f}"),
+        _format_change(base, new, "abs_latency", "{:.3f}"),
+        _format_change(base, new, "compilation_latency", "{:.1f}"),
+        _format_change(base, new, "graph_breaks", "{:.0f}"),
         describe_verdicts(verdicts),
     )
 
@@ -283,14 +283,14 @@ def describe_verdicts(verdicts: Verdicts) -> str:
     return "; ".join([verdicts["speedup"].text, *changed])
 
 
-def _change(base: BenchMeasured, new: BenchMeasured, name: str, form: str) -> str:
+def _format_change(base: BenchMeasured, new: BenchMeasured, name: str, form: str) -> str:
     values = [
         form.format(result.values[name]) if name in result.values else "–" for result in (base, new)
     ]
     return " → ".join(values)
 
 
-def _overall(timed: list[tuple[BenchMeasured, BenchMeasured]]) -> str:
+def _geomean_line(timed: list[tuple[BenchMeasured, BenchMeasured]]) -> str:
     base, new = (
         geomean([pair[which].values["speedup"] for pair in timed]) or 0 for which in (0, 1)
     )
@@ -298,12 +298,12 @@ def _overall(timed: list[tuple[BenchMeasured, BenchMeasured]]) -> str:
 
 
 def _describe_states(base: BenchMeasured, new: BenchMeasured) -> list[str]:
-    if base.experiment == "performance" or _state(base) != _state(new):
-        return [f"{new.model} ({new.experiment}): {_state(base)} → {_state(new)}"]
+    if base.experiment == "performance" or _describe_state(base) != _describe_state(new):
+        return [f"{new.model} ({new.experiment}): {_describe_state(base)} → {_describe_state(new)}"]
     return []
 
 
-def _state(result: BenchMeasured) -> str:
+def _describe_state(result: BenchMeasured) -> str:
     if result.status == "measured":
         timed = speedup_text(result.values) if "speedup" in result.values else "measured"
         return result.accuracy or timed

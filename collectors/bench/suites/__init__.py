@@ -81,7 +81,7 @@ def list_models(suites: Iterable[str]) -> list[ModelRef]:
     return models
 
 
-def missing(suite: str) -> str | None:
+def describe_missing_libraries(suite: str) -> str | None:
     """Return what must be installed to build models of a suite, None if nothing is missing."""
     known = next((other_suite for other_suite in SUITES if other_suite.name == suite), None)
     absent = [

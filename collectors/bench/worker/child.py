@@ -39,7 +39,7 @@ def start(parent: str, folder_name: str) -> None:
     folder = Path(folder_name)
     stages = Stages(folder)
     write_result(folder, _measure_whole(folder, stages), stages)
-    leave()
+    exit_now()
 
 
 def repeat(parent: str, folder_name: str) -> None:
@@ -51,7 +51,7 @@ def repeat(parent: str, folder_name: str) -> None:
     sys.stdout.write(": ".join(filter(None, words)) + "\n")
     if outcome.status == "failed":
         sys.stderr.write(f"{outcome.traceback or outcome.message}\n")
-    leave(exit_code=int(outcome.status == "failed"))
+    exit_now(exit_code=int(outcome.status == "failed"))
 
 
 def _measure_whole(folder: Path, stages: Stages) -> ExperimentOutcome:
@@ -78,7 +78,10 @@ def _measure(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
 
 
 def import_torch(task: Task, stages: Stages) -> None:
-    from compileboard.collectors.bench.worker.torch_setup import arrange, prepare_environment
+    from compileboard.collectors.bench.worker.torch_setup import (
+        configure_torch,
+        prepare_environment,
+    )
 
     prepare_environment(task)  # before torch is imported, which reads some of it
     with without_collections():
@@ -86,7 +89,7 @@ def import_torch(task: Task, stages: Stages) -> None:
         import torch._dynamo.testing  # noqa: F401
 
         stages.begin("import the harness")
-        arrange(task)
+        configure_torch(task)
 
 
 def run_experiment(task: Task, bench: Workbench) -> ExperimentOutcome:
@@ -136,7 +139,7 @@ def remove_hooks() -> None:
         sys.modules["_compileboard.observe.hooks"].uninstall_hooks()
 
 
-def leave(exit_code: int = 0) -> NoReturn:
+def exit_now(exit_code: int = 0) -> NoReturn:
     """Exit immediately: torch's shutdown (compile workers, GPU memory) takes seconds, and nothing
     depends on it.
     """

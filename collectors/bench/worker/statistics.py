@@ -15,14 +15,14 @@ import torch._dynamo.utils
 from torch._dynamo.utils import counters
 
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome
-from compileboard.collectors.contract.verdicts import noise_of
+from compileboard.collectors.contract.verdicts import measure_noise
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 SEED = 1337
 
 
-def speedup_of(eager: Sequence[float], compiled: Sequence[float]) -> dict[str, float]:
+def compute_speedup(eager: Sequence[float], compiled: Sequence[float]) -> dict[str, float]:
     """Return the ratio of the medians as `speedup`, and from five pairs on `speedup_low` and
     `speedup_high`, its bounds by a percentile bootstrap over the interleaved pairs.
 
@@ -60,12 +60,12 @@ def add_speedup(outcome: ExperimentOutcome, repeats: dict[str, list[float]]) -> 
     """Add repeats in milliseconds, their speedup with its interval, and their noise."""
     outcome.repeats = repeats
     outcome.values |= {
-        **speedup_of(repeats["eager"], repeats["compiled"]),
+        **compute_speedup(repeats["eager"], repeats["compiled"]),
         "abs_latency": median(repeats["compiled"]),
         "eager_latency": median(repeats["eager"]),
     }
     for side in ("eager", "compiled"):
-        if (noise := noise_of(repeats[side])) is not None:
+        if (noise := measure_noise(repeats[side])) is not None:
             outcome.values[f"{side}_noise"] = noise
 
 
@@ -89,7 +89,7 @@ def dynamo_counts() -> Counter[str]:
     )
 
 
-def counted_since(start: Counter[str]) -> dict[str, float]:
+def count_since(start: Counter[str]) -> dict[str, float]:
     now = dynamo_counts()
     now.subtract(start)
     return {name: float(value) for name, value in now.items()}

@@ -35,7 +35,7 @@ _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # only on Lin
 
 
 @contextlib.contextmanager
-def bounded(share: float = SHARE) -> Iterator[int | None]:
+def limited_memory(share: float = SHARE) -> Iterator[int | None]:
     """Make allocations beyond a share of free memory fail inside the block; yield the number of
     bytes if known.
 
@@ -63,7 +63,7 @@ def count_page_faults(*, all_threads: bool = False) -> int | None:
 
 
 @dataclass
-class Turns:
+class InterleavedRepeats:
     """Repeats of eager and compiled in order, in ms, and the page faults of each call if
     available.
     """
@@ -142,7 +142,7 @@ def interleave(
     compiled: Callable[..., Any],
     *,
     inputs: Inputs | None = None,
-) -> Turns:
+) -> InterleavedRepeats:
     sides = (
         TimedCall(eager, bench.module, eagerly),
         TimedCall(torch._dynamo.run(compiled), bench.module),
@@ -152,8 +152,8 @@ def interleave(
 
 def take_turns(
     bench: Workbench, eager: TimedCall, compiled: TimedCall, *, inputs: Inputs | None = None
-) -> Turns:
-    turns = Turns()
+) -> InterleavedRepeats:
+    turns = InterleavedRepeats()
     given = bench.inputs if inputs is None else inputs
     for number in range(bench.settings.repeat):
         now = randomized(given) if bench.settings.randomize_input else given
@@ -165,7 +165,7 @@ def take_turns(
     return turns
 
 
-def time_beside_eager(bench: Workbench, compiled: Callable[..., Any]) -> Turns:
+def time_beside_eager(bench: Workbench, compiled: Callable[..., Any]) -> InterleavedRepeats:
     """Time eager's step and a compiled one without dynamo, in turns."""
     bench.stage("measure")
     eager = bench.steps.step()
@@ -298,7 +298,7 @@ def safe_name(model: str) -> str:
 
 
 @contextlib.contextmanager
-def side_file(bench: Workbench, what: str) -> Iterator[None]:
+def recording_file_errors(bench: Workbench, what: str) -> Iterator[None]:
     """Record an error in writing a side file without failing; the measurement remains valid."""
     try:
         yield
@@ -313,7 +313,7 @@ def export_profile(
         return
     bench.stage("profile")
     details = bench.settings.profile_details
-    with side_file(bench, "profiler trace"):
+    with recording_file_errors(bench, "profiler trace"):
         with torch.profiler.profile(
             record_shapes=True, profile_memory=details, with_stack=details
         ) as profile:
@@ -337,6 +337,6 @@ def memory_snapshot(bench: Workbench, what: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with side_file(bench, "memory snapshot"):
+        with recording_file_errors(bench, "memory snapshot"):
             torch.cuda.memory._dump_snapshot(str(output_path(bench, f"{what}_memory", ".pickle")))
         torch.cuda.memory._record_memory_history(enabled=None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 VARIABLE = "COMPILEBOARD_BENCH_PROCESSOR"  # file with a run's cached answers
 
 
-def ask_once(task: Task) -> None:
+def probe_processor_once(task: Task) -> None:
     settings, path = task.settings, os.environ.get(VARIABLE)
     compiles = settings.is_inductor or settings.backend == "aot_precompile"
     if path is None or not compiles or task.experiment in TIMED:
@@ -32,12 +32,12 @@ def ask_once(task: Task) -> None:
         from torch._inductor import cpu_vec_isa  # from torch 2.5 on
     except ImportError:
         return
-    keep_answers(cpu_vec_isa.VecISA, Path(path))
+    cache_build_checks(cpu_vec_isa.VecISA, Path(path))
     if settings.device == "cpu" or settings.backend == "aot_inductor":
         cpu_vec_isa.valid_vec_isa_list()
 
 
-def keep_answers(instructions: Any, path: Path) -> None:
+def cache_build_checks(instructions: Any, path: Path) -> None:
     ask = instructions.check_build
     try:
         answers: dict[str, bool] = json.loads(path.read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def prepare_environment(task: Task | None = None) -> None:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
-def arrange(task: Task) -> None:
+def configure_torch(task: Task) -> None:
     import torch
     import torch._dynamo
 
@@ -83,20 +83,20 @@ def arrange(task: Task) -> None:
         torch.cuda.set_per_process_memory_fraction(settings.per_process_memory_fraction)
     torch.backends.cuda.matmul.allow_tf32 = True
     _allow_reduced_attention(True)
-    _arrange_dynamo(settings)
+    _configure_dynamo(settings)
     if settings.is_inductor:
-        _arrange_inductor(task)
+        _configure_inductor(task)
     random.seed(SEED)
     torch.manual_seed(SEED)
     if task.experiment in JUDGED or settings.deterministic:
-        _be_deterministic()
+        _make_deterministic()
     if validates_translation(task.experiment, settings):
         import torch.fx.experimental._config
 
         torch.fx.experimental._config.translation_validation = True
     if settings.verbose:
         torch._logging.set_logs(dynamo=logging.DEBUG)
-    ask_once(task)
+    probe_processor_once(task)
 
 
 def validates_translation(experiment: str, settings: BenchSettings) -> bool:
@@ -104,7 +104,7 @@ def validates_translation(experiment: str, settings: BenchSettings) -> bool:
     return asked and find_spec("z3") is not None
 
 
-def _arrange_dynamo(settings: BenchSettings) -> None:
+def _configure_dynamo(settings: BenchSettings) -> None:
     import torch._dynamo
     import torch._functorch.config
 
@@ -157,7 +157,7 @@ def _allow_reduced_attention(allowed: bool) -> None:
         torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(allowed)
 
 
-def _be_deterministic() -> None:
+def _make_deterministic() -> None:
     import torch
 
     torch.use_deterministic_algorithms(True)
@@ -173,7 +173,7 @@ def _be_deterministic() -> None:
     )  # a model that sets its own seed draws the same each time
 
 
-def _arrange_inductor(task: Task) -> None:
+def _configure_inductor(task: Task) -> None:
     from torch._inductor import config
 
     settings = task.settings
@@ -202,10 +202,10 @@ def _set_option(config: Any, text: str) -> None:
             f"--inductor-config {text}: expected key=value with a key of "
             f"torch._inductor.config{hint}"
         )
-    setattr(config, key, _as_type(known[key], key, value))
+    setattr(config, key, _parse_as_type(known[key], key, value))
 
 
-def _as_type(present: Any, key: str, value: str) -> Any:
+def _parse_as_type(present: Any, key: str, value: str) -> Any:
     if isinstance(present, bool) or (present is None and value in ("True", "False")):
         if value not in ("0", "1", "True", "False"):
             raise ValueError(f"--inductor-config {key}={value}: expected 0, 1, True or False")

@@ -49,7 +49,9 @@ def test_answers_about_a_repro_of_the_server_are_sent_to_it_once(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COMPILEBOARD_HOME", str(tmp_path / "home"))
     passed = {"status": "passes", "torch_version": "2.13.0"}
-    monkeypatch.setattr("compileboard.collectors.cli.repro.work", lambda *words, **options: passed)
+    monkeypatch.setattr(
+        "compileboard.collectors.cli.repro.run_repro_task", lambda *words, **options: passed
+    )
     shutil.copyfile(DATA / "repros" / "dynamic_pad.txt", tmp_path / "repro.py")
     assert main(["repro", "import", "repro.py", "--db", "own.db"]) == 0
     repro_id = capsys.readouterr().err.split()[4]

@@ -57,7 +57,7 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         asked.update(target=target, options=options, limits=limits)
         return dict(asked["answer"])
 
-    monkeypatch.setattr("compileboard.collectors.cli.repro_search.work", work)
+    monkeypatch.setattr("compileboard.collectors.cli.repro_search.run_repro_task", work)
     return asked
 
 

@@ -50,7 +50,7 @@ def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             asked.append({**options, **limits})
             return json.loads(json.dumps(body))  # type: ignore[no-any-return]
 
-        monkeypatch.setattr(repro_search, "work", work)
+        monkeypatch.setattr(repro_search, "run_repro_task", work)
         return asked
 
     return give
@@ -125,7 +125,7 @@ def test_ctrl_c_names_the_smallest_program_so_far(
         (Path(options["folder"]) / "smallest.py").write_text(PROGRAM)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(repro_search, "work", work)
+    monkeypatch.setattr(repro_search, "run_repro_task", work)
     assert main(["repro", "minify", "repro.py"]) == 130
     message = capsys.readouterr().err
     assert "the same command goes on from here" in message and "smallest.py" in message

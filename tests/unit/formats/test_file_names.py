@@ -6,7 +6,7 @@ import pytest
 
 from compileboard.collectors.formats.result_file import (
     FileNameInfo,
-    damaged,
+    damage_stem,
     read_name,
     read_timings_name,
 )
@@ -108,7 +108,7 @@ def test_flags_stand_behind_the_backend_in_one_order() -> None:
 
 
 def test_a_stem_is_damaged_as_rstrip_does() -> None:
-    assert [damaged(name) for name in ("basics", "x_performance", "csv")] == [
+    assert [damage_stem(name) for name in ("basics", "x_performance", "csv")] == [
         "basi",
         "x_performance",
         "",

@@ -16,7 +16,7 @@ from compileboard.collectors.decode.records import PathNamer
 from compileboard.collectors.formats.merge_files import build_break_table, merge
 from compileboard.collectors.formats.raw_timings import read_timings, to_repeats, write_timings
 from compileboard.collectors.formats.reader import break_event, read_results
-from compileboard.collectors.formats.result_file import task_of
+from compileboard.collectors.formats.result_file import name_task
 from compileboard.collectors.formats.writer import (
     format_recompiles,
     render_files,
@@ -51,7 +51,7 @@ def read_folder(*paths: Path) -> tuple[list[BenchMeasured], dict[str, list[Graph
     breaks: dict[str, list[GraphBroke]] = {}
     for file in files:
         for number, row in enumerate(file.breaks):
-            task = task_of(build_break_table(file, merged.stems), row.model)
+            task = name_task(build_break_table(file, merged.stems), row.model)
             breaks.setdefault(task, []).append(break_event(row, PathNamer(), "p", number, 0))
     return [result for _file, result in merged.results], breaks
 

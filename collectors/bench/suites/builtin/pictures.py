@@ -23,23 +23,23 @@ from compileboard.collectors.bench.suites.builtin.parts import (
 UNET_CLASSES, UNET_WIDTHS = 5, (16, 32, 64)
 
 
-def double(before: int, after: int) -> nn.Sequential:
+def double_convolution(before: int, after: int) -> nn.Sequential:
     return nn.Sequential(ConvNorm(before, after), ConvNorm(after, after))
 
 
 class UNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.enter = double(3, UNET_WIDTHS[0])
+        self.enter = double_convolution(3, UNET_WIDTHS[0])
         self.downs = nn.ModuleList(
-            double(before, after) for before, after in itertools.pairwise(UNET_WIDTHS)
+            double_convolution(before, after) for before, after in itertools.pairwise(UNET_WIDTHS)
         )
         turned = UNET_WIDTHS[::-1]
         self.widens = nn.ModuleList(
             nn.ConvTranspose2d(before, after, 2, stride=2)
             for before, after in itertools.pairwise(turned)
         )
-        self.ups = nn.ModuleList(double(2 * after, after) for after in turned[1:])
+        self.ups = nn.ModuleList(double_convolution(2 * after, after) for after in turned[1:])
         self.head = nn.Conv2d(UNET_WIDTHS[0], UNET_CLASSES, 1)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ import pytest
 
 from compileboard.app.benchmarks.metrics import BY_NAME, METRICS, SUMMARY_BY_NAME, format_value
 from compileboard.app.comparison.model import COMPARED as compared_by_app
-from compileboard.collectors.contract.verdicts import COMPARED, direct
+from compileboard.collectors.contract.verdicts import COMPARED, find_direction
 from compileboard.collectors.store.ingest.rows import NUMBERS
 from compileboard.collectors.store.results import ResultRow
 
@@ -38,10 +38,11 @@ def test_a_value_is_written_with_its_unit(metric: object, value: float | None, t
 
 def test_better_is_up_for_a_speedup_down_for_a_latency_and_neither_for_graphs() -> None:
     answers = [
-        direct(BY_NAME[name], 1.0, 2.0) for name in ("speedup", "abs_latency_ms", "unique_graphs")
+        find_direction(BY_NAME[name], 1.0, 2.0)
+        for name in ("speedup", "abs_latency_ms", "unique_graphs")
     ]
     assert answers == ["better", "worse", "changed"]
-    assert direct(BY_NAME["speedup"], 1.0, 1.0) == "changed"
+    assert find_direction(BY_NAME["speedup"], 1.0, 1.0) == "changed"
 
 
 def test_terminal_and_dashboard_compare_metrics_of_the_same_names_and_directions() -> None:

@@ -19,7 +19,7 @@ from flask.testing import FlaskClient
 from compileboard.app.cli.main import main
 from compileboard.app.reports.markdown import prose
 from compileboard.collectors.bench.report.summary import compare, summarize
-from compileboard.collectors.bench.worker.statistics import speedup_of
+from compileboard.collectors.bench.worker.statistics import compute_speedup
 from compileboard.collectors.contract.events import BenchMeasured
 from tests.unit.app.benched import ACCURACY, DAY_US, add_results, measure
 from tests.unit.app.clickhouse.published import on_both_engines
@@ -54,7 +54,7 @@ def bench(
             "cold_compile_s": [cold_s * chance.lognormvariate(0, 0.02) for _ in range(samples)],
         }
         values = {
-            **speedup_of(repeats["eager"], repeats["compiled"]),
+            **compute_speedup(repeats["eager"], repeats["compiled"]),
             "eager_latency": median(repeats["eager"]),
             "abs_latency": median(repeats["compiled"]),
             "compilation_latency": median(repeats["cold_compile_s"]),

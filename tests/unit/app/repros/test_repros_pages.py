@@ -17,7 +17,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.cli.main import main
 from compileboard.app.repros.model import describe_message
-from compileboard.collectors.cli.run import closing_lines
+from compileboard.collectors.cli.run import list_summary_lines
 from compileboard.collectors.contract.events import ReproCaptured
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
@@ -346,10 +346,10 @@ def test_a_wrong_answers_figures_have_names(client: FlaskClient, store: sqlite3.
 def test_a_run_ends_with_the_command_for_its_repros(
     store: sqlite3.Connection, database: Path
 ) -> None:
-    assert f" repro list --run {RUN} --db " in closing_lines(str(database), RUN)[-1]
+    assert f" repro list --run {RUN} --db " in list_summary_lines(str(database), RUN)[-1]
     store.execute("delete from repros where position = 0")
     store.commit()
-    assert f" repro run {ACCURACY_REPRO} --db " in closing_lines(str(database), RUN)[-1]
+    assert f" repro run {ACCURACY_REPRO} --db " in list_summary_lines(str(database), RUN)[-1]
 
 
 def test_search_finds_a_repro_by_its_failure_and_its_graph(

@@ -17,7 +17,7 @@ from compileboard.app.runs import failures
 from compileboard.app.runs import run_queries as run_detail
 from compileboard.app.runs.model import build_summary
 from compileboard.app.runs.rows import describe_state
-from compileboard.collectors.cli.run import closing_lines
+from compileboard.collectors.cli.run import list_summary_lines
 from compileboard.collectors.contract.events import RuntimeFailed
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.terminal.run_summary import summarize
@@ -135,7 +135,7 @@ def test_reports_and_the_terminal_have_them_too(client: FlaskClient, database: P
     assert "ended the program" in get(client, f"/runs/{RUN}/report.html")
     summary = summarize(str(database), RUN)
     assert summary is not None and summary.failure_count == 3
-    verdict, counts, next_command = closing_lines(str(database), RUN)
+    verdict, counts, next_command = list_summary_lines(str(database), RUN)
     assert (
         verdict == summary.savings
         and ", 3 failures; " in counts

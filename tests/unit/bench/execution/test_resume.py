@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.execution.resume import NotMeasured, find_before
+from compileboard.collectors.bench.execution.resume import NotMeasured, find_resume_point
 from compileboard.collectors.contract.events import RunStarted
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -21,4 +21,4 @@ def test_an_observed_run_is_none_of_benchs(tmp_path: Path, named: str) -> None:
     with closing(open_writer(database)) as connection:
         Ingestor(connection).ingest("RUN1", [RunStarted("p", 0, 1, "RUN1", "train")])
     with pytest.raises(NotMeasured, match="no run of bench with this id"):
-        find_before(database, "plan", named)
+        find_resume_point(database, "plan", named)

@@ -22,7 +22,7 @@ from compileboard.collectors.bench.plan.settings import (
     load_settings,
 )
 from compileboard.collectors.bench.plan.tasks import Task, plan_hash, repeat_command
-from compileboard.collectors.cli.bench import bench, list_experiments, read_request, settings_of
+from compileboard.collectors.cli.bench import bench, list_experiments, make_settings, read_request
 from compileboard.collectors.cli.main import main
 
 DATA = Path(__file__).parents[3] / "data"
@@ -144,7 +144,7 @@ def test_torch_variables_are_part_of_the_settings_and_places_are_not() -> None:
 
 
 def test_settings_of_a_check_make_no_series_where_nothing_is_checked() -> None:
-    asked = settings_of(parse("--cosine", "--skip-fp64-check", "--iterations", "3"), {})
+    asked = make_settings(parse("--cosine", "--skip-fp64-check", "--iterations", "3"), {})
     assert leave_out_idle(asked, ["performance"]) == BenchSettings()
     assert leave_out_idle(asked, ["performance", "accuracy"]) == asked
 
@@ -160,7 +160,7 @@ def test_the_command_of_a_result_makes_its_label_again() -> None:
     task = Task("performance", ModelRef("builtin", "mlp", "m:f"), settings)
     words = shlex.split(repeat_command(task, "compileboard bench"))
     assert words[:4] == ["env", "TORCH_COMPILE_X=1", "compileboard", "bench"]
-    again = settings_of(parse(*words[4:]), {"TORCH_COMPILE_X": "1"})
+    again = make_settings(parse(*words[4:]), {"TORCH_COMPILE_X": "1"})
     assert (again.label(), again.compile_repeats) == (
         replace(settings, environment=("TORCH_COMPILE_X=1",)).label(),
         5,
@@ -177,7 +177,7 @@ def test_one_flag_asks_for_both_exports_as_backends_of_their_own() -> None:
 
 
 def test_the_command_line_fills_the_settings() -> None:
-    settings = settings_of(
+    settings = make_settings(
         parse("--training", "--amp", "-n", "7", "-c", "a=1", "--timeout", "9"), {}
     )
     assert changed(settings) == {
@@ -206,19 +206,19 @@ def test_the_command_line_fills_the_settings() -> None:
 )
 def test_what_cannot_go_together_is_said(words: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        settings_of(parse(*words), {})
+        make_settings(parse(*words), {})
 
 
 def test_quantization_is_asked_for_by_its_kind_and_replaces_what_upstream_pastes_beside_it() -> (
     None
 ):
     request = parse("--quantization", "int8dynamic", "--performance", "--accuracy")
-    settings = settings_of(request, {})
+    settings = make_settings(request, {})
     assert list_experiments(request) == ("quantization",)
     assert (settings.dtype, settings.label()) == ("bfloat16", "inductor_quantization=int8dynamic")
     task = Task("quantization", ModelRef("builtin", "mlp", "m:f"), settings)
     words = shlex.split(repeat_command(task, "b"))
-    assert words.count("--quantization") == 1 and settings_of(parse(*words[1:]), {}) == settings
+    assert words.count("--quantization") == 1 and make_settings(parse(*words[1:]), {}) == settings
     with pytest.raises(ValueError, match="does not go with --coverage"):
         list_experiments(parse("--quantization", "noquant", "--coverage"))
 
@@ -284,9 +284,9 @@ def test_the_digest_of_a_plan_stays_the_same_between_releases() -> None:
     ],
 )
 def test_settings_of_torch_are_in_the_label(words: list[str], label: str) -> None:
-    settings = settings_of(parse(*words), {})
+    settings = make_settings(parse(*words), {})
     assert settings.label() == label
-    again = settings_of(parse(*settings.list_arguments()), {})
+    again = make_settings(parse(*settings.list_arguments()), {})
     assert again == settings
 
 
@@ -311,9 +311,9 @@ def test_a_setting_is_of_the_experiments_that_heed_it() -> None:
 
 
 def test_ranks_are_two_on_a_cpu_and_as_many_as_asked() -> None:
-    assert settings_of(parse("--ddp", "--training"), {}).world_size == 2
-    assert settings_of(parse("--fsdp", "--training", "--world-size", "4"), {}).world_size == 4
-    assert settings_of(parse("--training"), {}).world_size is None
+    assert make_settings(parse("--ddp", "--training"), {}).world_size == 2
+    assert make_settings(parse("--fsdp", "--training", "--world-size", "4"), {}).world_size == 4
+    assert make_settings(parse("--training"), {}).world_size is None
 
 
 @pytest.mark.parametrize(
@@ -351,13 +351,13 @@ def test_ranks_are_two_on_a_cpu_and_as_many_as_asked() -> None:
 )
 def test_ranks_that_cannot_be_had_are_refused_in_words(words: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        settings_of(parse(*words), {})
+        make_settings(parse(*words), {})
 
 
 def test_each_rank_on_a_gpu_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compileboard.collectors.cli.bench.count_gpus", lambda: 2)
     request = parse_words("--device", "cuda", "--ddp", "--training")
-    assert settings_of(request, {}).world_size == 2
+    assert make_settings(request, {}).world_size == 2
     request.given = {**request.given, "world_size": 3}
     with pytest.raises(ValueError, match="a GPU for each rank; 2 can be used here"):
-        settings_of(request, {})
+        make_settings(request, {})

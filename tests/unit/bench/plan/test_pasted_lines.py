@@ -14,7 +14,7 @@ from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import make_plan, plan_hash, repeat_command
 from compileboard.collectors.bench.suites import list_models
 from compileboard.collectors.cli import bench as command
-from compileboard.collectors.cli.bench import list_experiments, make_job, settings_of
+from compileboard.collectors.cli.bench import list_experiments, make_job, make_settings
 from compileboard.collectors.cli.main import main
 from tests.unit.bench.plan.test_bench_settings import parse, parse_words
 
@@ -49,13 +49,13 @@ def test_another_line_of_that_file_is_refused(tmp_path: Path, line: str, problem
 
 def test_ci_and_dashboard_are_upstreams() -> None:
     assert (
-        settings_of(parse("--ci", "--no-translation-validation"), {}).label()
+        make_settings(parse("--ci", "--no-translation-validation"), {}).label()
         == "inductor_ci_no_translation_validation"
     )
-    alone = settings_of(parse("--no-translation-validation"), {})
+    alone = make_settings(parse("--no-translation-validation"), {})
     assert leave_out_idle(alone, ["accuracy"]) == BenchSettings()
-    assert settings_of(parse("--dashboard"), {}).use_warm_peak_memory
-    assert not settings_of(parse("--dashboard", "--accuracy"), {}).use_warm_peak_memory
+    assert make_settings(parse("--dashboard"), {}).use_warm_peak_memory
+    assert not make_settings(parse("--dashboard", "--accuracy"), {}).use_warm_peak_memory
     resnet = facts_for("torchvision", "resnet50")
     assert resnet.find("use_sgd", ci=True) and not resnet.find("use_sgd", ci=False)
 

@@ -9,7 +9,7 @@ import pytest
 
 from compileboard.collectors.bench.plan import preflight
 from compileboard.collectors.bench.plan.settings import BenchSettings
-from compileboard.collectors.cli.bench import settings_of
+from compileboard.collectors.cli.bench import make_settings
 from tests.unit.bench.plan.test_bench_settings import parse
 
 ASKED = BenchSettings(compile_mode="nosuch")
@@ -46,4 +46,4 @@ def test_what_torch_takes_or_cannot_be_asked_passes(answer: None) -> None:
 @pytest.mark.parametrize("pair", ["foo", "=1", "a b=1", ""])
 def test_a_setting_without_a_key_and_a_value_is_refused(pair: str) -> None:
     with pytest.raises(ValueError, match="expected KEY=VALUE"):
-        settings_of(parse("-c", pair), {})
+        make_settings(parse("-c", pair), {})

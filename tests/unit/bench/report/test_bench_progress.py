@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compileboard.collectors.bench.report.progress import describe, explained
+from compileboard.collectors.bench.report.progress import describe, describe_graphs
 from compileboard.collectors.contract.events import BenchMeasured
 
 
@@ -18,7 +18,10 @@ from compileboard.collectors.contract.events import BenchMeasured
     ],
 )
 def test_explained_says_what_was_not_counted(values: dict[str, float], text: str) -> None:
-    assert explained(BenchMeasured("b", 1, 1, "local", "Net", "performance", values=values)) == text
+    assert (
+        describe_graphs(BenchMeasured("b", 1, 1, "local", "Net", "performance", values=values))
+        == text
+    )
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,16 @@ def test_missing_names_what_is_absent_and_how_to_get_it(monkeypatch: pytest.Monk
         return None if name == "timm" else object()
 
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
-    assert suites.missing("timm") == "timm is not installed: pip install torch timm"
-    assert suites.missing("torchvision") is None
+    assert (
+        suites.describe_missing_libraries("timm") == "timm is not installed: pip install torch timm"
+    )
+    assert suites.describe_missing_libraries("torchvision") is None
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert suites.missing("timm") == "torch and timm are not installed: pip install torch timm"
-    assert suites.missing("mine") == "torch is not installed: pip install torch"
+    assert (
+        suites.describe_missing_libraries("timm")
+        == "torch and timm are not installed: pip install torch timm"
+    )
+    assert suites.describe_missing_libraries("mine") == "torch is not installed: pip install torch"
 
 
 def test_an_unknown_suite_is_answered_with_those_there_are() -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.bench.worker.torch_setup import keep_answers
+from compileboard.collectors.bench.worker.torch_setup import cache_build_checks
 
 
 def make_instructions(asked: list[str]) -> Any:
@@ -27,7 +27,7 @@ def make_instructions(asked: list[str]) -> Any:
 
 def ask(path: Path, asked: list[str], *questions: tuple[str, str]) -> list[bool]:
     instructions = make_instructions(asked)  # each process has a class of its own
-    keep_answers(instructions, path)
+    cache_build_checks(instructions, path)
     return [instructions(flags).check_build(code) for flags, code in questions]
 
 
