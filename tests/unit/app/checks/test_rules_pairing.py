@@ -103,7 +103,7 @@ def test_what_is_paired_is_what_compare_pairs() -> None:
     ]
     paired = pair_entries(results[1], results[0])
     both = [
-        (results[1].index(pair.base), results[0].index(align_row_names.new))
+        (results[1].index(pair.base), results[0].index(pair.new))
         for pair in (*paired.pairs, *paired.excluded)
     ]
     assert len(both) == 3
