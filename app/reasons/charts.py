@@ -13,6 +13,7 @@ from compileboard.app.reasons.queries import HistoryPoint
 from compileboard.app.reasons.reason_trends import KindTrend
 from compileboard.app.runs.queries import Slot
 from compileboard.collectors.contract.categories import label_category
+from compileboard.collectors.fixes.titles import strip_ticks
 
 _MOST_SERIES = 7  # the eighth colour is for all others
 _OTHERS = "all others"
@@ -146,7 +147,7 @@ def _shorten(name: str) -> str:
 
 
 def chart_kinds(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
-    lines = {kind.kind: kind.trend for kind in kinds}
+    lines = {strip_ticks(kind.kind): kind.trend for kind in kinds}
     return chart_trend("graph-breaks-trend", "Graph breaks over time", "graph breaks", lines, slots)
 
 

@@ -313,3 +313,14 @@ def test_a_break_of_the_benchmark_harness_is_not_shown_as_the_users(
         assert rows and all(row["is_in_harness"] for row in rows), address
     (cause,) = client.get("/api/v1/runs/R1/causes").get_json()["data"]
     assert (cause["is_expected"], cause["saved_us"]) == (True, None)
+
+
+def test_no_page_shows_the_backticks_of_torchs_words(
+    recorded_client: FlaskClient, recorded_reader: sqlite3.Connection
+) -> None:
+    query = "select run_id from graph_breaks order by id limit 20"
+    found = recorded_reader.execute(query).fetchall()
+    paths = {"/graph_breaks", *(f"/runs/{row['run_id']}?tab=breaks" for row in found)}
+    for path in paths:
+        text = re.sub(r"(?s)<script.*?</script>", "", recorded_client.get(path).text)
+        assert "`" not in re.sub(r"<[^>]*>", "", text), path
