@@ -23,7 +23,7 @@ from werkzeug.wsgi import get_input_stream
 
 from compileboard.app.imports.queue import UploadRejected
 from compileboard.collectors.store.connection import PartFailed, StoreError, explain, open_writer
-from compileboard.collectors.store.large_runs import RunSealed, reopen_in
+from compileboard.collectors.store.large_runs import RunSealed, reopen_run_of_database
 from compileboard.collectors.store.runs import NotOwner, RunSender, may_add
 from compileboard.collectors.store.stream_lines import (
     StreamDiffers,
@@ -404,7 +404,7 @@ class WriterThread:
 
     def _restore_run(self, run_id: str) -> None:
         try:
-            reopen_in(self.path, run_id)
+            reopen_run_of_database(self.path, run_id)
         except (StoreError, sqlite3.Error) as error:
             self._failures[run_id] = (
                 explain(error, self.path) if isinstance(error, sqlite3.Error) else error

@@ -179,7 +179,7 @@ limit 20000
 
 
 def choose_issues(engine: Engine, selected: IssueFilter) -> IssueFilter:
-    """Look up which failures have the chosen status: the newest 5,000."""
+    """Add to a filter the failures with its status, at most the newest 5,000."""
     if selected.status is None:
         return selected
     seen = find_statuses(engine)

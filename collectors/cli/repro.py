@@ -487,7 +487,7 @@ def export_command(
 @db_option
 @click.option("--name", "run_name", metavar="NAME", help="Name of its run. Default: the file's.")
 def import_command(name: str, db: str, run_name: str | None) -> int:
-    """Store a repro of a file in a database, in a run of its own; nothing of it is run."""
+    """Store a repro from a file in a database, as a run of its own. The repro is not executed."""
     from compileboard.collectors.repro.loading import load_repro
     from compileboard.collectors.repro.sending import import_repro
 

@@ -329,12 +329,12 @@ def _list_programs(
     CannotTry.
     """
     from compileboard.collectors.record.spool import home
-    from compileboard.collectors.store.large_runs import reopen_in
+    from compileboard.collectors.store.large_runs import reopen_run_of_database
     from compileboard.collectors.store.run_causes import load_causes
     from compileboard.collectors.trials.patches import load_program
 
     program = load_program(connection, run, os.environ, command)
-    reopen_in(database, program.run_id)
+    reopen_run_of_database(database, program.run_id)
     causes = load_causes(connection, program.run_id)
     if program.source != "bench":
         return [(program, causes)]

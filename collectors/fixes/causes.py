@@ -1188,8 +1188,8 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
 
 
 def _name_arguments(frame: Sequence[Recompiled]) -> tuple[tuple[str, str], ...]:
-    """Name the arguments of torch's wrapper as the user's calls do, where all that were compiled
-    pass the same.
+    """Name the arguments of torch's wrapper as in the user's calls, if all compiled calls pass the
+    same ones.
     """
     codes = {row.source_line or "" for _recompile, row in frame if row.torch_function}
     roots = {

@@ -349,7 +349,7 @@ class StreamDelivery:
         if self._state is not None:
             return True
         if answer.status in OF_CONTENT:
-            return self._send_less(client, lines, state, answer, is_written)
+            return self._send_half(client, lines, state, answer, is_written)
         if answer.status == 409:
             if find_value(answer, "restart", bool):
                 return self._restart(is_written)
@@ -381,7 +381,7 @@ class StreamDelivery:
             self._texts.delete(list_texts(lines))
         return answer
 
-    def _send_less(
+    def _send_half(
         self,
         client: Client,
         lines: bytes,

@@ -32,7 +32,7 @@ from compileboard.collectors.store.connection import (
     StoreNotReadable,
     StoreTooNew,
     checkpoint,
-    describe_foreign,
+    describe_foreign_file,
     explain,
     has_row,
     open_immutable,
@@ -481,7 +481,7 @@ def _open_foreign(path: str) -> sqlite3.Connection:
 def _check_kind(bundle: sqlite3.Connection, name: str) -> int:
     application_id = read_value(bundle, "pragma application_id")
     if application_id != APPLICATION_ID:
-        raise NotAStore(describe_foreign(name, application_id))
+        raise NotAStore(describe_foreign_file(name, application_id))
     version = int(read_value(bundle, "pragma user_version"))
     if version > DATABASE_VERSION:
         raise StoreTooNew(

@@ -370,7 +370,7 @@ def describe_missing(name: str) -> str:
     return f"There is no database at {name}. `compileboard migrate --db {name}` makes an empty one."
 
 
-def describe_foreign(name: str, application_id: int) -> str:
+def describe_foreign_file(name: str, application_id: int) -> str:
     if application_id in UNRELEASED_APPLICATION_IDS:
         return (
             f"{name} was made by an unreleased build of CompileBoard, before 0.2.0; it cannot "
@@ -446,7 +446,7 @@ def _check_version(
     version = read_value(connection, "pragma user_version")
     empty = read_value(connection, "select count(*) from sqlite_schema") == 0
     if application_id != APPLICATION_ID and not empty:
-        raise NotAStore(describe_foreign(name, application_id))
+        raise NotAStore(describe_foreign_file(name, application_id))
     if empty and not allow_empty:
         raise StoreNeedsMigration(
             f"{name} is empty. Restore a backup, or run `compileboard migrate --db {name}` to "

@@ -101,7 +101,7 @@ def reopen_large_run(connection: sqlite3.Connection, run_id: str) -> bool:
     )
 
 
-def reopen_in(database: str, run_id: str) -> None:
+def reopen_run_of_database(database: str, run_id: str) -> None:
     with closing(open_reader(database)) as reader:
         if get_sealed_run(reader, run_id) is None:
             return

@@ -14,7 +14,7 @@ from compileboard.collectors.bench.report.upstream_files import load_results
 from compileboard.collectors.contract.events import BenchMeasured
 from compileboard.collectors.record.spool import home
 from compileboard.collectors.store.connection import StoreError, StoreMissing, open_reader
-from compileboard.collectors.store.large_runs import reopen_in
+from compileboard.collectors.store.large_runs import reopen_run_of_database
 from compileboard.collectors.terminal.run_summary import find_run, read_alive_since_us
 
 PLAN = "COMPILEBOARD_BENCH_PLAN"  # stored with a run's environment: which models, and how
@@ -66,7 +66,7 @@ def find_resume_point(database: str, plan: str, named_run: str) -> ResumePoint:
                 f"--resume: run {run_id} is still being measured; wait for its end, or end it "
                 "with Ctrl-C"
             )
-        reopen_in(database, run_id)
+        reopen_run_of_database(database, run_id)
         results = tuple(load_results(reader, run_id))
     return ResumePoint(
         run_id,

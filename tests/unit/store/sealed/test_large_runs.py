@@ -15,7 +15,11 @@ from compileboard.app.clickhouse.run_files import seal_ended_runs
 from compileboard.app.push.receive import WriterThread
 from compileboard.collectors.store import large_runs
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.large_runs import RunSealed, reopen_in, reopen_large_run
+from compileboard.collectors.store.large_runs import (
+    RunSealed,
+    reopen_large_run,
+    reopen_run_of_database,
+)
 from compileboard.collectors.store.leases import REOPEN, take_lease
 from compileboard.collectors.store.sealed_files import (
     RunFileDamaged,
@@ -44,7 +48,7 @@ from compileboard.collectors.store import large_runs
 large_runs.LARGE_BYTES, large_runs.ROWS_AT_ONCE = 0, 20
 left = iter(range(int(sys.argv[3])))
 large_runs.time.sleep = lambda _s: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL)
-large_runs.reopen_in(sys.argv[1], sys.argv[2])
+large_runs.reopen_run_of_database(sys.argv[1], sys.argv[2])
 """
 
 
@@ -117,7 +121,7 @@ def test_what_was_killed_at_a_step_is_undone_or_done_again(
     if step_count % 2:
         assert seal_ended_runs(str(path), now_us=NOW_US).sealed_count == 1
         assert read_rows(board) == sealed_rows
-    reopen_in(str(path), run_id)
+    reopen_run_of_database(str(path), run_id)
     assert read_unnumbered(board) == before
 
 

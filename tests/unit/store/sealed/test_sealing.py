@@ -19,7 +19,7 @@ from compileboard.collectors.store import pruning, sealing
 from compileboard.collectors.store.codec import pack_large
 from compileboard.collectors.store.connection import StoreError, open_writer, write_transaction
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.large_runs import reopen_in
+from compileboard.collectors.store.large_runs import reopen_run_of_database
 from compileboard.collectors.store.leases import PUBLISH, take_lease
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.reopening import reopen_run
@@ -388,7 +388,7 @@ def test_a_command_that_goes_on_with_a_sealed_run_has_its_rows(
     before = read_rows(board)
     seal_all(board, *RUNS)
     for run_id in (*RUNS, RUNS[0]):
-        reopen_in(str(tmp_path / "board.db"), run_id)
+        reopen_run_of_database(str(tmp_path / "board.db"), run_id)
     assert read_rows(board)["results"] == before["results"]
 
 
