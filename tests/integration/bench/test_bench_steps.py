@@ -72,12 +72,12 @@ import torch, torch._dynamo, torch._functorch.config
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task
-from compileboard.collectors.bench.worker.torch_setup import arrange
+from compileboard.collectors.bench.worker.torch_setup import configure_torch
 settings = BenchSettings(
     specialize_int=True, propagate_real_tensors=True, suppress_errors=True, deterministic=True,
     inductor_config=(
         "split_reductions=0", "triton.persistent_reductions=0", "triton.divisible_by_16=0"))
-arrange(Task("performance", ModelRef("builtin", "mlp", "m:f"), settings))
+configure_torch(Task("performance", ModelRef("builtin", "mlp", "m:f"), settings))
 dynamo, functorch = torch._dynamo.config, torch._functorch.config
 assert dynamo.specialize_int and dynamo.suppress_errors and dynamo.capture_scalar_outputs
 assert dynamo.capture_dynamic_output_shape_ops and functorch.fake_tensor_propagate_real_tensors

@@ -44,7 +44,7 @@ def test_listing_imports_neither_torch_nor_a_library() -> None:
         "import sys; from compileboard.collectors.bench import suites\n"
         "from compileboard.collectors.bench.suites import user\n"
         "assert suites.list_models(['torchvision', 'timm', 'transformers'])\n"
-        "[suites.missing(it.name) for it in suites.SUITES]\n"
+        "[suites.describe_missing_libraries(it.name) for it in suites.SUITES]\n"
         "print([it for it in ('torch', 'torchvision', 'timm', 'transformers') if it in "
         "sys.modules])"
     )

@@ -12,8 +12,8 @@ from compileboard.collectors.record.memory import available_bytes
 from tests.tools.observed import ROOT
 
 GREEDY = """
-from compileboard.collectors.bench.worker.timing import bounded
-with bounded(0.001) as extra:
+from compileboard.collectors.bench.worker.timing import limited_memory
+with limited_memory(0.001) as extra:
     try:
         bytearray(2 * extra)
     except MemoryError:
