@@ -77,7 +77,7 @@ class CostRow:
     fusion_us: Annotated[float, "Estimate: memory written and read. Microseconds."]
     estimated_us: Annotated[
         float | None,
-        "Estimate of all three; null of a skipped frame on a CPU whose gain is not seen. "
+        "Estimate of all three; null of a skipped frame whose gain cannot be estimated. "
         "Microseconds.",
     ]
     eager_us: Annotated[
@@ -276,7 +276,7 @@ def _judge(views: Sequence[WindowView]) -> RunVerdict:
             f"({format_percent(cost_us / step.whole_us)})"
         )
     if view.has_unknown:
-        sentence += "; what skipped frames cost is not measured on a CPU"
+        sentence += "; what skipped frames cost is not known"
     note = f"The median of {format_plural(step.step_count, 'step')}"
     if view.first_function:
         note += f" that begin with {view.first_function}"
@@ -379,8 +379,7 @@ def _make_cost(
     gaps = [gap for cost in costs for gap in cost.gaps]
     us = sum(gap.us for gap in gaps)
     is_skipped = example.outcome == "skipped"
-    # On a CPU an operation counts as if it stayed as it is, so that nothing may be left.
-    estimated_us = None if is_skipped and not window.device and round(us) <= 0 else us
+    estimated_us = None if is_skipped and round(us) <= 0 else us
     whole_us = step.whole_us or 1
     trial = trials.get(example.fingerprint or "")
     tried = trial.step if trial and trial.step and not trial.step.is_noise else None

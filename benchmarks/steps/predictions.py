@@ -140,14 +140,14 @@ def main() -> None:
 
 def _describe(name: str, found: dict[str, Any]) -> Row:
     said = predict(found)
-    ratio = said["share"] / found["saved"]
+    is_known = said["share"] > 0
     step = f"step {found['broken_us']:.0f} µs"
     times = f"sum {said['sum']:.2f}, twice {said['twice']:.2f}, inside {said['inside']:.2f}"
     return Row(
         f"{name} ({step}; {times})",
-        f"{said['share']:.1%}",
+        f"{said['share']:.1%}" if is_known else "not known",
         f"{found['saved']:.1%}",
-        f"{ratio:.2f}",
+        f"{said['share'] / found['saved']:.2f}" if is_known else "–",
         "0.75 to 1.25",
     )
 

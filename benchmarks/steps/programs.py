@@ -508,16 +508,135 @@ def residual_gates() -> Pair:
     return pair(broken, whole, torch.randn(128, 512, device="cuda"))
 
 
+def gelu_chain() -> Pair:
+    scales = [torch.rand(1024, device="cuda") + 0.5 for _ in range(6)]
+
+    def whole(x):
+        for scale in scales:
+            x = F.gelu(x * scale) - 0.1 * x
+        return x
+
+    def broken(x):
+        for scale in scales:
+            x = F.gelu(x * scale) - 0.1 * x
+            log.info("scaled")
+        return x
+
+    return pair(broken, whole, torch.randn(512, 1024, device="cuda"))
+
+
+def normed_layers() -> Pair:
+    weights = [torch.ones(768, device="cuda") for _ in range(5)]
+
+    def whole(x):
+        for weight in weights:
+            x = x + F.silu(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight)
+        return x
+
+    def broken(x):
+        for weight in weights:
+            x = x + F.silu(x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight)
+            log.info("normed")
+        return x
+
+    return pair(broken, whole, torch.randn(256, 768, device="cuda"))
+
+
+def discounted_returns() -> Pair:
+    def whole(rewards):
+        total, found = torch.zeros_like(rewards[0]), []
+        for reward in rewards.flip(0):
+            total = reward + 0.99 * total
+            found.append(total)
+        return torch.stack(found)
+
+    def broken(rewards):
+        total, found = torch.zeros_like(rewards[0]), []
+        for reward in rewards.flip(0):
+            total = reward + 0.99 * total
+            found.append(total)
+            log.info("step")
+        return torch.stack(found)
+
+    return pair(broken, whole, torch.randn(24, 256, device="cuda"))
+
+
+def blurred_image() -> Pair:
+    def whole(x):
+        for shift in (1, 2, 3, 4):
+            x = (x + x.roll(shift, -1) + x.roll(-shift, -1)).clamp(0, 3) / 3
+        return x
+
+    def broken(x):
+        for shift in (1, 2, 3, 4):
+            x = (x + x.roll(shift, -1) + x.roll(-shift, -1)).clamp(0, 3) / 3
+            log.info("blurred")
+        return x
+
+    return pair(broken, whole, torch.rand(3, 512, 512, device="cuda"))
+
+
+def mixed_experts() -> Pair:
+    experts = [torch.randn(256, 256, device="cuda") / 16 for _ in range(4)]
+
+    def whole(x):
+        total = torch.zeros_like(x)
+        for expert in experts:
+            total = total + torch.tanh(x @ expert) * x.mean(-1, keepdim=True)
+        return total
+
+    def broken(x):
+        total = torch.zeros_like(x)
+        for expert in experts:
+            total = total + torch.tanh(x @ expert) * x.mean(-1, keepdim=True)
+            log.info("expert")
+        return total
+
+    return pair(broken, whole, torch.randn(128, 256, device="cuda"))
+
+
+def soft_targets() -> Pair:
+    temperatures = (0.5, 1.0, 2.0, 4.0)
+
+    def whole(logits):
+        loss = 0
+        for temperature in temperatures:
+            spread = F.log_softmax(logits / temperature, -1)
+            loss = loss - (spread.exp() * spread).sum(-1).mean() * temperature
+        return loss
+
+    def broken(logits):
+        loss = 0
+        for temperature in temperatures:
+            spread = F.log_softmax(logits / temperature, -1)
+            loss = loss - (spread.exp() * spread).sum(-1).mean() * temperature
+            log.info("target")
+        return loss
+
+    return pair(broken, whole, torch.randn(512, 1000, device="cuda"))
+
+
 SKIPPED: dict[str, Callable[[], Pair]] = {
-    f.__name__: f for f in (loop_of_matmuls, large_elementwise_loop, recurrent_cell)
-}
-SKIPPED_UNSEEN: dict[str, Callable[[], Pair]] = {
     f.__name__: f
     for f in (
+        loop_of_matmuls,
+        large_elementwise_loop,
+        recurrent_cell,
         loop_of_modules,
         refined_until,
         softmax_heads,
         conv_pyramid,
         residual_gates,
+    )
+}
+SKIPPED_UNSEEN: dict[str, Callable[[], Pair]] = {
+    f.__name__: f
+    for f in (
+        gelu_chain,
+        normed_layers,
+        discounted_returns,
+        blurred_image,
+        mixed_experts,
+        soft_targets,
     )
 }

@@ -599,8 +599,8 @@ def _add_steps(cause: Cause, steps: RunSteps) -> Cause:
     if cause.measured_step is not None:
         count = costs[0].step_count if costs else steps.count
         costs = [BreakCost(cause.measured_step.saved_us, count)]
-    elif cause.is_eager and not (costs and (steps.sees_eager or any(cost.us for cost in costs))):
-        return cause  # it did not run in the steps, or its cost is not seen
+    elif cause.is_eager and not any(cost.us for cost in costs):
+        return cause  # it did not run in the steps, or its cost is not known
     return replace(
         cause,
         step_us=round(sum(cost.us for cost in costs)),

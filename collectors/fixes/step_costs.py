@@ -36,6 +36,9 @@ REACHED_BANDWIDTH = 0.88
 FIXED_ENTRY = 0.5
 # To enter a graph takes as long on the host as that many operations.
 ENTRY_IN_OPERATIONS = 3
+# Of the host's time in a frame without graphs, what calls of libraries may take. With more of it,
+# inductor's code, which makes the same calls, was often no faster.
+LIBRARY_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,6 @@ class RunSteps:
 
     us: float  # the usual one
     count: int  # until the process ends, at the pace of the window
-    sees_eager: bool  # on a CPU what runs eagerly counts as if it stayed as it is
     by_break: Mapping[int, BreakCost]
 
 
@@ -396,8 +398,9 @@ def _cost_frame(
         eager = trace.gaps.get(place)
         is_between = 0 < place < len(gaps) - 1
         if len(gaps) == 1 and eager:  # without any graph
+            is_known = eager["library_host_us"] <= LIBRARY_SHARE * eager["host_us"]
             stays_us = _estimate_compiled(call[0], eager, ENTRY_IN_OPERATIONS, None)
-            costs[place] = GapCost(call[0].us - stays_us)
+            costs[place] = GapCost(call[0].us - stays_us if is_known else 0.0)
         else:
             costs[place] = gaps[place] if is_between or eager else GapCost(0.0)
     return FrameCost(frame["compile_id"] or "", frame["call_count"], costs)

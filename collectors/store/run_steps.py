@@ -18,7 +18,6 @@ MOST_WINDOWS = 16
 WINDOWS_SQL = """
 select
   w.process_id, w.earlier_count, w.costs, w.time_us,
-  w.traced is not null and w.device is not null as sees_eager,
   max(p.last_seen_us, case
     -- A process that was killed ends with a run of one, and of several nobody knows when.
     when p.snapshot_final or (r.state <> 'running'
@@ -63,8 +62,7 @@ def load_run_steps(connection: sqlite3.Connection, run_id: str) -> RunSteps | No
             known = by_break.setdefault(distinct_id, cost)
             by_break[distinct_id] = max(known, cost, key=lambda one: one.run_us)
     longest = max(windows, key=lambda steps: steps.us * steps.count)
-    sees_eager = all(steps.sees_eager for steps in windows)
-    return RunSteps(longest.us, longest.count, sees_eager, by_break)
+    return RunSteps(longest.us, longest.count, by_break)
 
 
 def _read_window(connection: sqlite3.Connection, row: sqlite3.Row) -> RunSteps | None:
@@ -86,4 +84,4 @@ def _read_window(connection: sqlite3.Connection, row: sqlite3.Row) -> RunSteps |
         distinct_id: BreakCost(sum(cost.us for cost in costs), usual_count)
         for distinct_id, costs in cost_breaks(load_costs(stored), broken).items()
     }
-    return RunSteps(step_us, count, bool(row["sees_eager"]), by_break)
+    return RunSteps(step_us, count, by_break)

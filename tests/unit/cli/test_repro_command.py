@@ -259,7 +259,7 @@ def test_file_that_is_no_repro_is_refused_in_one_sentence(
     ("name", "sentence"),
     [
         ("absent.py", "there is no file 'absent.py'"),
-        ("zzzz", "is no id of a repro"),
+        ("zzzz", "is not the id of a repro"),
         ("0123", "no repro of this database begins with"),
         ("empty", "'empty' has no repro: expected minifier_launcher.py"),
         ("pipe", "is not a regular file"),

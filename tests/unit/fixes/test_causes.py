@@ -751,7 +751,7 @@ def _timed_run() -> RecordedRun:
 def test_where_steps_were_timed_what_costs_the_run_most_comes_first() -> None:
     run = _timed_run()
     assert [cause.kind for cause in build_causes(run)] == ["recompile", "graph_break"]
-    steps = RunSteps(500.0, 1000, True, {1: BreakCost(20.0, 1000)})
+    steps = RunSteps(500.0, 1000, {1: BreakCost(20.0, 1000)})
     first, second = build_causes(replace(run, steps=steps))
     assert (first.kind, first.step_us, first.whole_step_us) == ("graph_break", 20, 500)
     assert first.run_us == (first.saved_us or 0) + 20 * 1000
@@ -760,7 +760,7 @@ def test_where_steps_were_timed_what_costs_the_run_most_comes_first() -> None:
 
 
 def test_a_step_that_a_trial_measured_stands_in_place_of_the_estimate() -> None:
-    steps = RunSteps(500.0, 1000, True, {1: BreakCost(20.0, 1000)})
+    steps = RunSteps(500.0, 1000, {1: BreakCost(20.0, 1000)})
     run = replace(_timed_run(), steps=steps)
     cause = next(cause for cause in build_causes(run) if cause.kind == "graph_break")
     step = TriedStep("f", 500.0, 470.0, 25.0, 35.0, "3 executions a side", "better")

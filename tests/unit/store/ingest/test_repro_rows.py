@@ -170,14 +170,14 @@ def test_results_are_saved_and_publish_their_run(whole: sqlite3.Connection) -> N
     assert (newest.command, newest.program, newest.detail) == ("run", None, {})
     assert (oldest.program, oldest.detail, oldest.node_count) == ("small", {"a": [1]}, 1)
     assert whole.execute("select pub from runs").fetchone()[0] > before
-    with pytest.raises(ValueError, match="no command"):
+    with pytest.raises(ValueError, match="is not a command"):
         save_result(whole, line.id, ReproResult("erase", "", 0, 0, 0))
 
 
 def test_an_id_of_no_repro_says_so(whole: sqlite3.Connection) -> None:
     for odd, words in (
         ("0" * 16, "no repro of this database"),
-        ("x.py", "no id of a repro"),
+        ("x.py", "is not the id of a repro"),
         ("", "no repro|several"),
     ):
         with pytest.raises(NoSuchRepro, match=words):
