@@ -1,4 +1,4 @@
-"""The dashboard, its API, its reports and the reading command line. Imports no torch."""
+"""The dashboard, its API, its reports and the `compileboard` command. Never imports torch."""
 
 from __future__ import annotations
 

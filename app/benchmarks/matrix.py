@@ -304,7 +304,7 @@ class MatrixModel:
 
 @dataclass(frozen=True)
 class Matrix:
-    """One suite: its models by the experiments of its configurations."""
+    """One suite: a row per model, a column per configuration and experiment."""
 
     suite: Annotated[str, "The suite."]
     model_count: Annotated[Count, "Models of all pages."]

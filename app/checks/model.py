@@ -29,8 +29,10 @@ class CannotCompare(FilterError):
 
 @dataclass(frozen=True)
 class RuleInput:
-    """A missing column is not in `cells`; an empty one is NaN, since upstream's checkers
-    distinguish them.
+    """One row of a result file or run, as the rules compare it.
+
+    A missing column is absent from `cells` and an empty one is NaN, since upstream's checkers treat
+    them differently.
     """
 
     name: str

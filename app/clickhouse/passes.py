@@ -23,9 +23,9 @@ from compileboard.app.clickhouse.client import SETTINGS, Clients, explain
 from compileboard.app.clickhouse.publisher import (
     ROLLUPS,
     RunSnapshot,
+    delete_unused_rollups,
     read_rollups,
     read_run,
-    sweep,
 )
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
 from compileboard.collectors.store import published_runs
@@ -445,10 +445,10 @@ class Publisher:
                 self._clean.add(month)
         return quiet
 
-    def sweep(self, board: sqlite3.Connection, now_us: int) -> int:
+    def delete_unused_rollups(self, board: sqlite3.Connection, now_us: int) -> int:
         """Return the number of deleted roll-ups. Raises EngineUnavailable, ForeignBoard."""
         with self._connected(board, now_us):
-            return sweep(self._client)
+            return delete_unused_rollups(self._client)
 
 
 def _read_sealed(database: str, file: RunFile, snapshot: RunSnapshot) -> RunSnapshot:

@@ -374,7 +374,7 @@ _WORTH_IT = 20  # a month is rewritten for a twentieth of its rows
 _DELETE = {"lightweight_deletes_sync": 2}
 
 
-def sweep(client: Client) -> int:
+def delete_unused_rollups(client: Client) -> int:
     """Delete unreferenced roll-ups; return their number. Nothing may be published concurrently."""
     row_count = 0
     for table in (f"{table}_rows" for table in (*ROLLUPS, *_SUMS)):

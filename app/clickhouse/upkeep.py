@@ -80,7 +80,7 @@ class Upkeep:
                 publisher = self._get_publisher()
                 publisher.rebuild_months(board, now_us)
                 if now_s - self._swept_s >= SWEEP_EVERY_S:
-                    publisher.sweep(board, now_us)
+                    publisher.delete_unused_rollups(board, now_us)
                     self._swept_s = now_s
         self.problems += seal_ended_runs(self._board, self._seal_after_us, now_us=now_us).problems
         if now_s - self._looked_s >= FILES_EVERY_S:

@@ -128,8 +128,8 @@ class CompileComparison:
         ]
 
     @property
-    def other_machine(self) -> list[str]:
-        """List what makes the times those of two machines: device, host and torch."""
+    def machine_differences(self) -> list[str]:
+        """List the facts that make the times incomparable: device, host or torch differs."""
         return [
             fact.label for fact in self.facts if fact.name in _MACHINE and fact.word == "differs"
         ]

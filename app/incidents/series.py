@@ -121,9 +121,10 @@ class MeasuredRuns:
 
 @dataclass(frozen=True)
 class Series(MeasuredRuns):
-    """One series of one branch; NaN is not measured.
+    """Values of one metric over the runs of a branch; NaN where a run has no measurement.
 
-    For a speed or peak memory, `beside` are the series that show whether eager mode moved it.
+    For a speed or peak memory, `beside` holds the related metrics of the same runs, which show
+    whether a change comes from eager mode.
     """
 
     values: Floats
@@ -241,8 +242,8 @@ def merge_suites(measured_runs: Iterable[MeasuredRuns], order: RunOrder) -> list
 def read_suite_series(
     engine: Engine, order: RunOrder, suites: Sequence[str] | None = None
 ) -> Iterator[Series]:
-    """Yield the series of suites by the HUD's definition, or summarize_perf's without accuracy
-    checks.
+    """Yield each suite's series by the HUD's definition, or by summarize_perf's if the suite has no
+    accuracy checks.
     """
     judged: set[SeriesKey] = set()
     for definition, names in ((HUD, None), (SUMMARIZE_PERF, _WITHOUT_ACCURACY)):

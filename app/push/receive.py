@@ -44,7 +44,7 @@ from compileboard.collectors.wire.texts import SentText
 
 
 class PushRefused(UploadRejected):
-    """A pushed request is rejected: status, message, and the protocol's additions."""
+    """A rejected push request; `headers` and `fields` are added to the response."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ MOST_TRIED = 5  # programs to search for a filter's match
 
 @dataclass(frozen=True)
 class ProgramTrends:
-    """The trends of one program; runs of different programs share no axis."""
+    """The trends of one program; runs of different programs are not plotted together."""
 
     name: str | None  # None if there is only one
     others: Sequence[str]  # all that have a reason, newest first

@@ -67,7 +67,7 @@ def pack_around(body: bytes, fixed: bytes) -> bytes:
 
 
 def check_format(format: str) -> None:
-    """Raises FilterError for an unknown format, or for parquet without pyarrow."""
+    """Abort with 404 for an unknown format. Raises FilterError for parquet without pyarrow."""
     if format not in FORMATS:
         abort(
             404,

@@ -375,7 +375,7 @@ _COUNTED_ALWAYS = ("run_count", "running_count", "failed_run_count")  # counted 
 
 
 def has_observed_runs(engine: Engine, suite: str | None = None, name: str | None = None) -> bool:
-    """Return whether torch was observed in a run; result files have only their own columns."""
+    """Return whether any of the runs recorded torch itself, not only imported result files."""
     values = {**bind_suite(engine, suite), "name": name}
     scope = write_scope(values)
     sql = f"select 1 from runs as r where {scope} and r.torch_version is not null limit 1"  # noqa: S608  own text

@@ -171,7 +171,7 @@ class SearchQuery:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Search results."""
+    """Matches by kind, and the number of runs that were and were not searched."""
 
     groups: Annotated[Sequence[SearchGroup], "Kinds of which something was found."]
     run_count: Annotated[Count, "Runs that were looked in."]
@@ -181,8 +181,8 @@ class SearchResult:
 
 @operation("/search")
 def get_search(query: SearchQuery, page: PageQuery) -> SearchResult:
-    """Return texts of all runs, or of one, that have every word of `q`: some of each kind, or the
-    pages of one kind.
+    """Search all runs, or one, for texts that contain every word of `q`; return the first matches
+    of each kind, or with `kind` one page of that kind.
     """
     if query.run is not None:
         check_run(query.run)

@@ -41,10 +41,10 @@ class Stage:
 
 @contextmanager
 def staging(folder: Path) -> Iterator[Stage]:
-    """Yield a temporary folder on the same disk and remove it afterwards, as well as a target
-    folder created for it.
+    """Yield a temporary folder inside the target folder and remove it afterwards.
 
-    Raises FolderError if the folder has files that no copy wrote or another export uses it, OSError
+    A target folder created here is removed if it is still empty. Raises FolderError if the target
+    is a file, contains files that no earlier export wrote, or is in use by another export; OSError
     if it is not writable.
     """
     made = not folder.exists()

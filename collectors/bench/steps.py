@@ -23,7 +23,7 @@ LEARNING_RATE = 0.01
 T = TypeVar("T")
 
 
-class Steps:
+class StepRunner:
     def __init__(
         self, settings: BenchSettings, loss: Callable[[Any], torch.Tensor] | None, facts: ModelFacts
     ) -> None:

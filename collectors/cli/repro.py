@@ -472,7 +472,8 @@ def export_command(
 ) -> int:
     """Write a repro as one file: a script that needs torch alone, or an archive.
 
-    A script has the inputs' values in it up to 1 MB, beyond it draws them from a seed.
+    A script contains the input values if they are at most 1 MB; otherwise it draws them from a
+    seed.
     """
     from compileboard.collectors.repro.sending import export
 

@@ -18,10 +18,10 @@ from compileboard.collectors.decode.records import (
     Frame,
     PathNamer,
     Qualify,
-    function_name,
     named_stack,
     parse_traceback,
     qualified_name,
+    split_resume_name,
     user_frame,
 )
 
@@ -354,7 +354,7 @@ def parse_break(
         message.context = message.context or reason.replace("builtin: ", "builtin ", 1)
     frames = user_stack(text)
     frame = _find_frame(text, frames)
-    name, resumed_at = function_name(frame.name if frame else None)
+    name, resumed_at = split_resume_name(frame.name if frame else None)
     if frame:
         name = qualified_name(qualify, frame.path, frame.line, name)
     if qualname and name and qualname.rsplit(".", 1)[-1] == name.rsplit(".", 1)[-1]:

@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from compileboard.collectors.contract.fingerprints import config_hash
-from compileboard.collectors.decode.records import PathNamer, Qualify, function_name, qualified_name
+from compileboard.collectors.decode.records import (
+    PathNamer,
+    Qualify,
+    qualified_name,
+    split_resume_name,
+)
 
 PHASES = ("dynamo", "aot", "inductor", "codegen", "triton", "cudagraph", "restart")
 _SPAN = "end_time_us - start_time_us"
@@ -239,10 +244,10 @@ def parse_metrics(
         else {**metrics, "is_forward": False}
     )
     path, line = _as_text(metrics.get("co_filename")), _as_number(metrics.get("co_firstlineno"))
-    name, resumed_at = function_name(_as_text(metrics.get("co_name")))
+    name, resumed_at = split_resume_name(_as_text(metrics.get("co_name")))
     qualname = (extra or {}).get("qualname")
     if isinstance(qualname, str) and qualname:
-        name = function_name(qualname)[0]
+        name = split_resume_name(qualname)[0]
     elif path:
         name = qualified_name(qualify, path, line, name)
     fields = {

@@ -24,11 +24,11 @@ from compileboard.collectors.decode.records import (
     Captured,
     PathNamer,
     Qualify,
-    function_name,
     is_event,
     named_stack,
     parse_frames,
     qualified_name,
+    split_resume_name,
 )
 from compileboard.collectors.decode.spans import make_plain_span
 from compileboard.collectors.decode.trace_records import decode_logged, make_artifact
@@ -119,10 +119,10 @@ class Decoder:
             return [self._noted(captured)]
         # The frame being compiled is the stack's last.
         frame = frames[-1] if frames else None
-        name, resumed_at = function_name(frame.name if frame else None)
+        name, resumed_at = split_resume_name(frame.name if frame else None)
         qualname = captured.extra.get("qualname")
         if isinstance(qualname, str) and qualname:
-            name, from_name = function_name(qualname)
+            name, from_name = split_resume_name(qualname)
             resumed_at = resumed_at if resumed_at is not None else from_name
         elif frame:
             name = qualified_name(self._qualify, frame.path, frame.line, name)

@@ -212,7 +212,7 @@ def is_library(path: str) -> bool:
     return bool(_STDLIB.search(path) or _STDLIB_WINDOWS.match(path)) or path.startswith("<frozen ")
 
 
-def function_name(code_name: str | None) -> tuple[str | None, int | None]:
+def split_resume_name(code_name: str | None) -> tuple[str | None, int | None]:
     """Split torch's name of a resume function into the original name and the line of resumption."""
     resumed_at = None
     # Since Python 3.11 the name may be qualified: Model.torch_dynamo_resume_in_forward_at_64.
@@ -357,7 +357,9 @@ def parse_traceback(text: str) -> list[Frame]:
 def named_stack(frames: Iterable[Frame], namer: PathNamer) -> list[NamedFrame]:
     """Return frames as events store them: {file, line, name, code}."""
     return [
-        NamedFrame(file=namer.name(f.path), line=f.line, name=function_name(f.name)[0], code=f.code)
+        NamedFrame(
+            file=namer.name(f.path), line=f.line, name=split_resume_name(f.name)[0], code=f.code
+        )
         for f in frames
     ]
 

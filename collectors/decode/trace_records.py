@@ -25,12 +25,12 @@ from compileboard.collectors.decode.records import (
     Logged,
     PathNamer,
     Qualify,
-    function_name,
     is_torch,
     named_stack,
     parse_frames,
     parse_traceback,
     qualified_name,
+    split_resume_name,
     user_frame,
 )
 from compileboard.collectors.decode.spans import make_span
@@ -186,7 +186,7 @@ def parse_raised(
     fields |= {
         name: metadata[name] for name in ("occurrence_count", "compiled_us") if name in metadata
     }
-    name = function_name(frame.name)[0] if frame else None
+    name = split_resume_name(frame.name)[0] if frame else None
     if frame and qualify:
         name = qualified_name(qualify, frame.path, frame.line, name)
     where = {

@@ -656,7 +656,7 @@ def _read_int(node: ast.expr) -> int:
 def _climb(
     function: Function, parents: dict[ast.AST, ast.AST], node: ast.AST
 ) -> tuple[Use | None, str | None]:
-    """Return the use of a number, or the name that it is given."""
+    """Return how a number is used, or the variable that it is assigned to."""
     while (parent := parents.get(node)) is not None:
         if isinstance(parent, ast.BinOp | ast.Compare):
             others = (part for part in ast.iter_child_nodes(parent) if part is not node)

@@ -242,7 +242,7 @@ def cost_window(
 def dump_costs(
     step: UsualStep, traced: TracedSteps | None, peak_bytes_per_s: int | None
 ) -> shapes.WindowCosts:
-    """Return a window's costs as they are stored."""
+    """Convert a window's costs to their stored form."""
     costs = cost_window(step, traced, peak_bytes_per_s)
     return shapes.WindowCosts(
         step_us=step.whole_us,

@@ -500,7 +500,7 @@ class _CompressedTar:
             at.close()
             at = None
         at = at or _TarPass(self._it, packed=True)
-        return self._it.peeled(Chunks(self._chunks(at, number), [_ClosingStream(at, self._idle)]))
+        return self._it.peeled(Chunks(self._chunks(at, number), [_PooledPass(at, self._idle)]))
 
     def _chunks(self, at: _TarPass, number: int) -> Iterator[bytes]:
         member = None
@@ -515,7 +515,7 @@ class _CompressedTar:
 
 
 @dataclass(frozen=True)
-class _ClosingStream:
+class _PooledPass:
     at: _TarPass
     idle: list[_TarPass]
 

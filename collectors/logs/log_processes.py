@@ -1,4 +1,4 @@
-"""Run numbered tasks in worker processes, items in order, with a bounded lead over the reader."""
+"""Run tasks in worker processes that yield items in order, a bounded number ahead of the reader."""
 
 from __future__ import annotations
 

@@ -222,7 +222,10 @@ def _has_other_length(pairs: dict[int, Any], value: Any) -> bool:
 
 
 def _list_parts(manager: Any) -> Iterator[str]:
-    """Yield the parts of a manager's text. Only guards on all keys name the line they come from."""
+    """Yield the verbose code parts of a guard manager's leaf guards.
+
+    Among key guards, only those on all keys of a dictionary include a source line.
+    """
     for leaf in manager.get_leaf_guards():
         yield from leaf.verbose_code_parts()
 

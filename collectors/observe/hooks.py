@@ -207,7 +207,10 @@ class Hooks:
         self._replace_once("cudagraph_skips", self._skip_hook)
 
     def _hook_cuda_graphs(self) -> None:
-        """Inductor loads the module while it compiles the first graph that will be recorded."""
+        """Hook CUDA graph recording once its module is loaded.
+
+        Inductor loads it while it compiles the first graph that will be recorded.
+        """
         self._replace_once("cudagraph_recordings", self.cuda_graphs.wrap_recording)
         self._replace_once("cudagraph_warm_ups", self.cuda_graphs.wrap_eager)
 

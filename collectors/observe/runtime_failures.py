@@ -301,9 +301,9 @@ def find_code_origin(code: CodeType, names: Mapping[str, Any]) -> Origin | None:
 def find_end() -> BaseException | None:
     """Return the exception that is ending this process, if any.
 
-    multiprocessing workers exit while their exception propagates; otherwise Python keeps it. Test
-    runners and notebooks leave caught exceptions in the same place, but only the program's own went
-    through its first line.
+    In a multiprocessing worker it is still propagating; otherwise Python has stored it in
+    `sys.last_exc`. Test runners and notebooks store caught exceptions there too, so it counts only
+    if its traceback starts in the main program.
     """
     error = sys.exc_info()[1]
     if error is None and not hasattr(sys, "ps1") and not sys.flags.interactive:

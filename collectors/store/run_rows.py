@@ -90,7 +90,7 @@ def _read_table(connection: sqlite3.Connection, name: str, has_rowid: bool) -> R
 
 
 def list_own_rows(tables: dict[str, RunTable]) -> dict[str, str]:
-    """Return the tables that have rows of a run, each with the condition for those of :run_id."""
+    """Return each table with rows per run, and the SQL condition that selects those of :run_id."""
     return {name: where for name in tables if (where := _where(tables, name)) is not None}
 
 

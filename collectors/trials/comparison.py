@@ -236,7 +236,10 @@ def _compare_samples(
 
 
 def _steps(side: Sequence[Execution], name: str) -> list[float]:
-    """Return one time per execution in ms: starts vary more than calls."""
+    """Return the median step time of each execution in ms.
+
+    One number each, since times vary more between processes than within one.
+    """
     return [median(execution.calls[0].list_steps()[name]) / 1000 for execution in side]
 
 

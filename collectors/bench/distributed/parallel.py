@@ -22,7 +22,7 @@ from compileboard.collectors.bench.execution.task_process import DIED
 from compileboard.collectors.bench.loaded import Loaded
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.settings import BenchSettings
-from compileboard.collectors.bench.steps import Steps, cast_inputs, list_tensors, move_inputs
+from compileboard.collectors.bench.steps import StepRunner, cast_inputs, list_tensors, move_inputs
 from compileboard.collectors.bench.worker.outcome import ExperimentOutcome, Stages, describe_error
 from compileboard.collectors.bench.worker.same_as_eager import (
     describe_difference,
@@ -303,7 +303,7 @@ def sum_up_parts(bench: RankWorkbench, parts: list[Any], dtype: torch.dtype | No
     device = bench.settings.device
     module = copy.deepcopy(bench.loaded.module).to(device)
     module = module.to(dtype) if dtype else module
-    steps = Steps(
+    steps = StepRunner(
         bench.settings, bench.loaded.loss, bench.facts
     )  # without an optimizer: the first step's gradients
     step = steps.step()

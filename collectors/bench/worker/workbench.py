@@ -23,7 +23,7 @@ from compileboard.collectors.bench.plan.model_facts import ModelFacts, facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.steps import (
-    Steps,
+    StepRunner,
     cast,
     cast_inputs,
     list_tensors,
@@ -56,7 +56,7 @@ class Workbench:
         self.rank: int | None = None  # of several ranks
         self.home = settings.device  # device of the model that copies are made from
         self.loaded: Loaded
-        self.steps: Steps
+        self.steps: StepRunner
 
     def stage(self, name: str) -> None:
         self.stages.begin(name)
@@ -66,7 +66,7 @@ class Workbench:
         error.
         """
         self.loaded = self.build()
-        self.steps = Steps(self.settings, self.loaded.loss, self.facts)
+        self.steps = StepRunner(self.settings, self.loaded.loss, self.facts)
         if self.settings.activation_checkpointing:
             self._checkpoint()
         eval_mode = self.settings.use_eval_mode or self.facts.find(

@@ -234,8 +234,9 @@ def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
 
 
 def _take_open(spans: list[_Span], name_id: int, compile_id: str | None) -> _Span | None:
-    """Remove a name's innermost open span, perhaps not the last: torch mixes threads in one
-    lane.
+    """Remove and return the innermost open span of a name, preferably of the same compile.
+
+    It need not be the last one, since torch writes several threads into one lane.
     """
     for compile_matters in (True, False):
         for index in range(len(spans) - 1, -1, -1):

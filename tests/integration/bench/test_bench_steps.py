@@ -17,7 +17,7 @@ from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, NotAvailable
 from compileboard.collectors.bench.plan.settings import BenchSettings
 from compileboard.collectors.bench.plan.tasks import Task
-from compileboard.collectors.bench.steps import Steps
+from compileboard.collectors.bench.steps import StepRunner
 from compileboard.collectors.bench.worker.child import run_experiment
 from compileboard.collectors.bench.worker.outcome import Stages
 from compileboard.collectors.bench.worker.timing import (
@@ -41,7 +41,7 @@ def test_a_mixed_precision_step_on_cuda_leaves_the_gradients_of_the_loss(
 ) -> None:
     import torch
 
-    steps = Steps(
+    steps = StepRunner(
         BenchSettings(mode="training", dtype="amp", device="cuda"),
         None,
         facts_for("builtin", "mlp"),
@@ -62,7 +62,7 @@ def test_mixed_precision_has_the_dtype_that_is_asked_for() -> None:
     module, inputs = torch.nn.Linear(4, 4), (torch.ones(2, 4),)
     facts = facts_for("builtin", "mlp")
     for asked, expected in ((None, torch.bfloat16), ("float16", torch.float16)):
-        steps = Steps(BenchSettings(dtype="amp", amp_dtype=asked), None, facts)
+        steps = StepRunner(BenchSettings(dtype="amp", amp_dtype=asked), None, facts)
         assert steps.step()(module, inputs).dtype == expected
 
 

@@ -12,11 +12,11 @@ from compileboard.collectors.decode.records import (
     NOTEBOOK,
     Frame,
     PathNamer,
-    function_name,
     is_torch,
     named_stack,
     parse_frames,
     parse_traceback,
+    split_resume_name,
     user_frame,
 )
 
@@ -77,7 +77,7 @@ def test_file_name_is_never_absolute(path: str, roots: list[str]) -> None:
     ],
 )
 def test_function_name(code_name: str | None, expected: tuple[str | None, int | None]) -> None:
-    assert function_name(code_name) == expected
+    assert split_resume_name(code_name) == expected
 
 
 def test_traceback_and_dicts_give_the_same_stack() -> None:

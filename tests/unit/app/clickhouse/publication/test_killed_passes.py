@@ -143,7 +143,7 @@ class Board(RuleBasedStateMachine):
     @rule()
     def sweep(self) -> None:
         with write(self.path) as board:
-            self.publisher.sweep(board, self.now_us)
+            self.publisher.delete_unused_rollups(board, self.now_us)
 
     def teardown(self) -> None:
         with write(self.path) as board:

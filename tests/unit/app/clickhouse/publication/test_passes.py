@@ -184,8 +184,8 @@ def test_what_no_run_names_is_swept(client: Any, board: sqlite3.Connection) -> N
         publisher.run_pass(board, NOW_US, everything=True)
     delete_run(board, _ids(board)[1])
     publisher.run_pass(board, NOW_US)
-    assert publisher.sweep(board, NOW_US) > 0
-    assert publisher.sweep(board, NOW_US) == 0
+    assert publisher.delete_unused_rollups(board, NOW_US) > 0
+    assert publisher.delete_unused_rollups(board, NOW_US) == 0
     for table, rows in (("results", "results_rows"), ("run_breaks", "run_break_kinds_rows")):
         sql = f"select count(distinct run_id) from {table}"
         there = f"select uniqExact({'run_id' if table == 'results' else 'pub'}) from {rows}"
