@@ -25,6 +25,7 @@ from compileboard.collectors.fixes.preconditions import (
     find_function,
     find_module_call,
     find_outer_call,
+    is_always_run,
     is_changed_in_place,
     is_dict,
     is_harmless,
@@ -37,6 +38,7 @@ from compileboard.collectors.fixes.preconditions import (
     list_arguments,
     list_block,
     list_decisions,
+    list_draws,
     list_locals,
     list_loops,
     list_names,
@@ -650,13 +652,46 @@ def _choose_for_random(site: BreakSite, drawn: ast.Call | None) -> list[Suggeste
     expression = f"`{shorten(ast.unparse(drawn))}`" if drawn else _quote_call(site)
     fix_id = "numpy_random_torch" if site.facts.gb_id == "GB0033" else "random_torch"
     if site.loop is not None:  # as many numbers as passes, each in a bool of its own
-        return _choose_loop_body(site, expression) or _choose_around(site)
-    in_caller = site.suggest("random_in_caller", expression=expression)
+        bodies = _choose_loop_body(site, expression)
+        if drawn and len(list_draws(site.loop, drawn)) > 1:
+            bodies = [_warn_of_order(body) for body in bodies]
+        return bodies or _choose_around(site)
+    in_caller = _draw_in_caller(site, "random_in_caller", drawn)
     if "branch" not in site.uses(drawn):
         return [in_caller, site.suggest(fix_id, expression=expression)]
     if site.only_chooses(drawn):
         return [in_caller, site.suggest("random_where", expression=expression)]
     return [in_caller]
+
+
+def _draw_in_caller(site: BreakSite, fix_id: str, drawn: ast.Call | None) -> SuggestedFix:
+    """Suggest drawing all numbers of the generator in the caller, if each call of the compiled
+    function draws each of them once: otherwise their order may change.
+    """
+    own = site.function
+    draws = list_draws(own, drawn) if own and drawn else []
+    places = [(own, call) for call in draws if own]
+    for function, caller in site.ways[0] if site.ways else []:
+        draws += list_draws(function, drawn) if drawn else []
+        calls = (part for part in ast.walk(function) if isinstance(part, ast.Call))
+        places += [(function, call) for call in calls if call.lineno == caller.line]
+    is_kept = all(is_always_run(*place) for place in places)
+    if len(draws) > 1:
+        is_kept &= not site.facts.is_inlined and not any(
+            is_made_before(function, call, call.lineno)
+            or re.search("seed|state", ast.unparse(call))
+            for function, call in places
+        )
+    quoted = [f"`{shorten(ast.unparse(call))}`" for call in (draws if is_kept else [drawn]) if call]
+    names = f"{join_names(quoted)}, in this order," if len(quoted) > 1 else "".join(quoted)
+    suggested = site.suggest(fix_id, expression=names or _quote_call(site))
+    return suggested if is_kept else _warn_of_order(suggested)
+
+
+def _warn_of_order(suggested: SuggestedFix) -> SuggestedFix:
+    order = "the order of the draws, and with it the values, unless all are drawn as before"
+    fix = replace(suggested.fix, changes=order)
+    return replace(suggested, fix=fix, title=fix.warn(suggested.title))
 
 
 def _choose_for_warning(site: BreakSite) -> list[SuggestedFix]:
@@ -888,8 +923,7 @@ def _choose_for_scalar_operator(site: BreakSite) -> list[SuggestedFix]:
     if drawn:
         return _choose_for_random(site, drawn)
     if drawn := _find_drawn(site, site.statement.node if site.statement else None):
-        drawn_text = f"`{shorten(ast.unparse(drawn))}`"
-        return [site.suggest("random_number_in_caller", expression=drawn_text)]
+        return [_draw_in_caller(site, "random_number_in_caller", drawn)]
     if listed := site.find_call("tolist"):
         return _choose_for_list(site, listed)
     if computed := _find_numpy(site):

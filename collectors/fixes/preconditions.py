@@ -351,6 +351,46 @@ def is_plain(function: Function) -> bool:
     )
 
 
+def list_draws(node: ast.AST, drawn: ast.Call) -> list[ast.Call]:
+    """List the calls of a random number's generator, in the order in which they run."""
+    generator = _name_generator(drawn)
+    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+    own = (call for call in calls if _name_generator(call) == generator)
+    return sorted(own, key=lambda call: (call.end_lineno or 0, call.end_col_offset or 0))
+
+
+def _name_generator(call: ast.Call) -> str:
+    name = dotted_name(call.func)
+    return name.rpartition(".")[0].replace("numpy", "np") or name
+
+
+def is_always_run(function: Function, evaluated: ast.expr) -> bool:
+    """Return whether each call of a function that ends evaluates an expression exactly once."""
+    parents = {child: part for part in ast.walk(function) for child in ast.iter_child_nodes(part)}
+    returns = (part for part in ast.walk(function) if isinstance(part, ast.Return))
+    if any(part.lineno < evaluated.lineno for part in returns):
+        return False
+    node: ast.AST = evaluated
+    while node is not function and (parent := parents.get(node)) is not None:
+        match parent:
+            case (
+                ast.If(test=first)
+                | ast.IfExp(test=first)
+                | ast.BoolOp(values=[first, *_])
+                | ast.For(iter=first)
+            ):
+                if node is not first:
+                    return False
+            case ast.While() | ast.Try() | ast.Match() | ast.Lambda() | ast.comprehension():
+                return False
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                return False
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if parent is not function:
+                return False
+        node = parent
+    return True
+
+
 def find_outer_call(function: Function, line: int) -> ast.Call | None:
     """Return a call before or after everything else in the function, whose result is not used.
     Several calls of one name count as one.

@@ -107,6 +107,30 @@ def test_other_random_numbers_come_after_the_same_ones(use: str, fix_id: str | N
 
 
 @pytest.mark.parametrize(
+    ("body", "title"),
+    [
+        ("if a: x = x.flip(0)", "`random.random()` and `random.randint(0, p)`, in this order,"),
+        ("if a: b = random.random()", None),
+        ("if a: return x", None),
+        ("random.seed(p)", None),
+    ],
+)
+def test_random_numbers_are_drawn_in_the_order_of_the_program(body: str, title: str | None) -> None:
+    program = f"""
+        def f(x, p):
+            a = random.random() < 0.5
+            {body}
+            if random.randint(0, p): x = x.sin()
+            return x
+    """
+    facts = facts_of("GB0007", program, 4, context="module: random, qualname: randint")
+    titles = {suggested.fix.id: suggested.title for suggested in suggest_break_fixes(facts)}
+    in_caller = titles["random_in_caller"]
+    assert ("Changes the order of the draws" in in_caller) is (title is None)
+    assert (title or "Draw `random.randint(0, p)` in") in in_caller
+
+
+@pytest.mark.parametrize(
     ("branch", "fix_id"),
     [
         ("x = x * 2", "if_where"),
