@@ -725,6 +725,50 @@ def _choose_for_call(site: BreakSite, name: str) -> list[SuggestedFix]:
     return [site.suggest(fix_id, expression=_quote_call(site, *([name] if name else []))), *around]
 
 
+def _choose_for_exception(site: BreakSite) -> list[SuggestedFix]:
+    """Expect an exception that the program raises; another may be Dynamo's own, of an operation
+    that it cannot trace.
+    """
+    nodes = list(site.statement.nodes()) if site.statement else []
+    if any(isinstance(part, ast.Raise | ast.Assert) for part in nodes):
+        return [site.suggest("exception_leaves")]
+    if address := site.find_call("data_ptr"):
+        decided = (part for part in nodes if isinstance(part, ast.If | ast.IfExp))
+        test = next((part.test for part in decided if address in ast.walk(part.test)), None)
+        if site.facts.is_inlined and (helper := _quote_helper(site)):
+            return [site.suggest("call_in_caller", expression=helper)]
+        if test is not None and not site.facts.is_inlined:
+            return _choose_if_in_caller(site, test)
+    return _choose_around(site)
+
+
+def _quote_helper(site: BreakSite) -> str | None:
+    """Return the calls of the inlined function if its caller is compiled, in no loop, and knows
+    their arguments.
+    """
+    if site.function is None or [len(way) for way in site.ways] != [1]:
+        return None
+    ((caller, _),) = site.ways[0]
+    calls = [
+        part
+        for part in ast.walk(caller)
+        if isinstance(part, ast.Call)
+        and dotted_name(part.func).rpartition(".")[2] == site.function.name
+    ]
+    given = {argument.arg for argument in list_arguments(caller)}
+    are_known = all(
+        is_always_run(caller, call)
+        and isinstance(argument, ast.Name)
+        and argument.id in given
+        and not is_made_before(caller, argument, call.lineno)
+        and not is_changed_in_place(caller, {argument.id}, before=call.lineno)
+        for call in calls
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords))
+    )
+    quoted = dict.fromkeys(f"`{shorten(ast.unparse(call))}`" for call in calls)
+    return join_names(list(quoted)) if calls and are_known else None
+
+
 def _choose_for_ddp(site: BreakSite) -> list[SuggestedFix]:
     return [site.suggest("ddp_compiled_inside" if site.facts.eager else "ddp_own_code")]
 
@@ -1217,6 +1261,7 @@ def _choose_for_query(site: BreakSite) -> list[SuggestedFix]:
 
 _CHOICES: dict[str, Choose] = {
     "GB0008": _choose_around,
+    "GB0088": _choose_for_exception,
     "GB0123": _choose_for_backward,
     "GB0125": _choose_for_requires_grad,
     "GB0124": _choose_for_item,

@@ -334,7 +334,7 @@ _LABELS = {
     "GB0059": "Builtin that Dynamo cannot trace",
     "GB0083": "Backward hook of a module",
     "GB0087": "Operator without a fake implementation",
-    "GB0088": "Exception that leaves the function",
+    "GB0088": "Exception that Dynamo met",
     "GB0092": "Value that cannot be rebuilt after a break",
     "GB0098": "`torch.compiler.disable` function",
     "GB0099": "`torch.compiler.disable` function",

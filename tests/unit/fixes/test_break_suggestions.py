@@ -755,6 +755,23 @@ def test_a_number_that_was_drawn_is_drawn_in_the_caller() -> None:
     assert first.title.startswith("Draw `random.randint(0, 3)` in the caller")
 
 
+@pytest.mark.parametrize(
+    ("line", "called", "start"),
+    [
+        ("raise ValueError(x)", "x = align(x)", "Nothing to fix"),
+        ("return x if x.data_ptr() % 16 else -x", "x, y = align(x), align(y)", "Call `align(x)`"),
+        ("return x if x.data_ptr() % 16 else -x", "x = align(x * 2)", "No safe fix is known"),
+        ("return zlib.crc32(x) % 16", "x = align(x)", "No safe fix is known"),
+    ],
+)
+def test_only_an_exception_of_the_program_s_own_is_as_expected(
+    line: str, called: str, start: str
+) -> None:
+    facts = facts_of("GB0088", f"def align(x):\n    {line}\n", 2, is_inlined=True)
+    callers = called_by(f"def forward(x, y):\n    {called}\n    return x + y\n", 2)
+    assert suggest_break_fixes(replace(facts, callers=callers))[0].title.startswith(start)
+
+
 def test_a_size_that_decides_in_a_loop_is_asked_for_in_its_passes() -> None:
     program = (
         "def f(x, top):\n    for i, layer in enumerate(layers):\n"
