@@ -40,6 +40,7 @@ from compileboard.collectors.fixes.preconditions import (
     list_decisions,
     list_draws,
     list_locals,
+    list_lookups,
     list_loops,
     list_names,
     list_uses,
@@ -860,6 +861,10 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
     captured = site.suggest("item_captured", given=names)
     outside = _read_in_caller(site, read, tensor, call)
     given = [site.suggest("item_size_in_caller", given=names)] if site.is_given(tensor) else []
+    if looked_up := _choose_for_lookup(site, read):
+        return looked_up
+    if any(isinstance(decision, ast.While) for decision in site.decisions(read)):
+        return [site.suggest("while_in_caller")]
     if "branch" in uses:
         chosen = [site.suggest("item_branch", given=names)] if site.only_chooses(read) else []
         return [*chosen, *given, *_choose_if_in_caller(site, read)]
@@ -876,6 +881,20 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
     if given:
         return [*given, replace(captured, settings=())]
     return _choose_around(site) if site.facts.is_inlined else [outside, captured]
+
+
+def _choose_for_lookup(site: BreakSite, read: ast.Call) -> list[SuggestedFix]:
+    found = site.locate(read)
+    if found is None or not (lookups := list_lookups(*found)):
+        return []
+    containers = ((part, next(ast.iter_child_nodes(part))) for part in lookups)
+    if not all(
+        site.is_given(part) and not is_made_before(found[0], container, part.lineno)
+        for part, container in containers
+    ):
+        return _choose_around(site)
+    quoted = dict.fromkeys(f"`{shorten(ast.unparse(part))}`" for part in lookups)
+    return [site.suggest("lookup_in_caller", expression=join_names(list(quoted)))]
 
 
 def _read_in_caller(site: BreakSite, read: ast.Call, tensor: ast.expr, call: str) -> SuggestedFix:

@@ -603,6 +603,26 @@ def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozense
     return uses or {"unknown"}
 
 
+def list_lookups(
+    function: Function, node: ast.AST, seen: frozenset[str] = frozenset()
+) -> list[ast.expr]:
+    """List the entries of containers that a number is the key or the index of; a tensor's element
+    does not count.
+    """
+    parents = {child: part for part in ast.walk(function) for child in ast.iter_child_nodes(part)}
+    match parents.get(node):
+        case ast.Subscript(value=container, slice=key, ctx=ast.Load()) as entry if key is node:
+            return [] if is_tensor(function, container) else [entry]
+        case ast.Call(func=ast.Attribute(attr="get"), args=[key, *_]) as entry if key is node:
+            return [entry]
+        case ast.Assign(targets=[ast.Name(id=name)]) if name not in seen:
+            loads = (part for part in ast.walk(function) if isinstance(part, ast.Name))
+            read = [part for part in loads if part.id == name and isinstance(part.ctx, ast.Load)]
+            more = seen | {name}
+            return [entry for part in read for entry in list_lookups(function, part, more)]
+    return []
+
+
 def list_readings(lines: Sequence[str], name: str) -> set[Use]:
     """Return all uses of a name in a function; empty if there are none."""
     uses: set[Use] = set()

@@ -863,9 +863,10 @@ def postprocess(logits, boxes):
             "        x = torch.where(torch.rand(1) > 0.5, x + 0.1, x)\n",
         ),
     ),
-    ("break_timestep_lookup", "item_size_in_caller"): (
-        ("self.sigmas[timestep.item()]", "self.sigmas[timestep]"),
-        ("model(sample, timestep)", "model(sample, timestep.item())"),
+    ("break_timestep_lookup", "lookup_in_caller"): (
+        ("        sigma = self.sigmas[timestep.item()]\n", ""),
+        ("def forward(self, sample, timestep):", "def forward(self, sample, sigma):"),
+        ("model(sample, timestep)", "model(sample, model.sigmas[timestep.item()])"),
     ),
     ("break_numpy_candidates", "loop_body"): (
         ("def narrow(", '@torch.compile(backend="eager")\ndef narrow('),
