@@ -623,6 +623,34 @@ def list_lookups(
     return []
 
 
+def list_container_reads(
+    lines: Sequence[str], name: str
+) -> set[Literal["joined", "element", "unknown"]]:
+    """Return how a function reads a container that it appends to: whole, in a loop or a join, or
+    its elements. To return it is no reading.
+    """
+    reads: set[Literal["joined", "element", "unknown"]] = set()
+    nodes = (part for function in list_functions(lines) for part in ast.walk(function))
+    pairs = ((parent, child) for parent in nodes for child in ast.iter_child_nodes(parent))
+    for parent, child in pairs:
+        if not isinstance(getattr(child, "ctx", None), ast.Load) or ast.unparse(child) != name:
+            continue
+        match parent:
+            case ast.Attribute(attr=attr) if attr in _MUTATIONS - {"pop", "popitem"}:
+                pass
+            case ast.Subscript(ctx=ast.Store()) | ast.Return() | ast.Expr():
+                pass
+            case ast.For() | ast.comprehension():
+                reads.add("joined")
+            case ast.Call(func=ast.Attribute(attr="cat" | "concat" | "stack")):
+                reads.add("joined")
+            case ast.Subscript():
+                reads.add("element")
+            case _:
+                reads.add("unknown")
+    return reads
+
+
 def list_readings(lines: Sequence[str], name: str) -> set[Use]:
     """Return all uses of a name in a function; empty if there are none."""
     uses: set[Use] = set()

@@ -18,6 +18,7 @@ from compileboard.collectors.fixes.fix import (
     list_fixes_for,
 )
 from compileboard.collectors.fixes.preconditions import (
+    list_container_reads,
     list_functions,
     list_looped_dims,
     list_readings,
@@ -628,7 +629,12 @@ def _length(facts: RecompileFacts) -> Chosen:
     if _MUTATION.search(line):
         text = f"{facts.source}\n" + "\n".join(facts.lines)
         is_in_hook = facts.is_in_hook or _OF_HOOK.search(text)
-        return ["hook-that-stores" if is_in_hook else "list-that-grows"]
+        if is_in_hook:
+            return ["hook-that-stores"]
+        read = list_container_reads(facts.lines, name_source(facts.source))
+        if read:
+            return ["list-that-is-joined" if read == {"joined"} else "list-that-is-read"]
+        return ["list-that-grows"]
     is_dict = _OF_DICT.search(line) or " != " in facts.reason  # torch writes a dict's length so
     if is_dict:
         return ["dict-keys"]

@@ -437,6 +437,23 @@ def test_a_number_that_is_appended_is_read_in_the_caller_too() -> None:
     assert first.title == "Return `loss`, and append `loss.item()` to history in the caller"
 
 
+@pytest.mark.parametrize(
+    ("body", "fix_id"),
+    [
+        ("return torch.cat([k for k, v in past])", "list-that-is-joined"),
+        ("return torch.stack(past)", "list-that-is-joined"),
+        ("return x + past[-2]", "list-that-is-read"),
+        ("return torch.stack(past) / len(past)", "list-that-is-read"),
+        ("past.append(x + 1); return past", "list-that-grows"),
+        ("return torch.stack(self.past)", "list-that-grows"),
+    ],
+)
+def test_what_is_read_too_is_not_only_appended_to_in_the_caller(body: str, fix_id: str) -> None:
+    lines = ("def step(self, x, past):", "    past.append(x)", f"    {body}")
+    facts = RecompileFacts("container_length", "past", source_line="past.append(x)", lines=lines)
+    assert [suggested.fix.id for suggested in suggest_recompile_fixes(facts)] == [fix_id]
+
+
 def test_what_a_forward_hook_appends_is_kept_for_after_the_call() -> None:
     lines = ("def hook(module, inputs, output):", "    self.seen.append(output.mean())")
     hooks = "fn.1._forward_hooks"
