@@ -67,7 +67,7 @@ CHANNELS = ("page", "api", "command", "server")
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One change made by a person."""
+    """One change, and who or what made it."""
 
     tables = ("audit",)
 

@@ -201,7 +201,7 @@ class RunWrapperCost:
 class WrapperReport:
     graph_count: Annotated[Count, "Graphs that AOTAutograd compiled."]
     trained_count: Annotated[Count, "Of these, with a backward."]
-    plain_count: Annotated[Count, "Of these, with only the plain wrapper."]
+    plain_count: Annotated[Count, "Of all graphs, those with only the plain wrapper."]
     findings: Annotated[tuple[RunWrapperCost, ...], "Work of the wrappers, most graphs first."]
 
 

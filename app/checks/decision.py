@@ -49,7 +49,7 @@ class CheckedRule:
 
     rule: Rule = field(metadata=PRIVATE)
     verdicts: Annotated[Sequence[Verdict], "Verdicts, those that fail first."]
-    not_compared: Annotated[str | None, "Why it could not look."] = None
+    not_compared: Annotated[str | None, "Why the rule could not be applied; null if it was."] = None
     is_due: bool = field(default=False, metadata=PRIVATE)
 
     @property
@@ -73,8 +73,10 @@ class CheckedRule:
 class Check:
     """The result of a check."""
 
-    run: Annotated[str, "The check."]
-    baseline: Annotated[str | None, "What it was compared with."]
+    run: Annotated[str, "What was checked, in words: `run 01J…`."]
+    baseline: Annotated[
+        str | None, "What it was compared with, in words; null if no baseline was given."
+    ]
     rules: Annotated[Sequence[CheckedRule], "Rules, in their order."]
     warnings: Annotated[Sequence[str], "Reasons to doubt the comparison."]
     model_counts: Annotated[
@@ -103,7 +105,7 @@ class Check:
         int,
         (
             "As `compileboard check` exits: 0 pass, 1 fail, 2 where a rule that the baseline calls "
-            "for could not look."
+            "for could not be applied."
         ),
     ]:
         return FAILED if self.failures else REFUSED if self.due else DONE

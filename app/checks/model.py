@@ -125,7 +125,12 @@ class Verdict:
 
     name: Annotated[str, "The model."]
     verdict: Annotated[str, "The verdict, in upstream's word where the rule is upstream's."]
-    outcome: Annotated[str, one_of((PASS, NOTE, IMPROVED, FAIL)), "What kind of verdict that is."]
+    outcome: Annotated[
+        str,
+        one_of((PASS, NOTE, IMPROVED, FAIL)),
+        "What it means: `improved` fails too, because the baseline no longer holds; `note` fails "
+        "nothing.",
+    ]
     fails: Annotated[bool, "Whether it fails the check."]
     detail: Annotated[str, "Expected and actual values."]
     rule: str = field(metadata=PRIVATE)

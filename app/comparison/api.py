@@ -59,8 +59,8 @@ from compileboard.collectors.store.results import fill
 
 @dataclass(frozen=True)
 class Change:
-    base: Annotated[float | None, "Base, in the metric's unit."]
-    new: Annotated[float | None, "New, in the metric's unit."]
+    base: Annotated[float | None, "Base, in the unit of the metric's name."]
+    new: Annotated[float | None, "New, in the unit of the metric's name."]
     change: Annotated[float | None, "New ÷ base − 1; null where base is not above 0."]
 
 
@@ -73,9 +73,19 @@ class NamedSeries(SeriesFields):
 class CompareDelta(Change):
     """One metric on both sides."""
 
-    verdict: Annotated[str, one_of(LABELS), "The verdict."]
-    method: Annotated[str, one_of(METHODS), "Method of the verdict."]
-    detail: Annotated[str, "Its outcome."]
+    verdict: Annotated[
+        str,
+        one_of(LABELS),
+        "`eager`: eager mode moved; `wrong`: wrong answer; `negligible`: within 5%, compile times "
+        "10%; `noise`: no clear difference; `single`: one sample a side, not judged.",
+    ]
+    method: Annotated[
+        str,
+        one_of(METHODS),
+        "What decided: 95% `intervals`, `repeats` (Mann–Whitney U), `samples` that lie apart, a "
+        "`threshold` or a `count`.",
+    ]
+    detail: Annotated[str, "What the method found, in words and numbers."]
     basis: Annotated[
         str, "What the verdict rests on: the samples a side, and how far they scatter."
     ]
@@ -90,7 +100,10 @@ class MetricMean(Change):
 
     metric: Annotated[str, "Its name."]
     label: Annotated[str, "Its label."]
-    unit: Annotated[str, "Its unit, empty for counts."]
+    unit: Annotated[
+        str,
+        "Its unit: with `%` values are shares of one, with `MB` bytes; empty for a count.",
+    ]
     direction: Annotated[
         str, one_of(("up_is_good", "down_is_good", "neutral")), "The better direction."
     ]
@@ -153,8 +166,10 @@ class ComparedFunction:
 
     file: Annotated[str, "Its file."]
     function: Annotated[str, "Its name."]
-    base: Annotated[FunctionCost | None, "Time in base, null if base lacks it."]
-    new: Annotated[FunctionCost | None, "Time in new, null if new lacks it."]
+    base: Annotated[
+        FunctionCost | None, "Its counts and compile time in base; null if base lacks it."
+    ]
+    new: Annotated[FunctionCost | None, "Its counts and compile time in new; null if new lacks it."]
 
 
 @dataclass(frozen=True)
@@ -192,7 +207,7 @@ class ComparisonJson:
 class KeptDistinct(Distinct):
     """A graph break, recompile cause or reason for CUDA graph re-recording in a baseline."""
 
-    count: Annotated[Count, "Actual value."]
+    count: Annotated[Count, "Occurrences."]
     result: Annotated[str | None, "The result whose process had it; null where that is not known."]
 
 
@@ -385,8 +400,12 @@ class ArtifactsComparison:
 
     key: Annotated[str, one_of(("guards", "graph", "code")), "The kind."]
     pairs: Annotated[Sequence[ArtifactComparison], "Those of both that have a text."]
-    only_a: Annotated[Sequence[ArtifactRow], "Those without a partner with a text."]
-    only_b: Annotated[Sequence[ArtifactRow], "Likewise of `b`."]
+    only_a: Annotated[
+        Sequence[ArtifactRow], "Those of `a` with no counterpart, or with a text missing."
+    ]
+    only_b: Annotated[
+        Sequence[ArtifactRow], "Those of `b` with no counterpart, or with a text missing."
+    ]
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,11 @@ class DistinctChange(Distinct):
     """One distinct graph break, recompile cause or reason for CUDA graph re-recording."""
 
     model: Annotated[str | None, "The model that had it, null where only the whole side tells."]
-    word: Annotated[str, one_of(WORDS), "Its outcome."]
+    word: Annotated[
+        str,
+        one_of(WORDS),
+        "`worse` is more often, `less` less often, `by_design` a change with `is_by_design`.",
+    ]
     base_count: Annotated[Count, "Occurrences in base."]
     new_count: Annotated[Count, "Occurrences in new."]
     key: Key | None = field(default=None, metadata=PRIVATE)  # of the model
@@ -191,7 +195,10 @@ class EnvironmentDifference:
     base: Annotated[tuple[str, ...], "Base's values."]
     new: Annotated[tuple[str, ...], "New's values."]
     weight: Annotated[
-        str, one_of(("refuses", "warns", "intended", "differs", "same")), "Its meaning."
+        str,
+        one_of(("refuses", "warns", "intended", "differs", "same")),
+        "`refuses`: numbers are not compared; `warns`: only with care; `intended`: it is what is "
+        "compared; `differs`: does not matter; `same`: equal, or not known of one side.",
     ]
 
 

@@ -36,7 +36,12 @@ class VerdictCount(NamedTuple):
 class PageVerdict:
     """The verdict of a page. `state` names the first rule that matches."""
 
-    state: Annotated[str, one_of(STATES), "Which rule decided it."]
+    state: Annotated[
+        str,
+        one_of(STATES),
+        "What decided it. `fixes`: known ones save compile time; `stale`: no run for 7 days; "
+        "`first`: too few runs to judge a change; `recording`: the first run is not over.",
+    ]
     sentence: Annotated[str, "What is wrong, or that nothing is."]
     context: Annotated[str, "One line of context; may be empty."] = ""
     counts: Annotated[list[VerdictCount], "Counts beside it."] = field(default_factory=list)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from compileboard.app.core import fields
+from compileboard.app.core.labels import PHASES as LABELS
 from compileboard.app.core.page import (
     FilterError,
     Page,
@@ -51,7 +52,13 @@ OUTCOME_SQL = """case
     else c.outcome
   end"""
 
-Outcome = Annotated[str, one_of(OUTCOMES), "Outcome of the compile."]
+Outcome = Annotated[
+    str,
+    one_of(OUTCOMES),
+    "`restarted`: compiled after a restart; `broke`: compiled in parts; `loaded` from a package; "
+    "`empty`: nothing to compile; `skipped`, `recompile_limit`: runs eagerly; `started`, "
+    "`announced`: its end was not recorded.",
+]
 RecordOutcome = Annotated[
     str,
     one_of(("compiled", "empty", "skipped", "failed", "recompile_limit")),
@@ -73,8 +80,12 @@ ORDERS: dict[str, tuple[str, type[int | str], str]] = {
 
 
 def _describe_phases(phases: Iterable[str]) -> Keywords:
+    meanings = {phase.name: phase.meaning for phase in LABELS}
     times = {
-        name: {"type": ["integer", "null"], "description": f"Phase {name}. Microseconds."}
+        name: {
+            "type": ["integer", "null"],
+            "description": f"{meanings[name][:1].upper()}{meanings[name][1:]}. Microseconds.",
+        }
         for name in phases
     }
     return Keywords(properties=times, required=[*times], additionalProperties=False)

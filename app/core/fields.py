@@ -39,22 +39,22 @@ ProcessName = Annotated[
     str, "Distinguishes its process within the run: model, rank, pid; empty for the only one."
 ]
 SequenceNumber = Annotated[int, "Number of the event in its process."]
-Generation = Annotated[Count, "Calls of `reset()` in the process."]
+Generation = Annotated[Count, "Calls of `torch._dynamo.reset()` in the process before it."]
 CompileKey = Annotated[int | None, "`id` of the compile, as in `/runs/<run_id>/compiles/<key>`."]
 CompileId = Annotated[str | None, "Compile id as torch prints it: `0/1`."]
 FunctionName = Annotated[str | None, "Qualified name of the function."]
 FileName = Annotated[str | None, "Its file: path in the repository, or module path."]
 LineNumber = Annotated[int | None, "Line number."]
 CalledAt = Annotated[str | None, "For a library's function, the user's line that called it."]
-SourceLine = Annotated[str | None, "Source of that line; null with `--no-source`."]
+SourceLine = Annotated[str | None, "Source text of the line; null with `--no-source`."]
 CompileUs = Annotated[DurationUs | None, "Time of the compile, forward and backward."]
 CompilesUs = Annotated[DurationUs | None, "Time of the compiles that had it."]
 CauseRecompiles = Annotated[
-    Count, "Recompiles that it would have saved: each counts for one cause."
+    Count, "Recompiles that would not have happened without it: each counts for one cause."
 ]
 PartialRecompiles = Annotated[
     Count,
-    "Recompiles with unknown further guard failures: more may have varied.",
+    "Of these, those of which not every failed guard is known: more may have varied.",
 ]
 PageUrl = Annotated[str | None, "torch's public page on this kind of graph break."]
 RecompiledFrom = Annotated[str | None, "Compile id of the newest cache entry, whose guard failed."]

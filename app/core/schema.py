@@ -195,7 +195,7 @@ def _describe_plain(
     if hint in _NAMES:
         return {"type": _NAMES[hint]}
     if is_typeddict(hint):
-        parts = get_type_hints(hint).items()
+        parts = get_type_hints(hint, include_extras=True).items()
         properties = {name: describe_type(part, components) for name, part in parts}
         return {"type": "object", "properties": properties}
     name = hint.__name__.removesuffix("Row").removesuffix("Json")

@@ -131,7 +131,7 @@ STOPPED = (
 
 @dataclass(frozen=True)
 class Import:
-    """One upload of logs."""
+    """One upload of trace logs or benchmark results."""
 
     id: Annotated[str, "The import's id: a random token."]
     state: Annotated[str, one_of(STATES), "Its state."]

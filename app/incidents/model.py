@@ -409,7 +409,7 @@ class IncidentRun:
 
     @property
     @published
-    def short_commit(self) -> Annotated[str, "Seven digits of it; empty where not recorded."]:
+    def short_commit(self) -> Annotated[str, "Seven digits of `commit`; empty without it."]:
         return shorten_commit(self.commit)
 
     @property
@@ -422,7 +422,7 @@ class CauseCheck:
     """One check of a likely cause."""
 
     passed: Annotated[bool, "Whether it supports the cause."]
-    text: Annotated[str, "Each check and its result."]
+    text: Annotated[str, "The check and its result."]
 
 
 @dataclass(frozen=True)
@@ -487,8 +487,8 @@ class Incident:
     models: Annotated[list[str], "The models, suites or programs that changed."]
     lead_change_id: str
     change_count: int
-    first_bad: Annotated[IncidentRun, "The first run after."]
-    last_good: Annotated[IncidentRun | None, "The last run before."]
+    first_bad: Annotated[IncidentRun, "The first run after the change."]
+    last_good: Annotated[IncidentRun | None, "The last run before the change."]
     recovered: Annotated[IncidentRun | None, "The run that recovered it."]
     commits: Annotated[dict[str, Any] | None, "The commits in between: `known`, `count`, `listed`."]
     environment: Annotated[

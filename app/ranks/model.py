@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
 
-from compileboard.app.compiles.run_queries import OUTCOMES, PHASES, PhaseTimes
+from compileboard.app.compiles.run_queries import PHASES, Outcome, PhaseTimes
 from compileboard.app.core.fields import (
     CompileId,
     CompileKey,
@@ -364,16 +364,16 @@ class RankGroupRow:
     compile_key: CompileKey
     compile_id: CompileId
     function: FunctionName
-    outcome: Annotated[str | None, one_of(OUTCOMES), "Outcome of the compile."]
+    outcome: Outcome | None
 
 
 @dataclass(frozen=True)
 class RankDivergenceRow:
     """The first compile, in each rank's own order, at which ranks differ."""
 
-    aspect: Annotated[str, one_of(_ASPECT_NAMES), "The difference."]
+    aspect: Annotated[str, one_of(_ASPECT_NAMES), "What differs."]
     shared_count: Annotated[Count, "Compiles before it, alike on every rank."]
-    sentence: Annotated[str, "Outcome there."]
+    sentence: Annotated[str, "What the ranks do there, in one sentence."]
     groups: Annotated[
         Sequence[RankGroupRow],
         (

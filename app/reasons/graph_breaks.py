@@ -59,10 +59,10 @@ class DistinctBreak(fields.TitledBreak):
 class BreakSummary:
     """Totals of graph breaks."""
 
-    distinct_count: Annotated[fields.Count, "Graph breaks."]
+    distinct_count: Annotated[fields.Count, "Distinct graph breaks."]
     function_count: Annotated[fields.Count, "Functions."]
     run_count: Annotated[fields.Count, "Runs that have any."]
-    break_count: Annotated[fields.Count, "Graph breaks."]
+    break_count: Annotated[fields.Count, "Occurrences of graph breaks."]
     compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that had them."]
 
 

@@ -40,7 +40,7 @@ class ValueChange:
 
     expected: Annotated[str | None, "Expected value."]
     actual: Annotated[str | None, "Actual value."]
-    count: Annotated[Count, "Count."]
+    count: Annotated[Count, "Guard failures with this pair."]
 
 
 @dataclass(frozen=True)

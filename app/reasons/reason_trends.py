@@ -22,11 +22,15 @@ TrendLine = Annotated[list[float], "Mean count a run, one number for each of `sl
 class KindTrend:
     """Totals of one kind."""
 
-    kind: Annotated[str, "The kind."]
+    kind: Annotated[
+        str, "Kind of graph break, category of guard, status of CUDA graphs or type of exception."
+    ]
     gb_id: Annotated[str | None, "torch's id, for graph breaks."]
-    distinct_count: Annotated[Count, "Distinct things."]
+    distinct_count: Annotated[
+        Count, "Distinct graph breaks, causes, reasons or failures of this kind."
+    ]
     function_count: Annotated[Count, "Functions."]
-    count: Annotated[Count, "Count."]
+    count: Annotated[Count, "Their occurrences."]
     partial_count: PartialRecompiles
     duration_us: TimeOfReasons
     trend: TrendLine

@@ -262,7 +262,7 @@ class Chain:
     process_id: fields.ProcessId
     process: fields.ProcessName
     generation: fields.Generation
-    frame_id: Annotated[int | None, "Frame."]
+    frame_id: Annotated[int | None, "First number of its compile ids."]
     rank: fields.Rank
     pid: fields.Pid
     function: fields.FunctionName

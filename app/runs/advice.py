@@ -459,9 +459,11 @@ class RunVerdict:
     """The problem of a run in one sentence, and the line below it."""
 
     tone: Annotated[str, "bad, warn, good or quiet."]
-    sentence: Annotated[str, "The answer."]
+    sentence: Annotated[
+        str, "What fixes save, or what there is instead: nothing to fix, counts, problems."
+    ]
     note: Annotated[str, "What failed or runs eagerly."]
-    number: Annotated[int | None, "Fixes that are known."]
+    number: Annotated[int | None, "Causes with a known fix; null if none."]
 
 
 def list_cause_rows(causes: Sequence[Cause], run: RunRow, *, is_pushed: bool) -> list[CauseRow]:

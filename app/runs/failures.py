@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
-from compileboard.app.compiles.run_queries import OUTCOME_SQL, OUTCOMES
+from compileboard.app.compiles.run_queries import OUTCOME_SQL, Outcome
 from compileboard.app.core import fields
 from compileboard.app.core.rows import list_page, list_rows, make_row
-from compileboard.app.core.schema import one_of
 from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.fixes.cudagraph_fixes import suggest_skipped
 from compileboard.collectors.fixes.fix import Fix
@@ -34,7 +33,7 @@ class FailureRow:
     rank: fields.Rank
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
-    outcome: Annotated[str | None, one_of(OUTCOMES), "Outcome of the compile."]
+    outcome: Outcome | None
     phase: str
     occurrence_count: int
     ended_program: bool

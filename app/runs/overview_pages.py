@@ -194,17 +194,17 @@ class Overview:
         Sequence[ProgramSavings],
         "The newest programs with a fix, except benchmarks, most to win first.",
     ]
-    totals: Annotated[DatabaseTotals, "Sums over every run."]
-    series: Annotated[Sequence[RunSeries], "At most 500."]
+    totals: Annotated[DatabaseTotals, "Sums over every run, or those of `suite` and `name`."]
+    series: Annotated[Sequence[RunSeries], "Each suite and name with its runs, at most 500."]
     trend: Annotated[
         Sequence[RunPoint], "The newest runs, oldest first: at most the setting trend_runs."
     ]
-    newest_runs: Annotated[Sequence[Run], "The newest 8."]
+    newest_runs: Annotated[Sequence[Run], "The newest 8 runs."]
     graph_breaks: Annotated[
-        Sequence[TopBreak], "The 8 of the newest runs whose compiles took longest."
+        Sequence[TopBreak], "The 8 whose compiles took longest in the newest runs."
     ]
     recompile_causes: Annotated[
-        Sequence[TopCause], "The 8 of the newest runs whose compiles took longest."
+        Sequence[TopCause], "The 8 whose compiles took longest in the newest runs."
     ]
     functions: Annotated[Sequence[TopFunction], "The 8 that recompile most in the newest runs."]
 

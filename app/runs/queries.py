@@ -89,7 +89,7 @@ class RunFilter:
     trials: Annotated[
         bool | None,
         Parameter(choices=("no", "yes"), read=lambda _name, text: text == "yes" or None),
-        "With the runs that `try` made.",
+        "`yes`: also the runs that `try` made. Default: `no`.",
     ] = None
 
     def check(self, query: Mapping[str, str]) -> None:

@@ -52,7 +52,7 @@ class ProcessRow:
 
     id: ProcessId
     parent_id: str | None
-    parent_pid: Annotated[int | None, "Process id of that one, where it compiled too."]
+    parent_pid: Annotated[int | None, "`pid` of that process; null where it was not recorded."]
     pid: Pid
     rank: int | None
     local_rank: int | None

@@ -194,7 +194,7 @@ class SearchHit:
     run_id: RunId
     run_name: Annotated[str, "The run's title, or its name."]
     kind: KindOfText
-    ref_id: Annotated[int | str, "`id` of the text's artifact, graph break, recompile or failure."]
+    ref_id: Annotated[int | str, "`id` of what `kind` names, as its own lists have it."]
     compile_key: CompileKey
     compile_id: CompileId
     function: FunctionName

@@ -100,7 +100,7 @@ class ApiAddress:
 
     method: Annotated[str, "GET, POST, or what boxes push with: HEAD, PATCH, PUT."]
     path: Annotated[str, "Its path, with parameters in braces."]
-    summary: Annotated[str, "Its response."]
+    summary: Annotated[str, "What it does or returns."]
 
 
 PATH_PARAMETERS = {

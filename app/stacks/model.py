@@ -404,7 +404,7 @@ class StackFrame:
     compile_count: Annotated[Count, "Compiles started here and below."]
     total_us: Annotated[DurationUs | None, "Their time."]
     outcomes: Annotated[dict[str, Count], "Those by outcome."]
-    compile_keys: Annotated[Sequence[int], "The compiles that this very frame is: not those below."]
+    compile_keys: Annotated[Sequence[int], "`id` of each compile started at this very frame."]
     records: Annotated[
         Sequence[FrameRecords],
         "What was recorded at this very frame outside any compile: export, AOTInductor.",

@@ -35,9 +35,10 @@ class StepWindow:
     device: str | None
     peak_bytes_per_s: int | None
     graphs: Annotated[list[shapes.StepGraph], "Compiled graphs that the steps called."]
-    steps: Annotated[list[shapes.Step], "The parts of each step."]
+    steps: Annotated[list[shapes.Step], "Each step, in parts."]
     traced: Annotated[
-        shapes.TracedSteps | None, "What torch's profiler saw in the steps after them."
+        shapes.TracedSteps | None,
+        "What torch's profiler, which slows them, saw in the steps after.",
     ]
     trace_id: Annotated[int | None, "`id` of the artifact that has the trace."]
     time_us: fields.EventTime

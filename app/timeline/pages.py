@@ -84,15 +84,18 @@ CompileAndLabel = Annotated[tuple[str, ...], "Its compile ID and its label."]
 
 @dataclass(frozen=True)
 class TraceEvent:
-    """One event of Chrome's trace format.
+    """One event of Chrome's trace format."""
 
-    `ph` X is a phase, i a moment, B a phase whose end was not recorded, M a name of a process or
-    thread.
-    """
-
-    name: Annotated[str, "torch's name of the phase."]
-    ph: Annotated[str, one_of(("X", "i", "B", "M")), "The kind of event: see above."]
-    ts: Annotated[TimeUs, "When it began."]
+    name: Annotated[
+        str,
+        "torch's name of the phase; of `M`, what it names: `process_name`, `thread_name`.",
+    ]
+    ph: Annotated[
+        str,
+        one_of(("X", "i", "B", "M")),
+        "`X` a phase, `i` an instant, `B` a phase without a recorded end, `M` a name.",
+    ]
+    ts: Annotated[TimeUs, "When it began; 0 of `M`."]
     pid: Annotated[int, "The process: its rank, else its pid."]
     tid: Annotated[int, "torch's number of the thread."]
     args: Annotated[Any, "`compile_id` and torch's details of the phase."]
@@ -153,21 +156,20 @@ class TimelineLane:
     last: Annotated[DurationUs, "When it ended, since `first_us`."]
     spans: Annotated[
         list[int],
-        "Phases, five numbers each: place in `names`, begin since `first_us`, duration (−1: "
-        "its end was not "
-        "recorded), depth, key of its compile (0: none). Parents stand before their children.",
+        "Phases, five numbers each: place in `names`, begin since `first_us`, duration (−1: its "
+        "end was not recorded), depth, key of its compile (0: none). Times are microseconds. "
+        "Parents stand before their children.",
     ]
     short: Annotated[
         list[int],
-        "What is too short to be seen, four numbers each: depth, bucket (a 240th of the "
-        "window), how many began in "
-        "it, their time together.",
+        "What is too short to be seen, four numbers each: depth, bucket (a 240th of the window), "
+        "how many began in it, their time together in microseconds.",
     ]
     marks: Annotated[
         list[int],
         (
-            "Instants, three numbers each: index in `names`, time since `first_us`, count in its "
-            "bucket."
+            "Instants, three numbers each: index in `names`, microseconds since `first_us`, count "
+            "in its bucket."
         ),
     ]
 
@@ -179,7 +181,7 @@ class TimelineWindowJson:
     first_us: Annotated[TimeUs | None, "When the run's first phase began."]
     last_us: Annotated[TimeUs | None, "When its last phase ended."]
     from_us: Annotated[TimeUs | None, "Where the window begins."]
-    to_us: Annotated[TimeUs | None, "Upper bound of new ÷ base."]
+    to_us: Annotated[TimeUs | None, "Where the window ends."]
     names: Annotated[list[NameAndPhase], "Names of phases."]
     compiles: Annotated[dict[str, CompileAndLabel], "Compiles by their key."]
     lanes: Annotated[list[TimelineLane], "The process that compiled longest first, each by thread."]
@@ -189,7 +191,8 @@ class TimelineWindowJson:
     ]
     busy: Annotated[
         list[int],
-        "With `idle`: when any lane was busy, two numbers each, begin and end since `first_us`.",
+        "With `idle`: when any lane was busy, two numbers each, begin and end, in microseconds "
+        "since `first_us`.",
     ]
 
 

@@ -20,8 +20,10 @@ table runs
 id|text|primary key|The run's id.
 name|text||The name it was recorded under.
 suite|text?||The suite it belongs to.
-source|text:live import bench trial||How it was recorded.
-state|text:running finished failed killed interrupted imported||Its state.
+source|text:live import bench trial||Recorded live by the collector, imported from files, by
+  `bench`, or a trial of `try`.
+state|text:running finished failed killed interrupted imported||Its state; `interrupted`:
+  the recorder ended before the program.
 level|text||How much was recorded: light or full.
 keep_source|bool||Whether lines of the user's code were kept.
 command|text||The command, without secrets.
@@ -42,7 +44,7 @@ git_branch|text?||Branch.
 git_subject|text?||First line of the commit's message.
 git_dirty|bool?||Whether the repository had uncommitted changes.
 facts|json||argv, git, host, gpus and environment as the collector wrote them.
-stack_room|bool?||Whether `run --stack-room` started it; null where nobody could have.
+stack_room|bool?||Whether `run --stack-room` started it; null if the collector did not.
 pub|int|default 0|Number of the newest commit to this run. It grows with every commit of this
   database and is never used
   twice: detection and whoever copies runs go by it.
@@ -69,7 +71,8 @@ expires_us|time_us?||When it goes for good. Until then its rows wait in a file o
 name|text?||Its title or name.
 suite|text?||Its suite.
 started_us|time_us?||When it started.
-trash_bytes|bytes?||What its rows take until then, beside the texts in the database.
+trash_bytes|bytes?||Size of the files that keep it until then, without its texts in the
+  database. Bytes.
 
 table pruned_runs without rowid|Runs whose detail was deleted to save space. Their totals, results,
   summaries, repros
@@ -126,16 +129,17 @@ cuda_version|text?||Version of CUDA.
 cudnn_version|text?||Version of cuDNN.
 triton_version|text?||Version of triton.
 capabilities|json||`ok`, `later` (its module was not loaded yet) or why not, by capability.
-environment|json||Text by name.
+environment|json||Recorded environment variables by name.
 counters|json?||torch's counters as last seen.
 compile_times|json?||Seconds by torch's own names of phases.
 losses|json?||Lost records by reason.
 snapshot_final|bool|default 0|Whether counters and losses are of the process's end.
 task|text?||The benchmark's task that it worked on: one of `tasks` of a result.
-calm_us|us?||How long it compiled nothing, as far as it was watched from outside.
-calm_cpu_us|us?||Processor time in it.
-calm_fault_count|count?||Minor page faults in it.
-is_on_stack_cliff|bool?||Whether a chunk of its frame stack came and went all the time.
+calm_us|us?||Time in which it was watched and compiled nothing.
+calm_cpu_us|us?||Processor time in `calm_us`.
+calm_fault_count|count?||Minor page faults in `calm_us`.
+is_on_stack_cliff|bool?||Whether memory for Python's frames was mapped and unmapped all the
+  time (docs/stack-cliff.md).
 faults_counted_us|time_us?||When page faults were last counted.
 
 table configs without rowid|Configuration texts, once each.
@@ -273,7 +277,8 @@ table compiles detail|Attempts to compile a frame: the number in headlines.
 id|int|primary key|
 run_id|text|references runs (id) on delete cascade|
 process_id|text||
-generation|count||Calls of `reset()` in the process. Compile IDs restart at each.
+generation|count||Calls of `torch._dynamo.reset()` in the process before it. Compile IDs restart at
+  each.
 compile_id|text||
 frame_id|int?||First number of the compile id.
 frame_compile_id|int?||Second number of the compile id.
@@ -346,7 +351,8 @@ compile_id|text?||
 error_type|text?||Type of the exception.
 message|text?||Its message.
 time_us|time_us||
-phase|text:compile forward backward wrapper program|default 'compile'|Origin of the exception.
+phase|text:compile forward backward wrapper program|default 'compile'|What raised it:
+  the compile, compiled code, AOTAutograd's wrapper around it, or the program.
 position|int?||Its number in its process; null for what a compile raised.
 occurrence_count|count|default 1|Number of times it was raised; 1 for a compile.
 ended_program|bool|default 0|Whether it ended the program.
@@ -531,8 +537,7 @@ distinct_id|int|references distinct_breaks (id)|`id` of the graph break.
 function_id|int?|references functions (id)|
 line|int?||Line of the innermost frame of your own code.
 outcome|text:resumed skipped unknown||Whether the function resumes compiled (resumed) or
-  its frame runs eagerly
-  (skipped).
+  its frame runs eagerly (skipped); unknown where this torch does not tell.
 time_us|time_us||
 
 table run_breaks rollup without rowid
@@ -568,7 +573,7 @@ reason|text?||The guards of the cause in torch's words.
 expected|text?||What the guard expected; null where the cause has several.
 actual|text?||The actual value; null where the cause has several.
 source_line|text?||Line of the user's code of the guard; null with `--no-source`.
-guard_line|int?||Its number.
+guard_line|int?||Line number of `source_line`.
 is_partial|bool|default 0|Whether only torch's first failed guard is known for some cache entries.
 
 table guard_failures detail without rowid
@@ -696,7 +701,7 @@ command|text||`run`, `minify`, `analyze`, `check` or `bisect`.
 status|text||Its answer in a word.
 operation|text?||The operation that fails or is wrong.
 node_count|count?||Call nodes of the minimal graph.
-seconds|real||How long it took.
+seconds|real||How long it took. Seconds.
 torch_version|text?||Version of torch it ran with.
 device|text?||The GPU's name, or `cpu`.
 detail|json||The answer; its fields depend on the command.
@@ -750,7 +755,7 @@ unique_graphs|count?||Graphs.
 graph_breaks|count?||Graph breaks by torch's counters.
 unique_graph_breaks|count?||Distinct reasons among them.
 recompiles|count?||Recompiles.
-fallbacks_to_eager|count?||Functions that fell back to eager.
+fallbacks_to_eager|count?||Frames that fell back to eager.
 autograd_captures|count?||Graphs that compiled autograd captured.
 autograd_compiles|count?||Graphs that compiled autograd compiled.
 cudagraph_skips|count?||CUDA graphs that inductor could not use.
@@ -816,8 +821,8 @@ compilation_latency_s|real?||Mean compile time, cold. Seconds.
 abs_latency_ms|real?||Mean latency, compiled. Milliseconds.
 compression_ratio|real?||Peak memory eager ÷ compiled, over the models.
 dynamo_peak_mem_gb|real?||Mean peak memory, compiled. GB of 10^9 bytes.
-graph_breaks_per_model|real?||Mean of the counted models, equal in every formula.
-recompiles_per_model|real?||Mean of the counted models, equal in every formula.
+graph_breaks_per_model|real?||Mean graph breaks of the counted models, equal in every formula.
+recompiles_per_model|real?||Mean recompiles of the counted models, equal in every formula.
 load_latency_s|real?||Mean load time of what was packaged or precompiled. Seconds.
 package_bytes|real?||Mean size of the packages.
 scaling_efficiency|real?||Mean efficiency of several ranks: samples a second ÷ ranks × those of one.
@@ -878,7 +883,7 @@ first_us|time_us||When the first bad run started.
 recovered_us|time_us?||When the run started that recovered it.
 found_us|time_us||When it was first found.
 confirmed_us|time_us?||When the run started that confirmed it.
-noticed_us|time_us?||When that was found out.
+noticed_us|time_us?||When detection found what `confirmed_us` tells.
 changed_us|time_us||When detection last changed it.
 evidence|json||Its evidence, as app/incidents/__init__.py describes it.
 
@@ -898,7 +903,7 @@ table series_changes without rowid|A lasting change of one series. Detection rep
 id|text|primary key|Its ID; stable while more runs refine the change.
 kind|text||Change point (`step`), gradual change (`drift`), or stopped reporting (`vanished`).
 direction|text||`worse`, `better` or `changed`.
-state|text||`suspected`, `confirmed` or `withdrawn`.
+state|text||`unconfirmed`, `confirmed` or `withdrawn`.
 subject|text||What the series is of: a model, a suite, or the observed runs of one name.
 suite|text||The suite.
 model|text||The model, or the name of the runs.
@@ -912,8 +917,8 @@ batch_size|count||The batch size.
 world_size|count||Ranks.
 branch|text||The branch.
 metric|text||The metric's name.
-before_value|real?||The level before.
-after_value|real?||The level after; null where it is no longer measured.
+before_value|real?||The level before, in the unit that the metric's name has; a share is of one.
+after_value|real?||The level after, likewise; null where it is no longer measured.
 relative|real?||(after − before) ÷ |before|; null where before is 0.
 p_value|real?||How often noise makes such a change; null where it is no longer measured.
 before_run_id|text?||The newest run surely before.
@@ -924,7 +929,7 @@ recovered_run_id|text?||The first run back at the level before.
 first_us|time_us||When the first run after started.
 found_us|time_us||When it was first found.
 confirmed_us|time_us?||When the run started that confirmed it.
-noticed_us|time_us?||When that was found out.
+noticed_us|time_us?||When detection found what `confirmed_us` tells.
 changed_us|time_us||When detection last wrote it.
 evidence|json||Environment, commits and suspected causes.
 incident_id|text?|references incidents (id)|The incident that it is evidence of.
@@ -1005,7 +1010,8 @@ action|text||The action: `run.delete`, `run.restore`, `run.annotate`, `incident.
 subject|text||The ID of the subject.
 detail|text?||More of it.
 channel|text||By which way: `page`, `api`, `command` or `server`.
-actor|text?||The name of a token or login; of a command: user@host.
+actor|text?||The name of a token or login; of a command: user@host. Null of the
+  server, and of a request without either.
 address|text?||Of a request: the client's address, as far as `--trusted-proxies` lets it be known.
 user_agent|text?||Of a request: the client's program.
 

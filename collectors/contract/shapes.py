@@ -5,7 +5,7 @@ A key of a shape that is not `total` may be missing. Unknown keys are kept, beca
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 
 class Frame(TypedDict):
@@ -167,104 +167,118 @@ class RunFacts(TypedDict, total=False):
 class StepGraph(TypedDict):
     """A compiled graph that the steps of a window called."""
 
-    number: int
-    phase: str  # forward | backward
-    compile_id: str | None
-    input_bytes: int  # of its inputs that the previous graph of the step returned
-    shared_bytes: int  # of its inputs that the previous graph takes too
+    number: Annotated[int, "Its number in the window."]
+    phase: Annotated[str, "`forward` or `backward`."]
+    compile_id: Annotated[str | None, "Compile id as torch prints it."]
+    input_bytes: Annotated[
+        int, "Size of its inputs that the previous graph of the step returned. Bytes."
+    ]
+    shared_bytes: Annotated[int, "Size of its inputs that the previous graph takes too. Bytes."]
 
 
 class StepSpans(TypedDict):
     """The times between the marks of a step: gap, graph, gap, … gap."""
 
-    call_us: list[float]
-    after_us: list[float] | None  # from there to the next step; None for the last one
+    call_us: Annotated[list[float], "Gap, graph, gap, …, gap. Microseconds."]
+    after_us: Annotated[
+        list[float] | None, "Times from there to the next step; null of the last one. Microseconds."
+    ]
 
 
 class Step(TypedDict):
     """A call of the outermost compiled function, until the next one."""
 
-    compiled: bool  # it compiled or recorded something, so it is not typical
-    graph_numbers: list[int]  # of the window's graphs, in call order
-    function: str | None  # that a step without graphs calls
-    host: StepSpans
-    device: StepSpans | None  # on the GPU's own timeline
+    compiled: Annotated[
+        bool, "Whether it compiled or recorded something, so that it is not typical."
+    ]
+    graph_numbers: Annotated[list[int], "Graphs of the window by `number`, in call order."]
+    function: Annotated[str | None, "Function that a step without graphs calls."]
+    host: Annotated[StepSpans, "Times on the host."]
+    device: Annotated[StepSpans | None, "Times on the GPU's own timeline; null where not measured."]
 
 
 class KernelTime(TypedDict):
     """A kernel, and its time per call of its graph or gap."""
 
-    name: str
-    count: float
-    us: float
+    name: Annotated[str, "Its name."]
+    count: Annotated[float, "Mean count per call, of eager kernels per step."]
+    us: Annotated[float, "Mean time per call, of eager kernels per step. Microseconds."]
 
 
 class HostTime(TypedDict):
     """How the program's thread spends a traced step."""
 
-    kind: str  # guards | wrapper | graph | eager | wait | python
-    self_us: float
-    call_count: int
+    kind: Annotated[str, "`guards`, `wrapper`, `graph`, `eager`, `wait` or `python`."]
+    self_us: Annotated[float, "Median time of the kind in a step. Microseconds."]
+    call_count: Annotated[int, "Mean count in a step."]
 
 
 class TracedGraph(TypedDict):
     """A compiled graph in a trace, medians per call."""
 
-    number: int
-    call_us: float
-    wrapper_us: float | None
-    entry_us: float | None  # before its first operation, and after its last
-    guard_us: float | None
-    kernels: list[KernelTime]
-    first_kernel: str | None
-    last_kernel: str | None
+    number: Annotated[int, "Number of the window's graph."]
+    call_us: Annotated[float, "Median time of a call. Microseconds."]
+    wrapper_us: Annotated[
+        float | None, "Median time in AOTAutograd's wrappers; null if not seen. Microseconds."
+    ]
+    entry_us: Annotated[
+        float | None, "Median time before its first operation and after its last. Microseconds."
+    ]
+    guard_us: Annotated[float | None, "Median time of its guards; null if not seen. Microseconds."]
+    kernels: Annotated[list[KernelTime], "Its kernels, longest first."]
+    first_kernel: Annotated[str | None, "Name of its first kernel."]
+    last_kernel: Annotated[str | None, "Name of its last kernel."]
 
 
 class TracedGap(TypedDict):
     """Work between two compiled graphs of a traced step."""
 
-    position: int  # number of graphs of the step before it
-    host_us: float  # all host time there
-    kernel_count: int  # operations that start a kernel
-    # Those for which a library is called even when compiled:
-    library_count: int
-    library_host_us: float  # including its callers
-    library_us: float  # on the device
-    # Kernels that the others would be fused to, in order:
-    group_count: int
-    fused_us: float  # on the device, of the longest operation of each
+    position: Annotated[int, "Graphs of the step before it."]
+    host_us: Annotated[float, "All time on the host there. Microseconds."]
+    kernel_count: Annotated[int, "Operations that start a kernel; 0 on a CPU."]
+    library_count: Annotated[int, "Those that call a library even when compiled."]
+    library_host_us: Annotated[
+        float, "Time of these on the host, with their callers; on a CPU, of all. Microseconds."
+    ]
+    library_us: Annotated[float, "Time of these on the device. Microseconds."]
+    group_count: Annotated[int, "Kernels that the others would be fused to."]
+    fused_us: Annotated[float, "Time on the device of the longest operation of each. Microseconds."]
 
 
 class TracedFrame(TypedDict):
     """A frame that Dynamo skipped, in a traced step."""
 
-    compile_id: str | None
-    call_count: int
-    gaps_us: list[list[float]]  # [number of graphs of the step before it, time on the host]
+    compile_id: Annotated[str | None, "Compile id as torch prints it."]
+    call_count: Annotated[int, "Its calls."]
+    gaps_us: Annotated[
+        list[list[float]], "Pairs: graphs of the step before it, time on the host in microseconds."
+    ]
 
 
 class TracedSpan(TypedDict):
     """A drawn span of the step."""
 
-    name: str
-    kind: str
-    lane: str
-    depth: int
-    begin_us: float
-    duration_us: float
+    name: Annotated[str, "Its name."]
+    kind: Annotated[str, "Kind of `host`, or `device`."]
+    lane: Annotated[str, "Its thread of the host, or its stream of the GPU."]
+    depth: Annotated[int, "How many spans it lies in."]
+    begin_us: Annotated[float, "When it began, since the step did. Microseconds."]
+    duration_us: Annotated[float, "How long it took. Microseconds."]
 
 
 class TracedSteps(TypedDict):
     """A few steps as seen by torch's profiler, which slows them."""
 
-    step_count: int
-    step_us: float
-    host: list[HostTime]
-    graphs: list[TracedGraph]
-    gaps: list[TracedGap]
-    frames: list[TracedFrame]
-    eager_kernels: list[KernelTime]
-    spans: list[TracedSpan]
+    step_count: Annotated[int, "Steps that are summed up."]
+    step_us: Annotated[float, "Median time of a step. Microseconds."]
+    host: Annotated[list[HostTime], "Time on the host by kind, longest first."]
+    graphs: Annotated[list[TracedGraph], "Compiled graphs, in order of `number`."]
+    gaps: Annotated[list[TracedGap], "Work between graphs in the middle step."]
+    frames: Annotated[list[TracedFrame], "Skipped frames of the first step."]
+    eager_kernels: Annotated[
+        list[KernelTime], "Kernels that the steps start outside graphs, longest first."
+    ]
+    spans: Annotated[list[TracedSpan], "The longest spans of the middle step, in order."]
 
 
 class WindowCosts(TypedDict):

@@ -174,6 +174,8 @@ class ResumedFunction:
 
 @dataclass(frozen=True)
 class SeenValue:
+    """A value of a source at one compile."""
+
     compile_id: Annotated[str, "Compile id as torch prints it."]
     value: Annotated[str, "The value at the call that was compiled."]
 
@@ -226,8 +228,8 @@ class Variation:
     sources: Annotated[tuple[VaryingSource, ...], "What differed, the most recompiles first."]
     sets: Annotated[
         tuple[SteadySources, ...],
-        "The sources whose steadiness saves most, for each number of them that saves more; and "
-        "those of each cause of several.",
+        "Sources that avoid most recompiles if they stay the same: the best set of each size that "
+        "avoids more, and the set of each cause with several.",
     ]
     is_limited: Annotated[bool, "Whether the recompile limit hides what came later."]
     is_whole: Annotated[
@@ -323,7 +325,7 @@ class Cause:
     evidence: Annotated[
         str, "The failed guard, or the reason of the graph break, in torch's words."
     ]
-    explanation: Annotated[str, "What that means, in torch's words."]
+    explanation: Annotated[str, "torch's explanation of the graph break; empty of a recompile."]
     called_at: Annotated[
         str | None, "Of a library's function: the line of the user's code that called it."
     ] = None
@@ -347,7 +349,7 @@ class Cause:
     ] = ()
     freed_keys: Annotated[
         tuple[int, ...],
-        "`id` of each recompile by what the function no longer reads with its first fix.",
+        "`id` of each recompile by values that the function no longer reads after its first fix.",
     ] = ()
     content_ids: tuple[int, ...] = field(
         default=(), metadata=_PRIVATE

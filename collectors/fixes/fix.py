@@ -196,7 +196,7 @@ class TriedFix:
     base_run_id: str | None
     fix_id: Annotated[str | None, "Its name in the catalogue; null of a patch or several fixes."]
     cause_fingerprint: Annotated[str | None, "Its cause; null of a patch or several fixes."]
-    ended_us: Annotated[int, "When it was measured. Microseconds."]
+    ended_us: Annotated[int, "When it was measured. Microseconds since 1970, UTC."]
     settings: Annotated[tuple[str, ...], "Statements that it ran after `import torch`."] = ()
     base_us: Annotated[
         int | None, "Compile time without it; null where not measured. Microseconds."
