@@ -1502,6 +1502,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
         called_at=row.called_at,
         call_code=row.call_code,
         is_in_hook=row.is_in_hook,
+        beside=frozenset(failed.category for one in first.frame for failed in one.failed),
     )
     changes = _list_changes(members, own, common)
     alone = {varying.source: varying.saved_alone for varying in first.variation.sources}

@@ -259,6 +259,7 @@ class RecompileFacts:
     is_eager: bool = False  # a function reached the recompile limit with it
     is_static: bool = False  # compiled with `dynamic=False`, which no setting of sizes changes
     together: tuple[str, ...] = ()  # the categories of all that changes with it
+    beside: frozenset[str] = frozenset()  # the categories of all that differs at some recompile
     sizes: tuple[tuple[str, int], ...] = ()  # each source and dimension that differed
     # One of the sizes differed again after torch had made it dynamic: the code needs its value.
     is_compiled_in: bool = False

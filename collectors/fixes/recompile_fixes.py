@@ -669,6 +669,11 @@ def _identity(facts: RecompileFacts) -> Chosen:
     return ["function-object"]
 
 
+def _rank(facts: RecompileFacts) -> Chosen:
+    beside = {"dispatch_keys", "grad_mode", "tensor_dtype", "tensor_requires_grad"}
+    return ["rank-and-more" if beside & facts.beside else "rank"]
+
+
 def _dtype(facts: RecompileFacts) -> Chosen:
     """Converted in the caller, a value is computed with as another branch does, or integers as
     fractions.
@@ -709,6 +714,7 @@ def _type(facts: RecompileFacts) -> Chosen:
 _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "tensor_size": _size,
     "tensor_dtype": _dtype,
+    "tensor_rank": _rank,
     "dict_keys": _dict_keys,
     "dispatch_keys": _keys,
     "grad_mode": lambda facts: [

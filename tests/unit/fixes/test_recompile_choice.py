@@ -454,6 +454,15 @@ def test_what_is_read_too_is_not_only_appended_to_in_the_caller(body: str, fix_i
     assert [suggested.fix.id for suggested in suggest_recompile_fixes(facts)] == [fix_id]
 
 
+def test_one_number_of_dimensions_is_not_promised_beside_other_variants() -> None:
+    facts = RecompileFacts("tensor_rank", "x", values=("2", "3"), beside=frozenset({"tensor_rank"}))
+    (first,) = suggest_recompile_fixes(facts)
+    assert first.fix.id == "rank" and first.fix.left == "dynamic"
+    for category in ("tensor_dtype", "tensor_requires_grad", "grad_mode"):
+        (first,) = suggest_recompile_fixes(replace(facts, beside=frozenset({category})))
+        assert not first.helps and "try to give it one" in first.title
+
+
 def test_what_a_forward_hook_appends_is_kept_for_after_the_call() -> None:
     lines = ("def hook(module, inputs, output):", "    self.seen.append(output.mean())")
     hooks = "fn.1._forward_hooks"
