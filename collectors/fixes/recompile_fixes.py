@@ -102,7 +102,7 @@ _DIM = re.compile(r"\bat index (\d{1,4})")
 _CHANGED = re.compile(r"GLOBAL_STATE changed:\s*(\w+)")
 _BLANK = re.compile(
     r"\{(source|sources|value|dim|dimensions|others|name|symbol|expected|expression|item|before"
-    r"|scheduled|entries)\}"
+    r"|scheduled|entries|kept)\}"
 )
 _SIZE_OF = re.compile(r"(?P<tensor>.+?)\.(?:size\(\)|shape)\[(?P<dim>\d{1,4})\]")
 _BREAK_VALUE = re.compile(r"\b___stack\d+|\btorch_dynamo_resume_in_")
@@ -323,6 +323,8 @@ def _size(facts: RecompileFacts) -> Chosen:
     dimensions = _list_dimensions(facts)
     if _is_size_looped(facts):
         return ["size-that-a-loop-runs-to", "size-in-buckets"]
+    if facts.is_compiled_in and _list_kept_static(facts):
+        return [("size-with-a-parameter", _dynamic_source(facts)), "size-in-buckets"]
     if facts.is_compiled_in:
         return ["int-that-is-needed", "size-in-buckets"]
     is_known = bool(facts.dynamic_sources or facts.siblings or facts.called_at)
@@ -333,6 +335,13 @@ def _size(facts: RecompileFacts) -> Chosen:
         ("size-of-several-inputs" if several else "size-of-an-input", settings),
         "size-in-buckets",
     ]
+
+
+def _list_kept_static(facts: RecompileFacts) -> list[str]:
+    """List inputs with sizes that differed and that torch never made dynamic, as it did others."""
+    known = {parse_dynamic_source(entry) for entry in facts.dynamic_sources} - {None}
+    kept = (source for source, dim in facts.sizes if known and (source, dim) not in known)
+    return list(dict.fromkeys(kept))
 
 
 def _is_size_looped(facts: RecompileFacts) -> bool:
@@ -763,6 +772,7 @@ def _fill(title: str, facts: RecompileFacts) -> str:
         "before": _name_place(facts, passed),
         "scheduled": _name_scheduler(facts),
         "entries": _quote_entries(facts) or name,
+        "kept": name_sources(_list_kept_static(facts) or (source,)),
     }
     # One pass: a source may itself hold braces.
     return _BLANK.sub(lambda blank: names[blank[1]], title)

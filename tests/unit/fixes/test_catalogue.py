@@ -43,6 +43,7 @@ BLANKS: dict[str, set[str]] = {
         "before",
         "scheduled",
         "entries",
+        "kept",
     },
 }
 

@@ -454,6 +454,18 @@ def test_what_is_read_too_is_not_only_appended_to_in_the_caller(body: str, fix_i
     assert [suggested.fix.id for suggested in suggest_recompile_fixes(facts)] == [fix_id]
 
 
+def test_a_size_that_torch_kept_static_beside_dynamic_ones_is_named() -> None:
+    facts = RecompileFacts(
+        "tensor_size", "g", ("p",), 0, ("3", "4"), sizes=(("g", 0), ("p", 0)), is_compiled_in=True
+    )
+    first, _buckets = suggest_recompile_fixes(replace(facts, dynamic_sources=("L['g']:0",)))
+    assert first.title.startswith("Torch kept the sizes of p static") and not first.helps
+    assert first.settings == ("torch.compiler.config.dynamic_sources = \"L['g'],L['p']\"",)
+    for dynamic in ((), ("L['g']:0", "L['p']:0")):
+        first, *_ = suggest_recompile_fixes(replace(facts, dynamic_sources=dynamic))
+        assert first.fix.id == "int-that-is-needed"
+
+
 def test_one_number_of_dimensions_is_not_promised_beside_other_variants() -> None:
     facts = RecompileFacts("tensor_rank", "x", values=("2", "3"), beside=frozenset({"tensor_rank"}))
     (first,) = suggest_recompile_fixes(facts)
