@@ -159,7 +159,7 @@ def test_pointing_says_what_it_is_and_a_click_shows_its_details(tab: Page, timel
             break
     tab.mouse.down()
     tab.mouse.up()
-    assert tab.url == timeline
+    assert tab.url.partition("#at=")[0] == timeline  # it chose a phase, and opened no page
     tab.locator("#flame-details a").click()
     tab.wait_for_url(re.compile(r"/compiles/\d+$"))
 

@@ -193,6 +193,7 @@ def test_a_compile_leads_to_every_other_view_of_it(
         "On the timeline",
         "Guards as a tree",
         "Changes from 0/0",
+        "Compare with…",
         "Among all stacks",
     ]
     for address in places.values():
