@@ -156,7 +156,10 @@ class ArtifactRow:
 
 @dataclass(frozen=True)
 class Artifact(ArtifactRow):
-    """`text` is None if it is not stored; `unreadable` says why a stored text cannot be read."""
+    """An artifact with its text.
+
+    `text` is None if none is stored; `unreadable` says why a stored text cannot be read.
+    """
 
     text: str | None = field(repr=False, metadata=PRIVATE)
     unreadable: str | None = field(metadata=PRIVATE)

@@ -248,7 +248,11 @@ _WORD = Parameter(read=_read_optional)
 
 @dataclass(frozen=True)
 class TrendFilter:
-    """None selects everything, '' what was not recorded. `commit` is the beginning of a hash."""
+    """Which results a trend includes.
+
+    None selects all values of a field, and '' results that do not record it. `commit` is a prefix
+    of a hash.
+    """
 
     suite: Annotated[SuiteName, _WORD] = None
     mode: Annotated[ModeName, _WORD] = None

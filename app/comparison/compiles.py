@@ -81,7 +81,7 @@ class ComparedFact:
     @property
     @published
     def word(self) -> Annotated[str, one_of(("same", "differs", "one side", "not recorded"))]:
-        """Whether both are the same, or which is not recorded."""
+        """Whether both values are equal; `one side` if only one of them was recorded."""
         if self.a is None or self.b is None:
             return "not recorded" if self.a is self.b else "one side"
         return "same" if self.a == self.b else "differs"

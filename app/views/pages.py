@@ -35,7 +35,7 @@ blueprint = Blueprint("views", __name__)
 
 # Blueprints without pages that people look at: files, feeds, answers for machines, logins.
 NOT_PAGES = frozenset(("api", "feed", "health", "login", "metrics", "reports", "traces"))
-# Of a page at one moment: the position in a list, and what was just done.
+# Parameters of one visit: the position in a list, and what was just done.
 _PASSING = frozenset(("cursor", "done"))
 
 
@@ -77,10 +77,10 @@ def change(view_id: str) -> Response:
 
 
 def check_address(text: str) -> str:
-    """Return the address of a page of this dashboard: path, query and fragment, without what is of
-    the moment.
+    """Return the address of a page of this dashboard, without parameters such as `cursor` that a
+    later visit must not repeat.
 
-    Raises ValueError for another one.
+    Raises ValueError if it is not the address of such a page.
     """
     whole, _hash, fragment = text.partition("#")
     path, _mark, query = whole.partition("?")

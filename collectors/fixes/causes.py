@@ -1171,7 +1171,7 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
     options = [[failed for failed, _guards in list_entries(recompile)] for recompile in recompiles]
     chosen, whole = choose_guards(recompiles), tuple(recompiles)
     variation = _describe_variation(frame, options, chosen)
-    compiled_in = _find_compiled_in(frame)
+    compiled_in = _find_specialized(frame)
     names = _name_arguments(frame)
     return [
         _Saved(
@@ -1249,10 +1249,11 @@ def _list_other_layouts(recompile: RecordedRecompile, guards: Guards) -> list[Re
     ]
 
 
-def _find_compiled_in(frame: Sequence[Recompiled]) -> frozenset[tuple[str, int]]:
-    """Find sizes that were compiled in although they are marked dynamic.
+def _find_specialized(frame: Sequence[Recompiled]) -> frozenset[tuple[str, int]]:
+    """Return sizes that were specialized although they are marked dynamic.
 
-    A size that another cache entry accepted is dynamic, even if it differed from an entry.
+    A size of which another cache entry accepted a second value is dynamic, even if the guard of
+    one entry failed on it.
     """
     dynamic = {
         row.compile_id: set(map(parse_dynamic_source, recompile.dynamic_sources))

@@ -81,9 +81,7 @@ CODE_OWNERS_BYTES = 64 << 10
 
 
 def _read_code_owners(root: str) -> str | None:
-    """Return the text of the first CODEOWNERS file in HEAD; None if there is none or it is too
-    large.
-    """
+    """Return the first CODEOWNERS file of HEAD, or None if there is none or it is too large."""
     listed = ask(["git", "ls-tree", "-l", "HEAD", "--", *CODE_OWNERS], cwd=root) or ""
     sizes = {line.partition("\t")[2]: line.split()[3] for line in listed.splitlines()}
     path = next((path for path in CODE_OWNERS if path in sizes), None)
