@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 UPDATE = "--compileboard-update"
 FILE_NAME = "graph_breaks.json"
-_MOST_FRAMES = 8
+_MAX_FRAMES = 8
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -259,7 +259,7 @@ def _format_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str
             + (f" [{graph_break.gb_id}]" if graph_break.gb_id else ""),
         ]
         lines.append(f"   at {_where(graph_break)}")
-        lines += [f"   {_frame(frame)}" for frame in _own(graph_break.stack)[-_MOST_FRAMES:]]
+        lines += [f"   {_frame(frame)}" for frame in _own(graph_break.stack)[-_MAX_FRAMES:]]
         if graph_break.explanation:
             lines.append(f"   {' '.join(graph_break.explanation.split())}")
         lines += [f"   hint: {' '.join(hint.split())}" for hint in graph_break.hints]

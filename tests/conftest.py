@@ -26,7 +26,7 @@ from tests.tools.forks import choose_start
 from tests.tools.observed import PLAIN_CODE, QUICK, USED, Workplace, processes_of, wait_for
 
 REQUIRE_ALL = "COMPILEBOARD_REQUIRE_ALL"
-LEAST_ROOM_BYTES = 2 << 30
+MIN_ROOM_BYTES = 2 << 30
 TESTS = Path(__file__).parent
 os.environ.update(PLAIN_CODE, PYTHONPATH=str(QUICK))
 # Tests start hundreds of processes of ours: each would compile the package anew where an image
@@ -178,7 +178,7 @@ def chdb_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     processor's time.
     """
     memory = Path("/dev/shm")
-    if not memory.is_dir() or shutil.disk_usage(memory).free < LEAST_ROOM_BYTES:
+    if not memory.is_dir() or shutil.disk_usage(memory).free < MIN_ROOM_BYTES:
         yield tmp_path_factory.mktemp("chdb")
         return
     with TemporaryDirectory(

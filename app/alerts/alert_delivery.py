@@ -37,7 +37,7 @@ WAITS_US = tuple(minutes * MINUTE_US for minutes in (1, 5, 30, 120))
 # A claim this old was abandoned: `hold_deadline` ends every delivery within minutes.
 CLAIM_LIMIT_US = 15 * MINUTE_US
 LOST = "the sender ended before the delivery was confirmed; not sent again"
-MOST_INCIDENTS = 500  # per message
+MAX_INCIDENTS = 500  # per message
 
 
 @dataclass
@@ -222,8 +222,8 @@ def _group_messages(
         message_id = due_delivery[0].message_id
         (fresh if message_id is None else again.setdefault(message_id, [])).append(due_delivery)
     yield from again.items()
-    for start in range(0, len(fresh), MOST_INCIDENTS):
-        members = fresh[start : start + MOST_INCIDENTS]
+    for start in range(0, len(fresh), MAX_INCIDENTS):
+        members = fresh[start : start + MAX_INCIDENTS]
         yield (
             name_message(
                 rule.name, channel.name, [":".join(event.key) for _delivery, event in members]

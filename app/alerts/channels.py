@@ -109,8 +109,8 @@ def enforce_deadline(
         timer.join()
 
 
-MOST_ANSWER_BYTES = 300
-LEAST_SECRET = 6  # shorter parts of an address are not secret, and occur in words
+MAX_ANSWER_BYTES = 300
+MIN_SECRET = 6  # shorter parts of an address are not secret, and occur in words
 
 
 def post_json(
@@ -129,7 +129,7 @@ def post_json(
             closing(Connection(url.strip(), environ, timeout_s)) as connection,
             enforce_deadline(lambda: connection.sock, 2 * timeout_s),
         ):
-            answer = connection.request("POST", path, body, headers, MOST_ANSWER_BYTES)
+            answer = connection.request("POST", path, body, headers, MAX_ANSWER_BYTES)
     except ServerUnavailable as error:
         raise (DeliveryUnknown if error.may_have_arrived else DeliveryFailed)(
             _redact(str(error), parts)
@@ -150,7 +150,7 @@ def _redact(text: str, parts: SplitResult) -> str:
     whole = f"{parts.path}?{parts.query}"
     pieces = {whole, *re.split("[/?&=]", whole), parts.path, parts.query, parts.password or ""}
     for piece in sorted(
-        (piece for piece in pieces if len(piece) >= LEAST_SECRET), key=len, reverse=True
+        (piece for piece in pieces if len(piece) >= MIN_SECRET), key=len, reverse=True
     ):
         text = text.replace(piece, "…")
     return text
@@ -172,7 +172,7 @@ def _parse_url(url: str) -> SplitResult:
     return parts
 
 
-MOST_BLOCKS = 50
+MAX_BLOCKS = 50
 HEADER_LIMIT = 150
 SECTION_LIMIT = 3000
 TEXT_LIMIT = 3000
@@ -198,7 +198,7 @@ def make_slack(message: AlertMessage) -> bytes:
     end = f"Rule {escape(message.rule)}"
     end += f" · <{_make_slack_link(message.url)}|open the dashboard>" if message.url else ""
     foot: dict[str, object] = {"type": "context", "elements": [{"type": "mrkdwn", "text": end}]}
-    blocks = [*blocks[: MOST_BLOCKS - 1], foot]
+    blocks = [*blocks[: MAX_BLOCKS - 1], foot]
     document = {
         "text": _escape_within(message.title, TEXT_LIMIT),
         "blocks": blocks,

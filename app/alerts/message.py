@@ -33,10 +33,10 @@ from compileboard.app.incidents.model import (
 )
 from compileboard.collectors.store.dashboard import RECOVERED, AlertKey
 
-MOST_LISTED = 20  # changes named per incident; a link leads to all
-MOST_COMMITS = 5
-MOST_CAUSES = 3
-MOST_PARTS = 12
+MAX_LISTED = 20  # changes named per incident; a link leads to all
+MAX_COMMITS = 5
+MAX_CAUSES = 3
+MAX_PARTS = 12
 LINE_LIMIT = 400
 # Characters that break a line, a header or a terminal, and lone surrogates, which UTF-8 cannot
 # encode.
@@ -94,9 +94,9 @@ def make_message(
         events,
         key=lambda event: (event.is_recovery, event.incident.severity, event.incident.first_us),
     )
-    parts = [_make_part(event, base_url) for event in events[:MOST_PARTS]]
-    if len(events) > MOST_PARTS:
-        others = f"and {format_plural(len(events) - MOST_PARTS, 'other incident')}"
+    parts = [_make_part(event, base_url) for event in events[:MAX_PARTS]]
+    if len(events) > MAX_PARTS:
+        others = f"and {format_plural(len(events) - MAX_PARTS, 'other incident')}"
         parts.append(MessagePart(others, absolute_url(base_url, "/incidents"), ["All incidents"]))
     url = (
         incident_url(events[0].incident, base_url)
@@ -159,11 +159,11 @@ def clean(text: str, limit: int = LINE_LIMIT) -> str:
 
 def _make_part(event: IncidentEvent, base_url: str) -> MessagePart:
     incident = event.incident
-    changes = event.changes[:MOST_LISTED]
+    changes = event.changes[:MAX_LISTED]
     lines = [clean(_describe_metric(metric)) for metric in incident.headlines]
     shown = {metric.change_id for metric in incident.headlines}
     lines += [clean(change.sentence) for change in changes if change.id not in shown]
-    more = len(event.changes) - MOST_LISTED
+    more = len(event.changes) - MAX_LISTED
     if more > 0:
         lines.append(f"and {format_plural(more, 'other')}")
     facts = [
@@ -198,16 +198,16 @@ def _list_commits(incident: Incident) -> list[str]:
             f"{str(commit.get('hash') or '')[:7]} {commit.get('subject') or ''} "
             f"({commit.get('author') or 'unknown'})"
         )
-        for commit in listed[:MOST_COMMITS]
+        for commit in listed[:MAX_COMMITS]
     ]
     return lines + (
-        [f"and {format_plural(count - MOST_COMMITS, 'other')}"] if count > MOST_COMMITS else []
+        [f"and {format_plural(count - MAX_COMMITS, 'other')}"] if count > MAX_COMMITS else []
     )
 
 
 def _list_causes(incident: Incident) -> list[str]:
     lines: list[str] = []
-    for cause in incident.causes[:MOST_CAUSES]:
+    for cause in incident.causes[:MAX_CAUSES]:
         lines.append(clean(f"{cause.text}{f': {cause.reason}' if cause.reason else ''}"))
         lines += [
             clean(f"{'✓' if check.passed else '–'} {check.text}") for check in list_checks(cause)
@@ -275,7 +275,7 @@ def find_next_send_us(rule: AlertRule, now_us: int) -> int:
 
 
 KEYS = ("suite", "model", "hardware")
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 def list_unmatched_patterns(engine: Engine, rule: AlertRule) -> list[str]:
@@ -311,7 +311,7 @@ def _list_unmatched(key: str, patterns: Iterable[str], values: Iterable[str]) ->
     known = sorted({value for value in values if value})
     for pattern in patterns:
         if not any(matches_any_pattern((pattern,), name) for name in known):
-            near = get_close_matches(pattern, known, MOST_NAMED) or known[:MOST_NAMED]
+            near = get_close_matches(pattern, known, MAX_NAMED) or known[:MAX_NAMED]
             more = (
                 f" and {format_plural(len(known) - len(near), 'other')}"
                 if len(known) > len(near)

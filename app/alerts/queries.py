@@ -9,7 +9,7 @@ from compileboard.app.core.page import Page, decode_cursor, make_page
 from compileboard.collectors.store.dashboard import OPENED, RECOVERED, AlertKey
 
 STATES = ("waiting", "sending", "sent", "failed", "unknown", "dropped")
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 
 _COLUMNS = """
   d.rule, d.channel, d.incident_id, d.event, d.state, d.message_id, d.attempt_count, d.error,
@@ -154,7 +154,7 @@ def list_deliveries(
 
 
 def list_waiting(connection: sqlite3.Connection, rule: str, channel: str) -> list[Delivery]:
-    values = {"rule": rule, "channel": channel, "limit": MOST_WAITING}
+    values = {"rule": rule, "channel": channel, "limit": MAX_WAITING}
     rows = connection.execute(WAITING_SQL, values)
     return [Delivery(**dict(row)) for row in rows]
 
@@ -178,7 +178,7 @@ def list_new_keys(
         "channel": channel,
         "since_us": since_us,
         "noticed_us": noticed_us,
-        "limit": MOST_WAITING,
+        "limit": MAX_WAITING,
     }
     opened = [AlertKey(row["id"], OPENED) for row in connection.execute(OPENED_SQL, values)]
     return opened + [

@@ -406,7 +406,7 @@ KINDS = {  # with their descriptions
 }
 SECURITIES = ("starttls", "tls", "none")
 PORTS = {"starttls": 587, "tls": 465, "none": 25}
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 _NAME_FORM = "a letter or digit, then letters, digits and . _ -, 63 at most"
 _MAIL_FORM = "an address, as perf@example.org or Perf <perf@example.org>"
 _PATTERN_FORM = "a pattern as resnet*, or a list of such"
@@ -546,11 +546,11 @@ def load_rules(path: str) -> Rules:
     """Read a file of rules. Raises RulesError with every mistake in it."""
     try:
         with open(path, "rb") as file:
-            body = file.read(MOST_BYTES + 1)
+            body = file.read(MAX_BYTES + 1)
     except OSError as error:
         hint = "`compileboard alerts example` prints one"
         raise RulesError([f"{path}: cannot be read ({error.strerror or error}); {hint}"]) from None
-    if len(body) > MOST_BYTES:
+    if len(body) > MAX_BYTES:
         raise RulesError([f"{path}: larger than 1 MiB; expected a file of alert rules"])
     try:
         return read_rules(path, tomllib.loads(body.decode()))

@@ -26,7 +26,7 @@ from compileboard.app.runs.failures import FailureRow
 from compileboard.app.shapes import run_queries as shapes
 from compileboard.app.steps.model import WrapperTime, find_wrapper_times
 from compileboard.app.steps.run_queries import (
-    MOST_WINDOWS,
+    MAX_WINDOWS,
     StepWindow,
     list_compiles,
     list_windows,
@@ -318,7 +318,7 @@ def _sum_up(
     )
 
 
-_MOST_FAILURES = 100
+_MAX_FAILURES = 100
 
 
 @dataclass(frozen=True)
@@ -337,10 +337,10 @@ def build_aot(
     wrappers = aot.list_wrappers(reader, run_id)
     rng_settings = aot.list_rng_settings(reader, run_id)
     page = aot.list_aot_graphs(reader, run_id, cursor, limit)
-    windows = list_windows(reader, run_id, None, MOST_WINDOWS).rows
+    windows = list_windows(reader, run_id, None, MAX_WINDOWS).rows
     times = _read_times(reader, run_id, windows)
     report = sum_up_graphs(aot.list_summaries(reader, run_id), wrappers, rng_settings, times)
-    errors = explain_errors(failures.list_runtime_failures(reader, run_id, limit=_MOST_FAILURES))
+    errors = explain_errors(failures.list_runtime_failures(reader, run_id, limit=_MAX_FAILURES))
     graphs = _explain_rows(reader, page.rows, wrappers, rng_settings, times)
     return AotScreen(report, graphs, page.next, errors, bool(windows), bool(times))
 
@@ -359,7 +359,7 @@ def list_graph_reports(
         aot.list_wrappers(reader, run_id),
         aot.list_rng_settings(reader, run_id),
     )
-    times = _read_times(reader, run_id, list_windows(reader, run_id, None, MOST_WINDOWS).rows)
+    times = _read_times(reader, run_id, list_windows(reader, run_id, None, MAX_WINDOWS).rows)
     return Page(tuple(_explain_rows(reader, page.rows, wrappers, rng_settings, times)), page.next)
 
 

@@ -337,7 +337,7 @@ DECISIVE = (
     "effect_token_count",
     "trained",
 )
-_MOST_RANGES = 6
+_MAX_RANGES = 6
 
 Summary = Mapping[str, Any]
 
@@ -391,8 +391,8 @@ def name_numbers(noun: str, numbers: Iterable[int]) -> str:
             ranges[-1][1] = number
         else:
             ranges.append([number, number])
-    texts = [f"{low}" if low == high else f"{low}–{high}" for low, high in ranges[:_MOST_RANGES]]
-    if left := sum(high - low + 1 for low, high in ranges[_MOST_RANGES:]):
+    texts = [f"{low}" if low == high else f"{low}–{high}" for low, high in ranges[:_MAX_RANGES]]
+    if left := sum(high - low + 1 for low, high in ranges[_MAX_RANGES:]):
         texts.append(f"{left} more")
     text = texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
     return f"{noun}{'' if len(ordered) == 1 else 's'} {text}"

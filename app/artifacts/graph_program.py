@@ -20,7 +20,7 @@ _TENSOR = re.compile(
     r"(?P<dtype>[a-z]+\d\w*)\[(?P<size>[^\[\]]*)\](?:\[(?P<stride>[^\[\]]*)\](?P<device>[\w:]*))?"
 )
 _CLASS = re.compile(r"(?m)^class <?\w+>?\(")
-MOST_CHARS = 4_000_000
+MAX_CHARS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ def parse_graph(text: str) -> tuple[str, ast.FunctionDef]:
     """Return a graph's text as valid Python, and its forward method. Raises ValueError if it is not
     a graph.
     """
-    if len(text) > MOST_CHARS:
-        raise ValueError(f"a graph of {len(text):,} characters; expected at most {MOST_CHARS:,}")
+    if len(text) > MAX_CHARS:
+        raise ValueError(f"a graph of {len(text):,} characters; expected at most {MAX_CHARS:,}")
     graph = _CLASS.sub("class GraphModule(", text.strip("\n"), count=1)
     return graph, _find_forward(graph)
 

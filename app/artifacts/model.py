@@ -169,7 +169,7 @@ class Section:
 # Of two texts compared on a page with others; each pair also has a page of its own.
 TOGETHER_CHARS = 250_000
 SHOWN_ROWS = 250  # of one comparison; the page of that pair shows all
-_MOST_PAIRS = 8  # of one kind: a compile has a graph, and a code each for forward and backward
+_MAX_PAIRS = 8  # of one kind: a compile has a graph, and a code each for forward and backward
 _SECTIONS = (
     ("guards", "Guards", "which calls the compiled code accepts", GUARDS),
     ("graph", "Graph", "what dynamo captured of the function", (DYNAMO_GRAPH,)),
@@ -200,7 +200,7 @@ def _compare_section(
     )
     matched = [(row, partners[row.id]) for row in here if row.id in partners]
     pairs = []
-    for row, other in matched[:_MOST_PAIRS]:
+    for row, other in matched[:_MAX_PAIRS]:
         first = artifacts.get_artifact(a[0], row.run_id, row.id)
         second = artifacts.get_artifact(b[0], other.run_id, other.id)
         if first and second and None not in (first.text, second.text):
@@ -214,7 +214,7 @@ def _compare_section(
         meaning,
         tuple(pairs),
         (tuple(alone[0]), tuple(alone[1])),
-        len(matched[_MOST_PAIRS:]),
+        len(matched[_MAX_PAIRS:]),
     )
 
 
@@ -236,7 +236,7 @@ def _compare_pair(a: Artifact, b: Artifact) -> ArtifactPair:
 
 
 _ALL = 1_000_000  # equal lines around a changed one: the whole text
-_MOST_CHOICES = 500  # compiles offered for selection
+_MAX_CHOICES = 500  # compiles offered for selection
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def build_directory(
         count=compiles.count_compiles(reader, run.id, selection),
         entries=build_entries(page.rows, steps),
         outcomes=compiles.count_outcomes(reader, run.id),
-        is_cut=len(steps) >= trace_files.MOST_STEPS,
+        is_cut=len(steps) >= trace_files.MAX_STEPS,
         loose=artifacts.list_loose(reader, run.id) if is_first else (),
         artifact_counts=artifacts.count_names(reader, run.id),
     )
@@ -399,7 +399,7 @@ def build_artifact_diff(
         else None,
         missing=missing,
         chosen_key=chosen_key,
-        compiles=compiles.list_compiles(reader, a.run_id, limit=_MOST_CHOICES).rows,
+        compiles=compiles.list_compiles(reader, a.run_id, limit=_MAX_CHOICES).rows,
         choices=[] if chosen_key is None else artifacts.list_texts(reader, compile_key=chosen_key),
     )
 

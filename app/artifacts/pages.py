@@ -48,7 +48,7 @@ from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.shell import find_run, render_run
 from compileboard.app.runs.trace_files import get_trace_file, read_trace_file
 from compileboard.app.steps.model import find_kernel_times
-from compileboard.app.steps.run_queries import MOST_WINDOWS, list_windows
+from compileboard.app.steps.run_queries import MAX_WINDOWS, list_windows
 from compileboard.collectors.contract.fingerprints import normalize_run_id
 from compileboard.collectors.store.results import fill
 
@@ -82,7 +82,7 @@ def provenance(run_id: str, artifact_id: str) -> str:
     detail = find_run(run_id)
     artifact = get_artifact_or_404(run_id, artifact_id, detail.run.shown_name).artifact
     reader = get_run_reader(run_id)
-    windows = list_windows(reader, run_id, None, MOST_WINDOWS).rows
+    windows = list_windows(reader, run_id, None, MAX_WINDOWS).rows
     measured_us = find_kernel_times(windows, artifact.process_id, artifact.compile_id)
     screen = build_provenance(reader, artifact, measured_us)
     if screen is None:

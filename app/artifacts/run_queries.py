@@ -337,7 +337,7 @@ def check_artifact_id(name: str, value: str) -> int:
     return int(value)
 
 
-MOST_TEXTS = 100_000
+MAX_TEXTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -385,7 +385,7 @@ limit 1
 """
 
 
-list_stored_texts = partial(list_rows, StoredText, STORED_TEXTS_SQL, limit=MOST_TEXTS)
+list_stored_texts = partial(list_rows, StoredText, STORED_TEXTS_SQL, limit=MAX_TEXTS)
 
 
 def find_payloads(connection: sqlite3.Connection, artifact_ids: Sequence[int]) -> dict[int, int]:

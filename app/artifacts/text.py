@@ -174,7 +174,7 @@ _SPECIAL = {
 
 
 SUFFIXES = ("_ORIGINAL_BYTECODE", "_MODIFIED_BYTECODE")
-MOST_ROWS = 5_000
+MAX_ROWS = 5_000
 _INSTRUCTION = re.compile(
     r"(?P<head>[\s\d>:L-]*?)(?P<opcode>[A-Z][A-Z0-9_]{2,}|<\d+>)(?:\s+(?P<argument>-?\d+))?(?:\s+\((?P<value>.*)\))?\s*"
 )
@@ -218,7 +218,7 @@ def parse_bytecode(text: str) -> Bytecode | None:
             rows.append(_read_bytecode_row(number, match, has_offsets))
         elif line.strip():
             rows.append(BytecodeRow(number, remark=line.strip()))
-    return Bytecode(rows[:MOST_ROWS], has_offsets, len(rows))
+    return Bytecode(rows[:MAX_ROWS], has_offsets, len(rows))
 
 
 def _read_bytecode_row(number: int, match: re.Match[str], has_offsets: bool) -> BytecodeRow:

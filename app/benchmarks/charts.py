@@ -134,7 +134,7 @@ DRAWINGS = (
 )
 
 
-_FEWEST_SIZES = 3  # of a line: one process and two rank counts
+_MIN_SIZES = 3  # of a line: one process and two rank counts
 
 
 def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Chart]:
@@ -151,7 +151,7 @@ def chart_scaling(results: Sequence[DistributedResult]) -> Chart | None:
     for result in results:
         if result.scaling_efficiency is not None:
             points.setdefault(result.line, {1: 1.0})[result.world_size] = result.scaling_efficiency
-    if max(map(len, points.values()), default=0) < _FEWEST_SIZES:
+    if max(map(len, points.values()), default=0) < _MIN_SIZES:
         return None
     traces = [
         {
@@ -312,7 +312,7 @@ def _relative_distance(high: float | None, low: float | None) -> float:
     return 0.0 if high is None or low is None else float(f"{max(high - low, 0):.4g}")
 
 
-_FEWEST_BINS, _MOST_BINS = 24, 120
+_MIN_BINS, _MAX_BINS = 24, 120
 
 
 def chart_repeats(repeats: Mapping[str, Sequence[float]]) -> Chart | None:
@@ -369,7 +369,7 @@ def _count_bins(spread: Sequence[Any], reach: float) -> int:
         if np.ptp(values) > 0
     ]
     bins = reach / min(widths) if widths else 0
-    return int(min(max(bins, _FEWEST_BINS), _MOST_BINS))
+    return int(min(max(bins, _MIN_BINS), _MAX_BINS))
 
 
 def _sum_up(name: str, values: Any) -> list[str]:

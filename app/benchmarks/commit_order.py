@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from compileboard.app.core.engine import Engine
 
-MOST_BETWEEN = 20_000  # two years of a busy repository
-MOST_ANCESTRY = 50_000
+MAX_COMMITS_BETWEEN = 20_000  # two years of a busy repository
+MAX_ANCESTRY = 50_000
 # Committers' clocks differ: a commit between two others may seem older or newer by this much.
 SLACK_US = 7 * 86_400_000_000
 
@@ -87,7 +87,7 @@ def list_ancestry(engine: Engine, span: CommitSpan) -> dict[str, tuple[str | Non
 
 def _read_commits(engine: Engine, since_us: int, until_us: int) -> Iterator[tuple[Any, ...]]:
     return engine.stream(
-        ANCESTRY_SQL, {"since_us": since_us, "until_us": until_us, "limit": MOST_ANCESTRY}
+        ANCESTRY_SQL, {"since_us": since_us, "until_us": until_us, "limit": MAX_ANCESTRY}
     )
 
 
@@ -112,7 +112,7 @@ def list_commit_range(
     chain: list[str] = []
     commit: str = new_hash
     while (
-        commit in parents and len(chain) < MOST_BETWEEN
+        commit in parents and len(chain) < MAX_COMMITS_BETWEEN
     ):  # stops at commits that are their own ancestors
         chain.append(commit)
         commit = parents[commit] or ""

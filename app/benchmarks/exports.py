@@ -20,7 +20,7 @@ from compileboard.collectors.store.results import EXPORTS, ExperimentResult, fil
 
 OpenRun = Callable[[str], sqlite3.Connection]  # opens the detail of a run
 EXPORTED = (*EXPORTS, "caching_precompile")
-MOST_RESULTS = 40
+MAX_RESULTS = 40
 _BUILT_BY_NAME = ("builtin", "torchvision", "timm", "transformers")  # suites that bench builds
 
 
@@ -178,7 +178,7 @@ def build_exports(
     chosen.sort(key=lambda pair: (EXPORTED.index(pair[0].experiment), -pair[0].time_us))
     return [
         _make_export(open_run, result, one_series.label)
-        for result, one_series in chosen[:MOST_RESULTS]
+        for result, one_series in chosen[:MAX_RESULTS]
     ]
 
 
@@ -190,7 +190,7 @@ def build_distributed(
         for one_series in series
         if one_series.fields["suite"] == suite and one_series.fields["world_size"] > 1
     ]
-    results = [_make_distributed(open_run, one_series) for one_series in several[:MOST_RESULTS]]
+    results = [_make_distributed(open_run, one_series) for one_series in several[:MAX_RESULTS]]
     return sorted(
         _name_lines(results), key=lambda result: (result.way, result.line, result.world_size)
     )

@@ -229,7 +229,7 @@ _SHOWN = {
     "second_process_latency_s": "second process ",
     "export_latency_s": "",
 }
-_MOST_NUMBERS = 2
+_MAX_NUMBERS = 2
 _PLAIN = {"failed": "failed", "skipped": "skipped", "not_run": "not run"}
 
 
@@ -444,7 +444,7 @@ def _make_cell(result: ExperimentResult, column: int) -> MatrixCell:
     ]
     if result.batch_size and result.experiment == "batch_size":
         numbers.append(f"batch {result.batch_size}")
-    look, shown = describe_result(result), " · ".join(numbers[:_MOST_NUMBERS])
+    look, shown = describe_result(result), " · ".join(numbers[:_MAX_NUMBERS])
     own = {"column": column, "state": look.word, "numbers": shown, "look": look}
     return fill(MatrixCell, vars(result) | own)
 

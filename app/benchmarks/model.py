@@ -62,7 +62,7 @@ from compileboard.collectors.store.results import (
     merge_with_parts,
 )
 
-MOST_REPROS = 10
+MAX_REPROS = 10
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def build_model(
         parts=[(result, part) for result, part in parts if part],
         graph_breaks=list_task_breaks(reader, row.run_id, tasks=tasks),
         causes=list_task_causes(reader, row.run_id, tasks=tasks),
-        repros=list_repros(reader, run_id=row.run_id, tasks=row.tasks, limit=MOST_REPROS).rows,
+        repros=list_repros(reader, run_id=row.run_id, tasks=row.tasks, limit=MAX_REPROS).rows,
         exports=build_exports(open_run, history.series, selected.fields["suite"]),
         distributed=build_distributed(open_run, history.series, selected.fields["suite"]),
     )
@@ -246,8 +246,8 @@ def _choose_point(series: ModelSeries, run_id: str | None) -> Point:
     raise UnknownModelError(f"The run {run_id[:80]} has no result of this model, measured so.")
 
 
-MOST_RESULTS = 300
-MOST_FAILED = 20
+MAX_RESULTS = 300
+MAX_FAILED = 20
 
 
 @dataclass(frozen=True)
@@ -288,11 +288,11 @@ def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedR
     if not measured:
         return None
     failed = [result for result in measured if result.status == "failed"]
-    parts = ((result, get_result_parts(reader, result.id)) for result in failed[:MOST_FAILED])
-    results = build_results_screen(merge_results(measured), None, None, MOST_RESULTS)
+    parts = ((result, get_result_parts(reader, result.id)) for result in failed[:MAX_FAILED])
+    results = build_results_screen(merge_results(measured), None, None, MAX_RESULTS)
     brief = make_brief_results(measured)
     if has_several_configurations(brief):
-        models = order_models(brief)[:MOST_RESULTS]
+        models = order_models(brief)[:MAX_RESULTS]
         # The matrix and the table of exports have the others.
         timed = [
             of
@@ -306,6 +306,6 @@ def build_reported_results(reader: sqlite3.Connection, run_id: str) -> ReportedR
         results=results,
         failures=[(result, part) for result, part in parts if part is not None],
         failed_count=len(failed),
-        exports=list(islice(iterate_exports(reader, measured), MOST_RESULTS)),
-        distributed=list(islice(iterate_distributed(reader, measured), MOST_RESULTS)),
+        exports=list(islice(iterate_exports(reader, measured), MAX_RESULTS)),
+        distributed=list(islice(iterate_distributed(reader, measured), MAX_RESULTS)),
     )

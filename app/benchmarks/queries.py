@@ -21,7 +21,7 @@ from compileboard.app.core.parameters import (
     read_query,
 )
 from compileboard.app.core.schema import Keywords
-from compileboard.app.runs.rows import MOST_RESULTS
+from compileboard.app.runs.rows import MAX_RESULTS
 from compileboard.collectors.store.results import (
     COLUMNS,
     BriefResult,
@@ -39,7 +39,7 @@ from compileboard.collectors.store.rollups import HUD_PASSING, SET
 STATUSES = ("measured", "failed", "skipped", "not_run")
 ACCURACIES = ("pass", "fail", "skipped", "not_measured")
 # Of one model: 2,000 runs of 10 series.
-MOST_HISTORY = 20_000
+MAX_HISTORY = 20_000
 _IDENTITY = BriefResult._fields.index("model") + 1  # the configuration and the model
 
 _WANTED = """
@@ -261,7 +261,7 @@ def _filter_experiment(results: Iterable[Measured], selection: ModelFilter) -> l
 
 
 def _bind_selection(selection: ModelFilter) -> dict[str, Any]:
-    return {key: getattr(selection, key) for key in (*SET, "q")} | {"limit": MOST_RESULTS}
+    return {key: getattr(selection, key) for key in (*SET, "q")} | {"limit": MAX_RESULTS}
 
 
 def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResult]:
@@ -314,7 +314,7 @@ def filter_newest(measured: Iterable[Measured]) -> list[Measured]:
 def list_history(
     engine: Engine, model: str, suite: str | None = None
 ) -> list[tuple[ResultRow, tuple[ExperimentResult, ...]]]:
-    values = {"model": model, "suite": suite, "limit": MOST_HISTORY}
+    values = {"model": model, "suite": suite, "limit": MAX_HISTORY}
     by_run: dict[str, list[ExperimentResult]] = {}
     for result in assign_batch_sizes(read_measured(engine.stream(HISTORY_SQL, values))):
         by_run.setdefault(result.run_id, []).append(result)

@@ -29,13 +29,13 @@ _STATE_COLORS = {
     "interrupted": "state-warn",
     "interrupted?": "series-3",
 }
-_MOST_SERIES = 7  # the eighth colour is for all others
+_MAX_SERIES = 7  # the eighth colour is for all others
 _OTHERS = "all others"
 _NOISY = 14  # points of a series above which a connecting line is unreadable
-_LEAST_BINS = 12  # so that a single bar does not fill its chart
+_MIN_BINS = 12  # so that a single bar does not fill its chart
 WINDOW = 7
 POINTS_ID = "recorded-points"
-MOST_TABLE_ROWS = 200  # the list of runs has the same numbers for all
+MAX_TABLE_ROWS = 200  # the list of runs has the same numbers for all
 
 
 def list_programs(points: Sequence[RunPoint]) -> list[str]:
@@ -151,7 +151,7 @@ def list_trend_rows(points: Sequence[RunPoint]) -> list[list[object]]:
             format_duration(point.compile_us),
             format_count(point.graph_break_count),
         ]
-        for point in points[: -MOST_TABLE_ROWS - 1 : -1]
+        for point in points[: -MAX_TABLE_ROWS - 1 : -1]
     ]
 
 
@@ -224,7 +224,7 @@ def _chart_trend(
 
 def _group_by_program(points: Sequence[RunPoint]) -> dict[str, list[int]]:
     sizes = Counter((point.suite, point.name) for point in points)
-    shown = [key for key, _size in sizes.most_common(_MOST_SERIES)]
+    shown = [key for key, _size in sizes.most_common(_MAX_SERIES)]
     groups: dict[str, list[int]] = {_label_program(*key): [] for key in shown}
     for position, point in enumerate(points):
         key = (point.suite, point.name)
@@ -244,9 +244,7 @@ def _make_date_axis(points: Sequence[RunPoint], end_us: int | None) -> dict[str,
         return axis
     width_us, _unit = _choose_bin_width(points)
     first_us = points[0].started_us // width_us * width_us
-    return axis | {
-        "range": to_milliseconds([min(first_us, end_us - _LEAST_BINS * width_us), end_us])
-    }
+    return axis | {"range": to_milliseconds([min(first_us, end_us - _MIN_BINS * width_us), end_us])}
 
 
 def _make_span_axis(points: Sequence[RunPoint]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from compileboard.app.core.fields import BREAK_KIND, CAUSE_COLUMNS, BreakId, CauseId
 from compileboard.app.core.rows import list_rows
-from compileboard.app.runs.rows import MOST_RESULTS, RESULTS_SQL
+from compileboard.app.runs.rows import MAX_RESULTS, RESULTS_SQL
 from compileboard.collectors.contract.events import BenchMeasured, GraphBroke
 from compileboard.collectors.store.reading import read_event, read_json, read_text
 from compileboard.collectors.store.results import (
@@ -63,7 +63,7 @@ class ResultParts:
 
 
 def list_measured(connection: sqlite3.Connection, run_id: str) -> list[ExperimentResult]:
-    values = {"run_id": run_id, "limit": MOST_RESULTS}
+    values = {"run_id": run_id, "limit": MAX_RESULTS}
     return list(read_measured(connection.execute(RESULTS_SQL, values)))
 
 
@@ -88,7 +88,7 @@ def get_result_parts(connection: sqlite3.Connection, result_id: int) -> ResultPa
 
 
 def load_measured(connection: sqlite3.Connection, run_id: str) -> list[BenchMeasured]:
-    rows = connection.execute(EVENTS_SQL, {"run_id": run_id, "limit": MOST_RESULTS})
+    rows = connection.execute(EVENTS_SQL, {"run_id": run_id, "limit": MAX_RESULTS})
     events = [read_event(row["body"]) for row in rows]
     return [event for event in events if isinstance(event, BenchMeasured)]
 

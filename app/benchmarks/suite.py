@@ -22,7 +22,7 @@ from compileboard.app.benchmarks.summaries import (
 from compileboard.app.benchmarks.summaries import compare as compare_headlines
 from compileboard.app.benchmarks.trend_lines import Axis, build_axis
 from compileboard.app.benchmarks.trend_queries import (
-    MOST_RUNS,
+    MAX_RUNS,
     ModelSet,
     StoredSummary,
     TrendFilter,
@@ -162,7 +162,7 @@ REPORT_ROWS = {
     "incidents": 100,
     "changes": 50,
 }
-_MOST_BEFORE = 40  # runs before the period, or at its start, that may be the base
+_MAX_BEFORE = 40  # runs before the period, or at its start, that may be the base
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def build_suite(
     timed = list_timed_runs(engine, asked.narrow(chosen))
     rows = _read_rows(store, new, chosen)
     before = list_summaries(
-        engine, replace(asked, until_us=period.since_us).narrow(chosen), formula.name, _MOST_BEFORE
+        engine, replace(asked, until_us=period.since_us).narrow(chosen), formula.name, _MAX_BEFORE
     )
     base, base_rows = _find_base(
         store,
@@ -308,7 +308,7 @@ def _find_base(
 
 def _find_older(within: Sequence[StoredSummary], new: StoredSummary) -> list[StoredSummary]:
     return [summary for summary in reversed(within) if summary.started_us < new.started_us][
-        :_MOST_BEFORE
+        :_MAX_BEFORE
     ]
 
 
@@ -439,8 +439,8 @@ def _list_notes(
     axis: Axis, chosen: ModelSet, others: Sequence[ModelSet], count: int
 ) -> Iterable[str]:
     yield from axis.notes
-    if count == MOST_RUNS:
-        yield f"the period has more runs than {MOST_RUNS}: these are the newest"
+    if count == MAX_RUNS:
+        yield f"the period has more runs than {MAX_RUNS}: these are the newest"
     if others:
         differing = [
             name

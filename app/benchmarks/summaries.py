@@ -10,7 +10,7 @@ from itertools import chain
 from compileboard.app.benchmarks.labels import describe_accuracy, describe_status
 from compileboard.app.benchmarks.metrics import MODEL_OF, SUMMARY_METRICS, Metric, format_value
 from compileboard.app.benchmarks.trend_queries import (
-    MOST_RUNS,
+    MAX_RUNS,
     ModelSet,
     StoredSummary,
     TrendFilter,
@@ -235,7 +235,7 @@ def summarize_runs(
     selected: TrendFilter,
     definition: str | None,
     clock: RecorderClock,
-    limit: int = MOST_RUNS,
+    limit: int = MAX_RUNS,
 ) -> SummarizedRuns | None:
     by, summaries = list_eligible_summaries(engine, selected, definition, limit)
     running = list_running_ids(engine, clock)

@@ -19,9 +19,9 @@ from compileboard.app.core.charts import (
 from compileboard.app.core.format import format_time
 
 POINTS_ID = "points"
-MOST_TABLE_ROWS = 200  # rows of the table; the API has all
-_MOST_INTERVALS = 150  # points with an error bar; more would overlap
-_MOST_WORDS, _LONGEST_WORDS, _ROWS = 6, 34, 3
+MAX_TABLE_ROWS = 200  # rows of the table; the API has all
+_MAX_INTERVALS = 150  # points with an error bar; more would overlap
+_MAX_WORDS, _MAX_WORDS_CHARS, _ROWS = 6, 34, 3
 _DENSE = 120
 _COLORS = 7
 _MARKS = {
@@ -100,7 +100,7 @@ def _build_line(
     if any(notes):
         trace["hovertext"] = [f"{note}\n" if note else "" for note in notes]
         trace["hovertemplate"] = f"%{{y:.5~g}}{unit} {_strip_html(label)}\n%{{hovertext}}%{{text}}"
-    if metric.low and len(own) <= _MOST_INTERVALS:
+    if metric.low and len(own) <= _MAX_INTERVALS:
         trace["error_y"] = {
             "type": "data",
             "symmetric": False,
@@ -252,8 +252,8 @@ def _build_change(at: int) -> dict[str, Any]:
 def _write_changes(axis: Axis) -> list[dict[str, Any]]:
     low, high = _find_range(axis)
     annotations = []
-    for number, (at, label) in enumerate(_position_changes(axis)[-_MOST_WORDS:]):
-        text = label if len(label) <= _LONGEST_WORDS else label[: _LONGEST_WORDS - 1] + "…"
+    for number, (at, label) in enumerate(_position_changes(axis)[-_MAX_WORDS:]):
+        text = label if len(label) <= _MAX_WORDS_CHARS else label[: _MAX_WORDS_CHARS - 1] + "…"
         where = {
             "x": at,
             "y": 1,
@@ -280,7 +280,7 @@ def list_table_rows(
             cells.append({point.run_id: point for point in line.points})
             metrics.append(metric)
     rows: list[list[object]] = []
-    for run in list(axis.runs)[: -MOST_TABLE_ROWS - 1 : -1]:
+    for run in list(axis.runs)[: -MAX_TABLE_ROWS - 1 : -1]:
         row: list[object] = [
             format_time(run.started_us)[:16],
             run.name,

@@ -32,7 +32,7 @@ ENVIRONMENT = (
     ("triton", "triton_version"),
     ("Python", "python_version"),  # even a patch release matters: docs/stack-cliff.md
 )
-MOST_POINTS = 750
+MAX_POINTS = 750
 _DAY_US = 86_400_000_000
 _NUMBER = re.compile(r"\d+")
 
@@ -105,7 +105,7 @@ class Axis:
 
 
 def build_axis(
-    runs: Sequence[TrendRun], name: str, most: int = MOST_POINTS, parents: Parents | None = None
+    runs: Sequence[TrendRun], name: str, most: int = MAX_POINTS, parents: Parents | None = None
 ) -> Axis:
     """Order runs along an axis; too many are reduced to the last of each day, then of each week."""
     known = sorted(runs, key=lambda run: (run.started_us, run.id))

@@ -66,7 +66,7 @@ from compileboard.collectors.store.results import fill
 from compileboard.collectors.store.rollups import DEFINITIONS, SuiteNumbers
 
 blueprint = Blueprint("trends", __name__)
-MOST_MODELS, MOST_METRICS, MOST_COUNTED = 6, 8, 6
+MAX_MODELS, MAX_METRICS, MAX_COUNTED = 6, 8, 6
 DEFAULT_METRICS = ("speedup", "compilation_latency_s", "graph_breaks", "recompiles")
 _OTHERS = (
     *("metric", "model", "function", "break", "category"),
@@ -80,9 +80,9 @@ def _read_filters() -> TrendsFilters:
     check_keys(args, (*FILTERS, *_OTHERS))
     last, run_count = read_last(args)
     models, metrics = (
-        _read_list(key, most) for key, most in (("model", MOST_MODELS), ("metric", MOST_METRICS))
+        _read_list(key, most) for key, most in (("model", MAX_MODELS), ("metric", MAX_METRICS))
     )
-    counted = {key: _read_list(key, MOST_COUNTED) for key in ("function", "break", "category")}
+    counted = {key: _read_list(key, MAX_COUNTED) for key in ("function", "break", "category")}
     return TrendsFilters(
         sets=read_trend_filter(args),
         metrics=read_choices(metrics)

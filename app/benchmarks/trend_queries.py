@@ -13,7 +13,7 @@ from compileboard.app.core.engine import Dialect, Engine, Row
 from compileboard.app.core.newest import SHOWN_STATE, RunCandidate, find_newest_run
 from compileboard.app.core.page import FilterError, check_content_id, check_whole
 from compileboard.app.core.parameters import (
-    MOST_CHARACTERS,
+    MAX_CHARACTERS,
     BackendName,
     BranchName,
     DeviceName,
@@ -55,8 +55,8 @@ def is_incomplete(measured_count: int, failed_count: int, usual: float) -> bool:
     return failed_count > 0 and measured_count < usual
 
 
-MOST_RUNS = 2_000
-MOST_MODEL_ROWS = 100_000  # the models of a page, MOST_RUNS each, several experiments per run
+MAX_RUNS = 2_000
+MAX_MODEL_ROWS = 100_000  # the models of a page, MAX_RUNS each, several experiments per run
 UNSAID = "unknown"  # in an address: the value was not recorded
 _WORDS = SET[:-2]  # '' in the store where unknown
 
@@ -200,7 +200,7 @@ where suite = :suite
 order by model
 limit 10000
 """
-MOST_BRANCHES = 500
+MAX_BRANCHES = 500
 
 
 @dataclass(frozen=True)
@@ -332,12 +332,12 @@ def list_sets_of(engine: Engine, model: str) -> set[tuple[Any, ...]]:
 
 
 def list_summaries(
-    engine: Engine, selection: TrendFilter, definition: str, limit: int = MOST_RUNS
+    engine: Engine, selection: TrendFilter, definition: str, limit: int = MAX_RUNS
 ) -> list[StoredSummary]:
     ever = replace(selection, run=None, commit=None, torch=None, since_us=None, until_us=None)
     values = _bind_selection(selection) | {
         "definition": definition,
-        "limit": MOST_RUNS if ever == selection else limit,
+        "limit": MAX_RUNS if ever == selection else limit,
     }
     rows = list(
         engine.stream(
@@ -347,7 +347,7 @@ def list_summaries(
     if ever == selection:  # they define which models are usual
         usual = _find_usual_counts((row[_MEASURED], row[: len(SET)]) for row in rows)
     else:
-        values = _bind_selection(ever) | {"definition": definition, "limit": MOST_RUNS}
+        values = _bind_selection(ever) | {"definition": definition, "limit": MAX_RUNS}
         counted = engine.stream(
             _summaries_sql(engine, _COUNTS, _OF_DEFINITION, _NEWEST_FIRST, values), values
         )
@@ -365,7 +365,7 @@ def list_summaries(
 
 
 def list_eligible_summaries(
-    engine: Engine, selection: TrendFilter, definition: str | None, limit: int = MOST_RUNS
+    engine: Engine, selection: TrendFilter, definition: str | None, limit: int = MAX_RUNS
 ) -> tuple[Definition, list[StoredSummary]]:
     """List summaries by a definition; None is the HUD's, or the one without accuracy if no run
     checked it.
@@ -413,7 +413,7 @@ def list_model_rows(
     models: Sequence[str],
     columns: Iterable[str],
 ) -> list[ResultRow]:
-    values = _bind_selection(selection) | {"models": list(models), "limit": MOST_MODEL_ROWS}
+    values = _bind_selection(selection) | {"models": list(models), "limit": MAX_MODEL_ROWS}
     by_run: dict[str, list[Any]] = {}
     selected = _ALWAYS | set(columns)
     some = re.sub(
@@ -447,7 +447,7 @@ def list_model_names(engine: Engine, suite: str) -> list[str]:
 
 
 def list_branches(engine: Engine) -> list[str]:
-    return list_values(engine, "git_branch", MOST_BRANCHES)
+    return list_values(engine, "git_branch", MAX_BRANCHES)
 
 
 FILTERS = list_names(TrendFilter)
@@ -462,10 +462,8 @@ def read_trend_filter(query: Mapping[str, str]) -> TrendFilter:
 def read_text(query: Mapping[str, str], key: str) -> str | None:
     """Return None if the value is empty. Raises FilterError if it is too long."""
     value = query.get(key, "").strip()
-    if len(value) > MOST_CHARACTERS:
-        raise FilterError(
-            f"{key}: must have at most {MOST_CHARACTERS} characters, got {len(value)}"
-        )
+    if len(value) > MAX_CHARACTERS:
+        raise FilterError(f"{key}: must have at most {MAX_CHARACTERS} characters, got {len(value)}")
     return value or None
 
 
@@ -481,9 +479,9 @@ def read_last(query: Mapping[str, str]) -> tuple[str, int]:
     """Raises FilterError unless the value is a number or `all`."""
     text = query.get("last", "").strip() or DEFAULT_LAST
     if text == "all":
-        return text, MOST_RUNS
-    expected = f"a number from 1 to {MOST_RUNS} or all"
-    return text, check_whole("last", text, 0, 1, MOST_RUNS, expected)
+        return text, MAX_RUNS
+    expected = f"a number from 1 to {MAX_RUNS} or all"
+    return text, check_whole("last", text, 0, 1, MAX_RUNS, expected)
 
 
 def read_ids(key: str, values: Iterable[str]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from compileboard.app.benchmarks.trend_lines import (
     pad,
 )
 from compileboard.app.benchmarks.trend_queries import (
-    MOST_RUNS,
+    MAX_RUNS,
     ModelSet,
     StoredSummary,
     TrendFilter,
@@ -178,7 +178,7 @@ def build_trend(
         if trend_metric is None:
             raise FilterError(f"metric: {'a model' if model else 'a suite'} has no {metric[:40]}")
         drawn = trend_metric
-        summed, summaries = list_eligible_summaries(engine, selected, definition, MOST_RUNS)
+        summed, summaries = list_eligible_summaries(engine, selected, definition, MAX_RUNS)
         by = None if model else summed.name
         lines = _measure_sets(engine, selected, drawn, model, summaries, run_count)
     run_ids = {point.run_id for line, _fields in lines for point in line.points}

@@ -297,7 +297,7 @@ _CALL = re.compile(r"= ([A-Za-z_][\w.]*)\(")
 # Share of common calls. In captures of torch 2.11 two compiles of one function share 0.67 to 1.00,
 # two models that use one wrapper of their library 0.28 to 0.53, and a forward and its backward
 # graph 0.51.
-_LEAST_ALIKE = 0.6
+_MIN_ALIKE = 0.6
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,7 @@ def _is_comparable(components: Sequence[Component], other: Sequence[Component]) 
     graph, other_graph = _find_graph(components), _find_graph(other)
     if graph is None or other_graph is None or graph.value == other_graph.value:
         return True
-    return measure_likeness(graph.value, other_graph.value) >= _LEAST_ALIKE
+    return measure_likeness(graph.value, other_graph.value) >= _MIN_ALIKE
 
 
 def find_nearest(
@@ -402,7 +402,7 @@ def summarize_diff(diff: KeyDiff, most: int = 3) -> str:
     )
 
 
-MOST_EXPLAINED = 20  # misses per page; each is compared with hundreds of keys
+MAX_EXPLAINED = 20  # misses per page; each is compared with hundreds of keys
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 from flask import Blueprint, abort, request
 
 from compileboard.app.caches.model import (
-    MOST_EXPLAINED,
+    MAX_EXPLAINED,
     CacheLookupScreen,
     ComponentChange,
     KeyDiff,
@@ -140,7 +140,7 @@ _RUN = "/runs/<run_id>/caches"
 @operation(_RUN)
 def get_caches(detail: RunDetail, query: LookupsQuery, page: PageQuery) -> CachesReport:
     """Return a run's cache results by reason, and its cache lookups in order of time."""
-    explain_count = MOST_EXPLAINED if query.differs else 0
+    explain_count = MAX_EXPLAINED if query.differs else 0
     limit = min(page.limit, explain_count or page.limit)
     screen = build_caches(
         get_run_reader(detail.run.id),

@@ -15,7 +15,7 @@ from compileboard.app.runs.trace_files import get_event
 from compileboard.collectors.store.codec import unpack
 
 # An earlier key takes 0.2 ms to unpack and compare: so many keep a page below 150 ms.
-MOST_OF_FUNCTION = 100
+MAX_PER_FUNCTION = 100
 RUNS_BACK = 3
 
 
@@ -141,7 +141,7 @@ def list_earlier(
         "time_us": lookup.time_us,
         "lookup_id": lookup.id,
     }
-    values |= {"function_id": lookup.function_id, "limit": MOST_OF_FUNCTION // max(len(run_ids), 1)}
+    values |= {"function_id": lookup.function_id, "limit": MAX_PER_FUNCTION // max(len(run_ids), 1)}
     for run_id in run_ids:
         lookups += list_rows(NearestLookup, OF_FUNCTION_SQL, open_run(run_id), run_id, **values)
     return sorted(lookups, key=lambda earlier_lookup: (earlier_lookup.time_us, earlier_lookup.id))

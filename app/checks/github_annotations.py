@@ -190,9 +190,9 @@ def _escape_property(text: str) -> str:
     return _escape(text).replace(":", "%3A").replace(",", "%2C")
 
 
-PAGE_SIZE, MOST_PAGES = 100, 100
-MOST_BYTES = 60_000  # GitHub takes 65,536 characters
-MOST_ANSWER_BYTES = PAGE_SIZE * 400_000  # a comment's characters have up to six bytes in JSON
+PAGE_SIZE, MAX_PAGES = 100, 100
+MAX_BYTES = 60_000  # GitHub takes 65,536 characters
+MAX_ANSWER_BYTES = PAGE_SIZE * 400_000  # a comment's characters have up to six bytes in JSON
 _TRUSTED = ("OWNER", "MEMBER", "COLLABORATOR")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 NAME = re.compile(r"[\w.-]{1,60}")
@@ -258,7 +258,7 @@ class _GitHub:
         self._connection.close()
 
     def list_comments(self, path: str) -> Iterator[Any]:
-        for page in range(1, MOST_PAGES + 1):
+        for page in range(1, MAX_PAGES + 1):
             comments = self.send("GET", f"{path}?per_page={PAGE_SIZE}&page={page}")
             if not isinstance(comments, list):
                 raise CommentNotWritten("GitHub answered something else than a list of comments")
@@ -270,7 +270,7 @@ class _GitHub:
         data = None if body is None else json.dumps(body).encode()
         try:
             answer = self._connection.request(
-                method, f"{self._base}/{path}", data, self._headers, MOST_ANSWER_BYTES
+                method, f"{self._base}/{path}", data, self._headers, MAX_ANSWER_BYTES
             )
         except ServerUnavailable as error:
             raise CommentNotWritten(str(error)) from None
@@ -304,7 +304,7 @@ def _shorten(markdown: str) -> str:
     size, lines = 0, list[str]()
     for line in markdown.splitlines():
         size += len(line.encode()) + 1
-        if size > MOST_BYTES:
+        if size > MAX_BYTES:
             opened = sum(other.startswith("<details>") for other in lines) - lines.count(
                 "</details>"
             )

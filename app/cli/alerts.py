@@ -48,7 +48,7 @@ Exit codes: 0 done; 1 something was not sent, or check: a variable is not set; \
 2 the rules or the database cannot be
 used.
 """
-MOST_LISTED = 10_000
+MAX_LISTED = 10_000
 Answer = tuple[list[str], int]
 
 
@@ -146,8 +146,8 @@ def send(db: str, rules_path: str, dry_run: bool) -> Answer:
 )
 def list_all(db: str, rules_path: str, state: str | None, rule: str | None, limit: int) -> Answer:
     """List deliveries: sent, waiting and failed."""
-    if not 1 <= limit <= MOST_LISTED:
-        raise RulesError([f"--limit is {limit}; expected 1 to {MOST_LISTED}"])
+    if not 1 <= limit <= MAX_LISTED:
+        raise RulesError([f"--limit is {limit}; expected 1 to {MAX_LISTED}"])
     with closing(open_reader(db)) as reader:
         if rule is not None:
             _check_rule(reader, rule, rules_path)

@@ -121,7 +121,7 @@ group by r.suite, r.name, b.{rollup.key}
 ROWS_AT_ONCE = 10_000
 RUNS_AT_ONCE = 500
 FIRST_ROLLUPS_US = 60_000_000  # of a live run; then after 2, 4, 8 minutes
-MOST_DOUBLINGS = 6
+MAX_DOUBLINGS = 6
 QUIET_US = 600_000_000  # a month is summed up after so long without a change
 
 # Runs changed since the last pass, and those that were not published completely.
@@ -341,7 +341,7 @@ class Publisher:
             return True
         if run.rows_us is None or run.rows_count is None:
             return False
-        return now_us - run.rows_us >= FIRST_ROLLUPS_US << min(run.rows_count, MOST_DOUBLINGS)
+        return now_us - run.rows_us >= FIRST_ROLLUPS_US << min(run.rows_count, MAX_DOUBLINGS)
 
     def _read_run(
         self, board: sqlite3.Connection, run: _Changed, *, with_rollups: bool

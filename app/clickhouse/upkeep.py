@@ -19,7 +19,7 @@ from compileboard.collectors.store.published_runs import get_numbers, save_outco
 GATHER_S = 2.0
 SWEEP_EVERY_S = 86_400.0
 FILES_EVERY_S = 600.0  # checks whether a run's file is lost
-MOST_LOST = 20  # per log line
+MAX_LOST = 20  # per log line
 SETTLE_EVERY_S = 60.0  # months and sealing wait for quiet minutes
 
 
@@ -89,7 +89,7 @@ class Upkeep:
                     f"run {run_id}: {text}" for run_id, text in list_lost_files(board).items()
                 ]
             self._looked_s = now_s
-        self.problems += self._lost_files[:MOST_LOST]
+        self.problems += self._lost_files[:MAX_LOST]
         self._settled_s = now_s
 
     def _save_error(self, error: StoreError) -> None:

@@ -28,8 +28,8 @@ _MARKERS = {
     "wrong": {"symbol": "x"},
     "single": {"symbol": "circle-open"},
 }
-_MOST_NAMES = 24
-LEAST_MODELS = 3  # fewer are easier to read in the table
+_MAX_NAMES = 24
+MIN_MODELS = 3  # fewer are easier to read in the table
 _WAYS = {"up_is_good": "above 0 is better", "down_is_good": "below 0 is better"}
 Moves = Sequence[tuple[ModelPair, MetricDelta]]
 
@@ -38,7 +38,7 @@ def chart_changes(
     metric: Metric,
     pairs: Sequence[ModelPair],
     address: Callable[[ModelPair], str],
-    least: int = LEAST_MODELS,
+    least: int = MIN_MODELS,
 ) -> Chart | None:
     known = [(pair, pair.deltas[metric.name]) for pair in pairs if metric.name in pair.deltas]
     moves = sorted(
@@ -53,7 +53,7 @@ def chart_changes(
         for word in LABELS
         if any(moved[1].word == word for moved in moves)
     ]
-    few = len(moves) <= _MOST_NAMES
+    few = len(moves) <= _MAX_NAMES
     xaxis: dict[str, Any] = {"zeroline": False, "showgrid": False, "range": [0, len(moves) + 1]}
     if few:
         names = [pair.model[:18] for pair, _delta in moves]

@@ -124,7 +124,7 @@ def build_default_comparison(
     )
 
 
-MOST_OF_A_KIND = 3
+MAX_PER_KIND = 3
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,13 @@ def _list_pairs(
     default = find_default(reader, engine, clock, None, None)
     if default:
         yield "Newest run and the one before", *default
-        for baseline in list_baselines(reader, limit=MOST_OF_A_KIND).rows:
+        for baseline in list_baselines(reader, limit=MAX_PER_KIND).rows:
             yield (
                 f"Newest run and baseline {baseline.name}",
                 f"baseline:{baseline.name}",
                 default[1],
             )
-    for incident in list_worst(reader, MOST_OF_A_KIND):
+    for incident in list_worst(reader, MAX_PER_KIND):
         if incident.last_good_run_id:
             yield (
                 f"Before and after: {incident.title}",

@@ -35,7 +35,7 @@ FORM = "RUN:NUMBER or the address of a compile's page"
 _COMPILE = re.compile(
     r"(?:.*/runs/)?([^\s/:?#]{1,80})(?:/compiles/|[:/])([0-9a-f]{1,18})(?:[/?#].*)?"
 )
-_MOST_LOOKUPS = 100
+_MAX_LOOKUPS = 100
 
 # Key, label and unit of what is compared, in the order of the page.
 RUN_FACTS = (
@@ -174,7 +174,7 @@ def _load_facts(store: Store, run: RunRow, row: CompileRow) -> dict[str, Any]:
     reader = store.open_run(run.id)
     records = compiles.list_records(reader, key=row.id)
     metrics = next((record.metrics for record in records if record.kind == "forward"), {})
-    lookups = list_rows(CacheLookup, COMPILE_LOOKUPS_SQL, reader, key=row.id, limit=_MOST_LOOKUPS)
+    lookups = list_rows(CacheLookup, COMPILE_LOOKUPS_SQL, reader, key=row.id, limit=_MAX_LOOKUPS)
     results = [f"{CACHES.get(lookup.cache, lookup.cache)}: {lookup.result}" for lookup in lookups]
     sets = [
         artifact

@@ -57,7 +57,7 @@ blueprint = Blueprint("compare", __name__)
 
 SIDES = ("base", "new", "anyway", "suite")
 PARAMETERS = (*SIDES, "metric", "sort", "cursor", "limit")
-MOST_FUNCTIONS, MOST_UNCHANGED = 100, 200
+MAX_FUNCTIONS, MAX_UNCHANGED = 100, 200
 _WORDS: dict[str, Any] = {**TEMPLATE_WORDS, "groups": GROUPS}
 
 
@@ -168,7 +168,7 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         "choice": choice,
         "sort": sort,
         "summary": screen.summary,
-        "unchanged": unchanged[:MOST_UNCHANGED],
+        "unchanged": unchanged[:MAX_UNCHANGED],
         "unchanged_count": len(unchanged),
         "listing": paginate(choice.rows, given["cursor"] or None, limit),
         "chart": chart,
@@ -185,7 +185,7 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         ],
         "swapped": asked | {"base": comparison.new.asked, "new": comparison.base.asked},
         "ids": {name: _find_ids(name, getattr(comparison, name)) for name in DISTINCT},
-        "most_functions": MOST_FUNCTIONS,
+        "most_functions": MAX_FUNCTIONS,
         "pair_address": pair_address if is_pair else None,
         **_WORDS,
     }

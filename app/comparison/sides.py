@@ -27,7 +27,7 @@ from compileboard.app.runs.run_queries import RunDetail, get_run
 
 KINDS = ("commit", "branch", "torch", "baseline")
 FORMS = "the beginning of a run's id, commit:HASH, branch:NAME, torch:VERSION or baseline:NAME"
-MOST_RUNS = 64
+MAX_RUNS = 64
 _LONGEST = 200
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 
@@ -331,7 +331,7 @@ def _choose_runs(engine: Engine, clock: RecorderClock, kind: str, value: str) ->
         )
         if row is first or same:
             chosen.append(row["id"])
-    return chosen[:MOST_RUNS]
+    return chosen[:MAX_RUNS]
 
 
 def _find_neighbour(

@@ -75,7 +75,7 @@ _LABELS_OF_TOTALS = {
     "cache_miss_count": "cache miss",
     "cudagraph_rerecording_count": "CUDA graph recorded again",
 }
-_MOST_MODELS, _MOST_PARTS = 3, 3
+_MAX_MODELS, _MAX_PARTS = 3, 3
 _ORDER = {FAILS: 0, WORSE: 1, CHANGED: 2, BETTER: 3}
 
 
@@ -261,10 +261,10 @@ def _describe_changes(models: Sequence[ModelChange]) -> list[str]:
     ):
         changes = [change for change in models if change.kind == kind]
         is_named = kind in (FAILS, WORSE) or len(changes) == len(models)
-        named = changes[:_MOST_MODELS] if is_named else []
+        named = changes[:_MAX_MODELS] if is_named else []
         says = " fails" if kind == FAILS else ""
         parts += [
-            f"{change.model}{says}: {', '.join(change.changes[:_MOST_PARTS])}" for change in named
+            f"{change.model}{says}: {', '.join(change.changes[:_MAX_PARTS])}" for change in named
         ]
         if rest := len(changes) - len(named):
             words = "fail" if kind == FAILS and rest > 1 else noun

@@ -25,7 +25,7 @@ from compileboard.app.cuda_graphs.model import (
     list_functions,
     list_reasons,
 )
-from compileboard.app.cuda_graphs.run_queries import COMPILE_GRAPHS_SQL, MOST_GRAPHS, CudaGraph
+from compileboard.app.cuda_graphs.run_queries import COMPILE_GRAPHS_SQL, MAX_GRAPHS, CudaGraph
 from compileboard.app.reasons import run_queries as reasons
 from compileboard.app.reasons.run_queries import GraphBreakRow, RecompileRow
 from compileboard.app.runs import failures, trace_files
@@ -35,8 +35,8 @@ from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import list_configs
 from compileboard.collectors.contract.metric_fields import FIELDS
 
-MOST_EVENTS, MOST_FAILURES = 100, 50  # of one compile
-_MOST_CONFIGS = 10_000  # texts of one run; links to more are left out
+MAX_EVENTS, MAX_FAILURES = 100, 50  # of one compile
+_MAX_CONFIGS = 10_000  # texts of one run; links to more are left out
 
 
 @dataclass(frozen=True)
@@ -158,23 +158,21 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
         entry=build_entries([row], trace_files.list_steps(reader, [row.id]))[0],
         recompiles=reasons.list_compile_recompiles(reader, [row.id]),
         graph_breaks=list_rows(
-            GraphBreakRow, reasons.COMPILE_BREAKS_SQL, reader, key=row.id, limit=MOST_EVENTS
+            GraphBreakRow, reasons.COMPILE_BREAKS_SQL, reader, key=row.id, limit=MAX_EVENTS
         ),
         failures=list_rows(
-            FailureRow, failures.COMPILE_FAILURES_SQL, reader, key=row.id, limit=MOST_FAILURES
+            FailureRow, failures.COMPILE_FAILURES_SQL, reader, key=row.id, limit=MAX_FAILURES
         ),
         cache_lookups=list_rows(
-            CacheLookup, failures.COMPILE_LOOKUPS_SQL, reader, key=row.id, limit=MOST_EVENTS
+            CacheLookup, failures.COMPILE_LOOKUPS_SQL, reader, key=row.id, limit=MAX_EVENTS
         ),
-        cudagraphs=list_rows(CudaGraph, COMPILE_GRAPHS_SQL, reader, key=row.id, limit=MOST_GRAPHS),
+        cudagraphs=list_rows(CudaGraph, COMPILE_GRAPHS_SQL, reader, key=row.id, limit=MAX_GRAPHS),
         cudagraph_skips=list_rows(
-            CudagraphSkip, failures.COMPILE_SKIPS_SQL, reader, key=row.id, limit=MOST_EVENTS
+            CudagraphSkip, failures.COMPILE_SKIPS_SQL, reader, key=row.id, limit=MAX_EVENTS
         ),
         stack=trace_files.list_stack(compiles.get_start(reader, row, records)),
         stretch_us=stretch if stretch is not None and stretch[0] < stretch[1] else None,
-        config_hashes={
-            use.config_hash for use in list_configs(reader, run.id, limit=_MOST_CONFIGS)
-        },
+        config_hashes={use.config_hash for use in list_configs(reader, run.id, limit=_MAX_CONFIGS)},
     )
 
 

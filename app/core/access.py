@@ -45,7 +45,7 @@ READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 SESSION_US = 7 * 86_400 * 1_000_000
 IDLE_US = 24 * 3_600 * 1_000_000
 NOTE_EVERY_US = 60 * 1_000_000
-MOST_NOTED = 10_000
+MAX_NOTED = 10_000
 PROXY_SECRET_HEADER = "X-CompileBoard-Proxy"  # noqa: S105  a header's name
 PROXY_MARKS = (
     "Forwarded",
@@ -56,7 +56,7 @@ PROXY_MARKS = (
     "X-Real-Ip",
 )
 NO_NAMES = ("", "(null)")  # what proxies send for a client without a login
-LEAST_SECRET_LENGTH = 16
+MIN_SECRET_LENGTH = 16
 _SECRET_IN_ADDRESS = re.compile(r"cb_[0-9a-f]{10}_[0-9a-f]")
 _WITHOUT_SECRET = b"\0" * 32
 _OPEN = "open"
@@ -221,9 +221,9 @@ def read_proxy_secret(settings: Settings) -> bytes | None:
         raise SettingError(
             f"--identity-secret-file {settings.identity_secret_file}: {error.strerror}"
         ) from None
-    if len(secret) < LEAST_SECRET_LENGTH:
+    if len(secret) < MIN_SECRET_LENGTH:
         raise SettingError(
-            f"--identity-secret-file: expected at least {LEAST_SECRET_LENGTH} characters"
+            f"--identity-secret-file: expected at least {MIN_SECRET_LENGTH} characters"
         )
     return secret
 
@@ -428,7 +428,7 @@ def save_token_use(response: Response) -> Response:
     key, now_us = g.get("session_hash") or identity.token_id, time.time_ns() // 1000
     if noted.get(key, 0) + NOTE_EVERY_US > now_us:
         return response
-    if len(noted) >= MOST_NOTED:
+    if len(noted) >= MAX_NOTED:
         noted.clear()
     noted[key] = now_us
     if is_read_only():

@@ -90,7 +90,7 @@ def count_axis(highest: float) -> dict[str, Any]:
     )
 
 
-FEWEST_FOR_OUTLIERS = 6
+MIN_FOR_OUTLIERS = 6
 OUTLIERS = "▲ ▼ lie beyond the axis, the table has them"
 
 
@@ -101,7 +101,7 @@ def find_outliers(values: Sequence[float | None], *, from_zero: bool = False) ->
     an axis from zero, values beyond twice the median are far; else those a tenth away.
     """
     known = [(position, value) for position, value in enumerate(values) if value is not None]
-    if len(known) < FEWEST_FOR_OUTLIERS:
+    if len(known) < MIN_FOR_OUTLIERS:
         return []
     middle = median(value for _position, value in known)
     scatter = median(abs(value - middle) for _position, value in known)

@@ -129,8 +129,8 @@ class SharedTable:
 
 
 WINDOW_US = 300 * 1_000_000
-MOST_FAILURES, MOST_OF_ADDRESS = 200, 10  # within the window
-MOST_ADDRESS_LENGTH = 100
+MAX_FAILURES, MAX_PER_ADDRESS = 200, 10  # within the window
+MAX_ADDRESS_LENGTH = 100
 SESSION_SETS = 512  # of 8 logins each
 ADDRESS_SETS = 512  # of 8 addresses each; an address that is displaced may try again
 _FAILURE = struct.Struct("q8s")
@@ -141,7 +141,7 @@ _ALL = b"failures"
 class MemoryLoginStore:
     def __init__(self) -> None:
         self._sessions = SharedTable("sessions", value_bytes=_SESSION.size, set_count=SESSION_SETS)
-        size_bytes = _FAILURE.size * MOST_FAILURES
+        size_bytes = _FAILURE.size * MAX_FAILURES
         self._failures = SharedTable("login-failures", value_bytes=size_bytes, records_a_set=1)
 
     def open_session(self, token_id: str, *, expires_us: int, now_us: int) -> str:
@@ -181,7 +181,7 @@ class MemoryLoginStore:
             if wait_s:
                 return before
             return SharedRecord(
-                now_us, _pack_failures([*failures, LoginFailure(digest, now_us)][-MOST_FAILURES:])
+                now_us, _pack_failures([*failures, LoginFailure(digest, now_us)][-MAX_FAILURES:])
             )
 
         self._failures.update(_ALL, change)
@@ -198,7 +198,7 @@ class WrongTokenCounter:
 
     def __init__(self) -> None:
         self._failures = SharedTable(
-            "wrong-tokens", value_bytes=_FAILURE.size * MOST_OF_ADDRESS, set_count=ADDRESS_SETS
+            "wrong-tokens", value_bytes=_FAILURE.size * MAX_PER_ADDRESS, set_count=ADDRESS_SETS
         )
 
     def get_wait_s(self, address: str) -> int:
@@ -207,7 +207,7 @@ class WrongTokenCounter:
             self._failures.update(address.encode(), lambda before: before),
         )
         return _round_up_s(
-            _measure_wait_us(_read_failures(record, now_us), MOST_OF_ADDRESS, now_us)
+            _measure_wait_us(_read_failures(record, now_us), MAX_PER_ADDRESS, now_us)
         )
 
     def add(self, address: str, secret: str) -> int:
@@ -218,7 +218,7 @@ class WrongTokenCounter:
             nonlocal wait_s
             now_us = time.time_ns() // 1000
             failures = _read_failures(before, now_us)
-            wait_s = _round_up_s(_measure_wait_us(failures, MOST_OF_ADDRESS, now_us))
+            wait_s = _round_up_s(_measure_wait_us(failures, MAX_PER_ADDRESS, now_us))
             if wait_s or any(failure.address == token for failure in failures):
                 return before
             return SharedRecord(now_us, _pack_failures([*failures, LoginFailure(token, now_us)]))
@@ -254,8 +254,8 @@ def get_wait_s(failures: Sequence[LoginFailure], address: str, now_us: int) -> i
     """
     own = [failure for failure in failures if failure.address == address]
     waits_us = (
-        _measure_wait_us(own, MOST_OF_ADDRESS, now_us),
-        _measure_wait_us(failures, MOST_FAILURES, now_us),
+        _measure_wait_us(own, MAX_PER_ADDRESS, now_us),
+        _measure_wait_us(failures, MAX_FAILURES, now_us),
     )
     return _round_up_s(max(waits_us))
 
@@ -269,7 +269,7 @@ def _round_up_s(wait_us: int) -> int:
 
 
 def get_login_wait_s(address: str) -> int:
-    now_us, address = time.time_ns() // 1000, address[:MOST_ADDRESS_LENGTH]
+    now_us, address = time.time_ns() // 1000, address[:MAX_ADDRESS_LENGTH]
     if is_read_only():
         return get_wait_s(
             _get_memory_store().list_failures(now_us), digest_address(address), now_us
@@ -284,7 +284,7 @@ def add_login_failure(address: str) -> int:
 
     Raises StoreError if the database cannot be written.
     """
-    address = address[:MOST_ADDRESS_LENGTH]
+    address = address[:MAX_ADDRESS_LENGTH]
     if is_read_only():
         return _get_memory_store().add_failure(address)
     close_store()  # an open reader would keep the write from being checkpointed

@@ -19,7 +19,7 @@ SHOWN_STATE = """
   end
 """
 MAY_CHANGE = ("running", "interrupted?")  # a recorder may resume after its machine slept
-_MOST_RUNNING = 1_000
+_MAX_RUNNING = 1_000
 # Whether any run has results. If none has, searching for the newest would read all runs.
 HAS_RESULTS: dict[Dialect, str] = {
     "sqlite": "exists (select 1 from run_totals where result_count > 0)",
@@ -93,7 +93,7 @@ def find_newest_run(candidates: Iterable[RunCandidate]) -> str | None:
 
 
 def list_running_ids(engine: Engine, clock: RecorderClock) -> frozenset[str]:
-    values = {"alive_since_us": clock.alive_since_us, "limit": _MOST_RUNNING}
+    values = {"alive_since_us": clock.alive_since_us, "limit": _MAX_RUNNING}
     return frozenset(str(run_id) for (run_id,) in engine.rows(RUNNING_SQL, values))
 
 

@@ -12,7 +12,7 @@ from compileboard.app.core.page import FilterError, check_whole
 from compileboard.app.core.schema import Keywords, Schema
 
 Filter = TypeVar("Filter")
-MOST_CHARACTERS = 200
+MAX_CHARACTERS = 200
 OTHER_KEYS = ("sort", "cursor", "limit")  # of a list, in addition to its filter
 
 
@@ -22,7 +22,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     expected: str = ""
     read: Callable[[str, str], Any] | None = None  # called with name and text
-    most: int = MOST_CHARACTERS
+    most: int = MAX_CHARACTERS
     # What a missing parameter means in an address, if not the field's default.
     default: str = ""
 

@@ -12,7 +12,7 @@ from compileboard.app.benchmarks.commit_order import find_span, list_ancestry
 from compileboard.app.core.engine import Engine
 from compileboard.app.runs.run_queries import get_run_state
 
-_MOST_CACHED = 12  # the largest, a comparison of 64 ranks with 500 compiles each, takes ≈ 10 MB
+_MAX_CACHED = 12  # the largest, a comparison of 64 ranks with 500 compiles each, takes ≈ 10 MB
 
 Found = TypeVar("Found")
 _cache: OrderedDict[tuple[object, ...], Any] = OrderedDict()
@@ -50,6 +50,6 @@ def _get_cached(database: str, state: tuple[object, ...], make: Callable[[], Fou
     made = make()
     with _lock:
         _cache[key] = made
-        while len(_cache) > _MOST_CACHED:
+        while len(_cache) > _MAX_CACHED:
             _cache.popitem(last=False)
     return made

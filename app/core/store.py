@@ -21,7 +21,7 @@ from compileboard.collectors.store.sealed_files import (
     has_sealed_runs,
 )
 
-MOST_OPEN = 128  # run files: twice those of one side of a comparison
+MAX_OPEN = 128  # run files: twice those of one side of a comparison
 
 
 class Store(Protocol):
@@ -82,7 +82,7 @@ class FolderStore:
                 self.unavailable[run_id] = error
                 raise
         self._runs[run_id] = connection
-        if len(self._runs) > MOST_OPEN:
+        if len(self._runs) > MAX_OPEN:
             self._runs.pop(next(iter(self._runs))).close()
         return connection
 

@@ -13,14 +13,14 @@ from compileboard.app.core.labels import Word, describe_mismatch
 from compileboard.app.core.page import Page
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.cuda_graphs.run_queries import (
-    MOST_GRAPHS,
+    MAX_GRAPHS,
     CudaGraph,
     MovedInput,
     list_all,
 )
 from compileboard.app.runs.advice import RunVerdict
 from compileboard.app.runs.failures import CudagraphSkip, list_cudagraph_skips
-from compileboard.app.runs.model import MOST_SKIPS
+from compileboard.app.runs.model import MAX_SKIPS
 from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.fixes.cudagraph_fixes import (
     MANY_SIZES,
@@ -29,15 +29,15 @@ from compileboard.collectors.fixes.cudagraph_fixes import (
 from compileboard.collectors.fixes.fix import Fix
 from compileboard.collectors.store.run_causes import find_first_call
 
-MOST_FUNCTIONS = 200
-MOST_REASONS = 100
-MOST_NODES = 300
-MOST_LEVELS = 12  # of branches below each other: further to the right nothing can be read
+MAX_FUNCTIONS = 200
+MAX_REASONS = 100
+MAX_NODES = 300
+MAX_LEVELS = 12  # of branches below each other: further to the right nothing can be read
 AFTER_ANOTHER = Word(
     "Called after another graph", "quiet", "A graph belongs to a place in the path of graphs."
 )
 SEVERAL_SIZES = Word("Several sizes", "quiet", "Each size of its inputs is a graph of its own.")
-FEWEST_SIZES = 4
+MIN_SIZES = 4
 FunctionKey = tuple[str, int, int]  # process, tree, function
 
 
@@ -160,12 +160,12 @@ class CudaGraphsScreen:
 
     @property
     def is_cut(self) -> bool:
-        return self.graph_count == MOST_GRAPHS
+        return self.graph_count == MAX_GRAPHS
 
 
 def build_cuda_graphs(reader: sqlite3.Connection, run: RunRow) -> CudaGraphsScreen:
     graphs = cached_for_run(reader, run.id, list_all)
-    skips = list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS)
+    skips = list_cudagraph_skips(reader, run.id, limit=MAX_SKIPS)
     functions = list_functions(graphs, skips.rows)
     again = list_reasons(functions)
 
@@ -175,11 +175,11 @@ def build_cuda_graphs(reader: sqlite3.Connection, run: RunRow) -> CudaGraphsScre
     return CudaGraphsScreen(
         functions=[
             replace(function, called_at=find_call(function.first))
-            for function in functions[:MOST_FUNCTIONS]
+            for function in functions[:MAX_FUNCTIONS]
         ],
         function_count=len(functions),
         reasons=[
-            replace(reason, called_at=find_call(reason.example)) for reason in again[:MOST_REASONS]
+            replace(reason, called_at=find_call(reason.example)) for reason in again[:MAX_REASONS]
         ],
         reason_count=len(again),
         trees=list_trees(graphs),
@@ -267,7 +267,7 @@ def _list_sizes(functions: Sequence[FunctionGraphs]) -> Iterator[RecordingReason
         for graph in function.recordings[:1]:
             compiles.setdefault(_compile_key(graph), []).append(graph)
     for graphs in compiles.values():
-        if len({graph.call_count for graph in graphs}) >= FEWEST_SIZES:
+        if len({graph.call_count for graph in graphs}) >= MIN_SIZES:
             example, fixes = replace(graphs[0], process=""), suggest_recorded_again(MANY_SIZES)
             time_us = _sum_us(graphs)
             yield RecordingReason(example, None, SEVERAL_SIZES, (), 0, len(graphs), time_us, fixes)
@@ -345,7 +345,7 @@ class _Paths:
     """The recordings of one tree by their parents, and how many more may be listed."""
 
     children: Mapping[int | None, Sequence[CudaGraph]]  # None: those that begin a path
-    capacity: int = field(default=MOST_NODES)
+    capacity: int = field(default=MAX_NODES)
 
     def list_segments(self, graphs: Sequence[CudaGraph], level: int) -> Iterator[PathSegment]:
         for graph in graphs:
@@ -363,7 +363,7 @@ class _Paths:
                 break
             (graph,) = below
         branches: tuple[PathSegment, ...] = ()
-        if level < MOST_LEVELS:
+        if level < MAX_LEVELS:
             branches = tuple(self.list_segments(below, level + 1))
         return PathSegment(tuple(nodes), branches, is_cut=len(branches) < len(below))
 
@@ -377,7 +377,7 @@ def list_trees(graphs: Iterable[CudaGraph]) -> list[GraphTree]:
     for graph in graphs:
         if graph.stage == "recording":
             by_tree.setdefault((graph.process_id, graph.tree), []).append(graph)
-    capacity = MOST_NODES
+    capacity = MAX_NODES
     trees: list[GraphTree] = []
     for group in by_tree.values():
         numbers = {graph.graph for graph in group}

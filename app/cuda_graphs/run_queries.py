@@ -15,7 +15,7 @@ from compileboard.app.core.schema import one_of, published
 from compileboard.collectors.contract import shapes
 from compileboard.collectors.store.reading import read_json
 
-MOST_GRAPHS = 5_000
+MAX_GRAPHS = 5_000
 
 
 @dataclass(frozen=True)
@@ -148,4 +148,4 @@ list_graphs = partial(list_page, CudaGraph, GRAPHS_SQL)
 
 def list_all(connection: sqlite3.Connection, run_id: str) -> list[CudaGraph]:
     """List a run's first graphs. Of their reasons, each has only that of its newest sibling."""
-    return list_rows(CudaGraph, NEWEST_REASONS_SQL, connection, run_id, limit=MOST_GRAPHS)
+    return list_rows(CudaGraph, NEWEST_REASONS_SQL, connection, run_id, limit=MAX_GRAPHS)

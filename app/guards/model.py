@@ -571,7 +571,7 @@ def list_rows(view: GuardView, numbers: Mapping[int, int]) -> list[TreeRow]:
     return rows
 
 
-MOST_PLACES = 20  # roots and kinds listed by name
+MAX_PLACES = 20  # roots and kinds listed by name
 
 
 @dataclass(frozen=True)

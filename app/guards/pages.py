@@ -18,7 +18,7 @@ from compileboard.app.core.schema import get_row
 from compileboard.app.guards import run_queries as guards
 from compileboard.app.guards.charts import chart_kinds
 from compileboard.app.guards.model import (
-    MOST_PLACES,
+    MAX_PLACES,
     GuardChange,
     GuardFix,
     GuardOrigin,
@@ -64,7 +64,7 @@ def show(run_id: str) -> str:
         has_charts=bool(sums.kinds),
         screen=screen,
         sort=sort,
-        roots=sums.roots[:MOST_PLACES],
+        roots=sums.roots[:MAX_PLACES],
         chart=chart_kinds(sums.kinds, sums.guard_count) if sums.kinds else None,
     )
 

@@ -13,7 +13,7 @@ from compileboard.app.core.api import Limit, operation, refuse
 from compileboard.app.core.db import get_board_path, get_settings, request_origin
 from compileboard.app.core.page import Page
 from compileboard.app.core.schema import Schema
-from compileboard.app.imports.queue import MOST_KEPT, Import, ImportQueue
+from compileboard.app.imports.queue import MAX_KEPT, Import, ImportQueue
 from compileboard.app.imports.upload import FORBIDDEN, accept_upload
 
 
@@ -94,7 +94,7 @@ def list_imports(page: Limit) -> Page[Import]:
     """List trace logs and benchmark results that were uploaded during the last day, newest
     first.
     """
-    return Page(tuple(ImportQueue(get_board_path()).list_newest(min(page.limit, MOST_KEPT))), None)
+    return Page(tuple(ImportQueue(get_board_path()).list_newest(min(page.limit, MAX_KEPT))), None)
 
 
 @operation("/imports/<import_id>")

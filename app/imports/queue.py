@@ -41,8 +41,8 @@ class UploadRejected(Exception):
 
 
 FIELDS = ("name", "suite", "tags", "payloads", "redact_source", "again")
-_MOST_CHARACTERS = 200
-_MOST_TAGS = 20
+_MAX_CHARACTERS = 200
+_MAX_TAGS = 20
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,8 @@ def parse_options(given: Mapping[str, str]) -> ImportOptions:
 
 def _read_text(given: Mapping[str, str], key: str) -> str | None:
     value = given.get(key, "").strip()
-    if len(value) > _MOST_CHARACTERS or not value.isprintable():
-        raise UploadRejected(
-            400, f"{key}: expected at most {_MOST_CHARACTERS} printable characters"
-        )
+    if len(value) > _MAX_CHARACTERS or not value.isprintable():
+        raise UploadRejected(400, f"{key}: expected at most {_MAX_CHARACTERS} printable characters")
     return value or None
 
 
@@ -107,11 +105,11 @@ def _read_choice(given: Mapping[str, str], key: str, otherwise: bool) -> bool:
 
 def _read_tags(text: str) -> tuple[str, ...]:
     tags = tuple(part.strip() for part in re.split(r"[,\r\n]+", text) if part.strip())
-    if len(tags) > _MOST_TAGS:
-        raise UploadRejected(400, f"tags: at most {_MOST_TAGS}, got {len(tags)}")
+    if len(tags) > _MAX_TAGS:
+        raise UploadRejected(400, f"tags: at most {_MAX_TAGS}, got {len(tags)}")
     for tag in tags:
         key, equals, _value = tag.partition("=")
-        if not equals or not key.strip() or len(tag) > _MOST_CHARACTERS or not tag.isprintable():
+        if not equals or not key.strip() or len(tag) > _MAX_CHARACTERS or not tag.isprintable():
             raise UploadRejected(
                 400, f"tags: expected key=value with commas between, got {tag[:40]!r}"
             )
@@ -121,7 +119,7 @@ def _read_tags(text: str) -> tuple[str, ...]:
 STATES = ("receiving", "waiting", "running", "done", "failed")
 ENDED = ("done", "failed")
 KEEP_US = 86_400 * 1_000_000
-MOST_KEPT = 100
+MAX_KEPT = 100
 RETRY_AFTER_S = 10
 STOPPED = (
     "The server was stopped before this import had ended. Send the log again: what was read "
@@ -348,7 +346,7 @@ class ImportQueue:
     def _remove_stale(self) -> None:
         for position, upload in enumerate(self._list_imports()):
             old = upload.has_ended and _now_us() - upload.updated_us > KEEP_US
-            if old or (position >= MOST_KEPT and upload.has_ended):
+            if old or (position >= MAX_KEPT and upload.has_ended):
                 self.remove(upload.id)
         for folder in self.root.iterdir():
             if folder.is_dir() and not folder.is_symlink() and not self._is_alive(folder.name):

@@ -35,11 +35,11 @@ from compileboard.collectors.store.connection import StoreError, open_reader, op
 from compileboard.collectors.store.runs import RunSender
 from compileboard.collectors.store.tokens import ActionOrigin, record_action
 
-MOST_FILES = 1000
+MAX_FILES = 1000
 FIELD_BYTES = 500_000  # also werkzeug's buffer, which must exceed its 64 KiB blocks
 BLOCK_BYTES = 256 * 1024
 DRAIN_S = 2.0
-_MOST_NAME = 200
+_MAX_NAME = 200
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # EFBIG: ulimit -f
 
 
@@ -78,7 +78,7 @@ def clean_path(name: str) -> str:
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name
     )
     parts = [part for part in re.split(r"[/\\]+", text) if part not in ("", ".", "..")]
-    return "/".join(parts)[-_MOST_NAME:].lstrip("/") or "log"
+    return "/".join(parts)[-_MAX_NAME:].lstrip("/") or "log"
 
 
 def receive(
@@ -192,7 +192,7 @@ def _receive_form(
     parser = FormDataParser(
         stream_factory=factory,
         max_form_memory_size=FIELD_BYTES,
-        max_form_parts=MOST_FILES + 50,
+        max_form_parts=MAX_FILES + 50,
         silent=False,
     )
     mimetype, options = parse_options_header(environ["CONTENT_TYPE"])
@@ -251,7 +251,7 @@ def _make_size_error(limit_bytes: int, expected: int | None) -> UploadRejected:
     )
     return UploadRejected(
         413,
-        f"{came}; this server takes {limit_bytes / 2**20:,.0f} MiB at once and {MOST_FILES} "
+        f"{came}; this server takes {limit_bytes / 2**20:,.0f} MiB at once and {MAX_FILES} "
         "files (setting "
         "COMPILEBOARD_UPLOAD_MIB). Compress the log, or import it on the server: "
         "compileboard-collect import PATH",
@@ -285,8 +285,8 @@ def _explain_os_error(error: OSError) -> UploadRejected:
 MIB = import_process.MIB
 AUDIT_TIMEOUT_MS = 60_000
 # They hold no permit of app.server.worker while waiting for bytes; only the disk limits them.
-MOST_RECEIVING = 32
-MOST_WAITING = 8
+MAX_RECEIVING = 32
+MAX_WAITING = 8
 FORBIDDEN = (
     "This server takes no uploads (setting COMPILEBOARD_UPLOADS). Import on its machine: "
     "compileboard-collect import PATH"
@@ -337,8 +337,8 @@ def _queue_import(
     parse_options(asked)  # checked before a long upload
     slot = ImportQueue(path).enqueue(
         clean_path(filename or "log"),
-        most_receiving=MOST_RECEIVING,
-        most_waiting=MOST_WAITING,
+        most_receiving=MAX_RECEIVING,
+        most_waiting=MAX_WAITING,
     )
     try:
         received = receive(environ, slot.folder / "files", limit_bytes, filename)

@@ -22,7 +22,7 @@ _MEDIAN_TO_SIGMA = 1.0484  # of |x[i+1] − x[i]| of a normal distribution: 1.48
 # Root mean square of the smaller of two neighbouring differences, without its largest 5%.
 _SMALLER_TO_SIGMA = 1.0
 _SPIKE_SIGMAS = 4.0
-_SHORTEST_FOR_MEMORY = 12
+_MIN_FOR_MEMORY = 12
 
 
 def noise_scale(values: Floats) -> float:
@@ -60,7 +60,7 @@ def autocorrelation(residuals: Floats, level_count: int) -> float:
     """
     count = len(residuals)
     power = float(residuals @ residuals)
-    if count < _SHORTEST_FOR_MEMORY or power <= 0:
+    if count < _MIN_FOR_MEMORY or power <= 0:
         return 0.0
     raw = float(residuals[1:] @ residuals[:-1]) / power
     raw += level_count * (1 + 3 * max(raw, 0.0)) / count

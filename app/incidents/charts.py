@@ -19,7 +19,7 @@ _MARKS = {
     "better": ("triangle-down", "state-good"),
     "changed": ("diamond", "series-4"),
 }
-_MOST_NAMED = 4  # of one run, in words
+_MAX_NAMED = 4  # of one run, in words
 
 
 def chart_incident(
@@ -62,7 +62,7 @@ def _build_markers(
         "marker": {"size": 10, "symbol": symbol},
         "customdata": [_changes_url(own) for own in changes.values()],
         "hovertext": [
-            "\n".join(_describe(change) for change in own[:_MOST_NAMED]) for own in changes.values()
+            "\n".join(_describe(change) for change in own[:_MAX_NAMED]) for own in changes.values()
         ],
         "hoverlabel": {"namelength": 0},
         "hovertemplate": "%{hovertext}\n%{text}",

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 _SECTION = re.compile(r"\^?\[(?P<name>[^\[\]]+)\](?:\[\d+\])?(?P<owners>(?:\s.*)?)")
 _OWNER = re.compile(r"@[\w./@-]{1,200}|[\w.+-]{1,200}@[\w.-]{1,200}")
-MOST_OWNERS = 20
-MOST_WILDCARDS = 6  # a line with more would take long to match
+MAX_OWNERS = 20
+MAX_WILDCARDS = 6  # a line with more would take long to match
 
 
 class _Rule(NamedTuple):
@@ -43,7 +43,7 @@ def find_owners(text: str, path: str, *, is_gitlab: bool) -> list[str]:
                 excluded.add(rule.section)
             owners[rule.section] = rule.owners
     named = [owners[section] for section in owners if section not in excluded]
-    return list(dict.fromkeys(owner for group in named for owner in group))[:MOST_OWNERS]
+    return list(dict.fromkeys(owner for group in named for owner in group))[:MAX_OWNERS]
 
 
 @lru_cache(maxsize=16)
@@ -66,7 +66,7 @@ def _read_rules(text: str, is_gitlab: bool) -> Iterator[_Rule]:
         is_exclusion = is_gitlab and pattern.startswith("!")
         if not is_gitlab and (pattern.startswith("!") or "[" in pattern):
             continue  # GitHub skips a line with these
-        if len(_TOKEN.findall(pattern)) > MOST_WILDCARDS:
+        if len(_TOKEN.findall(pattern)) > MAX_WILDCARDS:
             continue
         owners = _read_owners(" ".join(parts[1:])) or defaults
         compiled = _compile_pattern(pattern[is_exclusion:], is_gitlab)

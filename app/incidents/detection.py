@@ -41,7 +41,7 @@ from compileboard.collectors.contract.verdicts import (
 
 _SETTLED_COUNT = 20
 _DETECTED_COUNT = 2  # a step may be found with so many points after it; noise may require more
-_MOST_TRIED = 10
+_MAX_TRIED = 10
 _ENOUGH_DRIFT_POINTS = 10
 
 
@@ -259,8 +259,8 @@ def _find_confirming(series: Series, step: ChangePoint) -> SeriesRun | None:
     at = int(np.searchsorted(finite, step.index))
     ends = range(at + _DETECTED_COUNT - 1, len(finite) - 1)
     tried = (
-        *ends[:_MOST_TRIED],
-        *ends[_MOST_TRIED:][-1:],
+        *ends[:_MAX_TRIED],
+        *ends[_MAX_TRIED:][-1:],
     )  # noise may hide it for long, so all runs are checked
     end = next((end for end in tried if _is_detectable(series, step, int(finite[end]))), None)
     return None if end is None else series.runs[int(finite[end + 1])]

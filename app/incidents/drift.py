@@ -32,7 +32,7 @@ from compileboard.app.incidents.change_points import (
 )
 
 MIN_RELATIVE = 0.03
-_FEWEST_POINTS = 10
+_MIN_POINTS = 10
 _SHORTEST = 6  # points from the old level to the new one; fewer are a step
 _KNOTS = 20
 _LINE_TERMS, _STEP_TERMS = 4, 2
@@ -90,7 +90,7 @@ def detect_drift(
     the measured rates.
     """
     series = prepare(values, errors)
-    if series is None or len(series.raw) < _FEWEST_POINTS:
+    if series is None or len(series.raw) < _MIN_POINTS:
         return None
     change_points = detect_change_points(values, errors) if steps is None else steps
     cuts = [int(np.searchsorted(series.positions, step.index)) for step in change_points]
@@ -172,7 +172,7 @@ def _list_segments(
             if is_up[j] != is_up[i]:
                 break
             segments.append((bounds[i], bounds[j + 2], tuple(cuts[i : j + 1])))
-    return [stretch for stretch in segments if stretch[1] - stretch[0] >= _FEWEST_POINTS]
+    return [stretch for stretch in segments if stretch[1] - stretch[0] >= _MIN_POINTS]
 
 
 def _fit_line(series: WeightedValues, low: int, high: int, sigma: float) -> _TrendFit | None:

@@ -50,8 +50,8 @@ from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.store.incident_triage import DetectedRows, IncidentMove
 from compileboard.collectors.store.sealed_files import RunFileUnavailable
 
-MOST_CAUSES = 12
-MOST_COMMITS = 20
+MAX_CAUSES = 12
+MAX_COMMITS = 20
 _CACHED_SIDES, _CACHED_PAIRS = 16, 64  # changes of one run are processed together
 _LEFT_OUT = ("unchanged", "by_design")
 # Something new or more frequent is the likelier cause of a change for the worse.
@@ -124,9 +124,7 @@ class EvidenceCollector:
             return {"known": False, "count": 0, "listed": []}
         if before.git_commit == after.git_commit:
             return {"known": True, "count": 0, "listed": []}
-        in_range = list_commit_range(
-            self._engine, before.git_commit, after.git_commit, MOST_COMMITS
-        )
+        in_range = list_commit_range(self._engine, before.git_commit, after.git_commit, MAX_COMMITS)
         listed = [
             {
                 "hash": commit.hash,
@@ -159,7 +157,7 @@ class EvidenceCollector:
             *_list_cache(compared),
             *_list_counter_causes(change, compared, listed_names | {change.metric}),
         ]
-        return sorted(causes, key=lambda cause: _RANK.get(cause["word"], 9))[:MOST_CAUSES]
+        return sorted(causes, key=lambda cause: _RANK.get(cause["word"], 9))[:MAX_CAUSES]
 
     def _list_distinct_causes(
         self, kind: str, table: str, changes: Sequence[DistinctChange]
@@ -325,7 +323,7 @@ def _count_models(change: SeriesChange, entries: Sequence[ModelResult]) -> int:
 
 
 HEADLINE_COUNT = 3
-MOST_MODELS = 200
+MAX_MODELS = 200
 _TITLE_LIMIT = 200
 
 _COUNTED = {
@@ -417,7 +415,7 @@ class IncidentAssembler:
             "commits": good.commits,
             "environment": lead.environment,
             "measured_as": lead.measured_as,
-            "models": models[:MOST_MODELS],
+            "models": models[:MAX_MODELS],
             "headline": [
                 vars(_make_headline(change)) for change in pick_headlines(live, lead, causes)
             ],

@@ -121,8 +121,8 @@ def list_run_files(connection: sqlite3.Connection, run_id: str) -> list[str]:
 _MORE = ("new", "more often")
 NO_ROW: Mapping[str, Any] = {}
 _CODE = {"graph_break": ("break_id", "Graph break"), "recompile": ("cause_id", "Recompile")}
-MOST_CAUSES = 5
-MOST_OTHERS = 12
+MAX_CAUSES = 5
+MAX_OTHERS = 12
 _REASON_LIMIT = 300
 # The rest of the evidence follows from these, or counts them.
 _KINDS = ("failure", "graph_break", "recompile", "environment", "setting", "eager_mode")
@@ -207,7 +207,7 @@ class CauseFinder:
             )
         )
         others = [describe_cause(row) for row, _of in rows.values() if _is_other(row)]
-        return causes[:MOST_CAUSES], others[:MOST_OTHERS]
+        return causes[:MAX_CAUSES], others[:MAX_OTHERS]
 
     def _list_code(
         self, lead: SeriesChange, rows: Iterable[tuple[dict[str, Any], SeriesChange]], kind: str

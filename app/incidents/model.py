@@ -52,7 +52,7 @@ ACTION_LABELS = {
     "reopen": "reopened",
 }
 # Smaller p-values depend on the assumed shape of the noise, which was never observed so far out.
-_SMALLEST_P = 1e-4
+_MIN_P = 1e-4
 _OF = {
     "model": {**BY_NAME, PASSES.name: PASSES},
     "suite": SUMMARY_BY_NAME,
@@ -79,7 +79,7 @@ _SEVERITY = {
     "cudagraph_rerecording_count": 6,
     "fallbacks_to_eager": 6,
 }
-_LEAST_SEVERE = 7
+_UNKNOWN_SEVERITY = 7
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class SeriesChange:
     def confidence(self) -> Annotated[str, "Confidence, in words."]:
         if self.p_value is None:
             return "certain" if self.kind != "vanished" else "the rest of the suite went on"
-        if self.p_value >= _SMALLEST_P:
+        if self.p_value >= _MIN_P:
             return f"p = {self.p_value:.1g}"
         return "certain (count)" if find_metric_of(self).kind == "count" else "p < 0.0001"
 
@@ -266,7 +266,7 @@ def rank_severity(change: SeriesChange) -> int:
     if change.metric == PASSES.name and change.kind != "vanished":
         labels = [str(cause.get("label")) for cause in change.causes if cause["kind"] == "failure"]
         return 1 if labels and all("accuracy" in label for label in labels) else 0
-    return 1 if change.kind == "vanished" else _SEVERITY.get(change.metric, _LEAST_SEVERE)
+    return 1 if change.kind == "vanished" else _SEVERITY.get(change.metric, _UNKNOWN_SEVERITY)
 
 
 def rank_change(change: SeriesChange) -> tuple[Any, ...]:

@@ -117,7 +117,7 @@ def find_levels(change: SeriesChange, axis: Axis) -> LevelLines | None:
 SERIES_FIELDS = ("suite", "mode", "dtype", "device", "hardware", "backend")
 SPARKLINE_COUNT = 30
 SPARKLINE_US = 20 * 86_400_000_000  # before and after: reading two years takes ten times as long
-MOST_REPROS = 5
+MAX_REPROS = 5
 ABSENT = "There is no incident {}; unconfirmed ones disappear when later runs do not show them."
 
 
@@ -193,9 +193,7 @@ def build_incident(
     change = next((change for change in detail.changes if change.id == wanted_id), None)
     series = build_series(store.engine, change, clock) if change else None
     first_id = detail.first_bad.run_id
-    repros = list_repros(
-        open_run_or_board(store, first_id), run_id=first_id, limit=MOST_REPROS
-    ).rows
+    repros = list_repros(open_run_or_board(store, first_id), run_id=first_id, limit=MAX_REPROS).rows
     return IncidentScreen(detail, series, _find_fixable(store, detail, series), repros)
 
 

@@ -46,7 +46,7 @@ NOT_IGNORED = "not_ignored"
 ANY = "any"
 STATE_CHOICES = (ACTIVE, CONFIRMED, *STATES, ANY)
 STATUS_CHOICES = (NOT_IGNORED, *STATUSES, ANY)
-MOST_COMMENTS = 1000
+MAX_COMMENTS = 1000
 Moment = Literal["first_us", "noticed_us"]
 
 _COLUMNS = """
@@ -308,7 +308,7 @@ def list_incident_choices(connection: sqlite3.Connection) -> dict[str, list[str]
 def list_comments(connection: sqlite3.Connection, incident_id: str) -> list[Comment]:
     return [
         Comment(*row)
-        for row in connection.execute(COMMENTS_SQL, {"id": incident_id, "limit": MOST_COMMENTS})
+        for row in connection.execute(COMMENTS_SQL, {"id": incident_id, "limit": MAX_COMMENTS})
     ]
 
 

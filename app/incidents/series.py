@@ -69,7 +69,7 @@ def _sort_branch(runs: Sequence[SeriesRun], parents: Parents) -> Sequence[Series
 SeriesKey = tuple[Any, ...]
 Row = TypeVar("Row")
 PASS_RATIO = SUMMARY_BY_NAME["pass_ratio"]
-FEWEST_POINTS = 5
+MIN_POINTS = 5
 _NUMBERS = tuple(metric.name for metric in METRICS)
 _MEASURED = np.array(
     [metric.kind == "value" for metric in METRICS]
@@ -181,7 +181,7 @@ def _make_model_series(
     for runs, rows in order.split(points.rows, itemgetter(1)):
         judged = np.array([passes.get(run.id, np.nan) for run in runs])
         series.append(Series("model", points.key, PASSES, runs, judged))
-        if len(runs) < FEWEST_POINTS:
+        if len(runs) < MIN_POINTS:
             continue
         numbers: Floats = np.array([row[2:] for row in rows], dtype=np.float64)
         errors = (numbers[:, 1] - numbers[:, 0]) / _INTERVAL_TO_ERROR
@@ -194,14 +194,14 @@ def _make_model_series(
             for names in (SPEEDS, MEMORIES)
         ]
         for metric, values in zip(METRICS, columns.T):
-            if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
+            if np.count_nonzero(np.isfinite(values)) >= MIN_POINTS:
                 own = errors if metric.low and np.isfinite(errors).any() else None
                 others = next((group for group in beside if metric.name in group), {})
                 series.append(Series("model", points.key, metric, runs, values, own, others))
     second_process = BY_NAME["second_process_latency_s"]
     for runs, latencies in order.split(points.second_processes, itemgetter(0)):
         values = np.array([latency_s for _run_id, latency_s in latencies], dtype=np.float64)
-        if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
+        if np.count_nonzero(np.isfinite(values)) >= MIN_POINTS:
             series.append(Series("model", points.key, second_process, runs, values))
     return series
 
@@ -266,7 +266,7 @@ def read_suite_series(
                     for run, row in zip(runs, rows)
                     if row["total_count"] >= _USUAL_SHARE * usual
                 ]
-                if len(whole) >= FEWEST_POINTS:
+                if len(whole) >= MIN_POINTS:
                     yield from _make_suite_series(configuration, whole, names)
 
 
@@ -291,7 +291,7 @@ def _make_suite_series(
         )
         if metric.name != "pass_ratio":
             values[np.array(lacks)] = np.nan
-        if np.count_nonzero(np.isfinite(values)) >= FEWEST_POINTS:
+        if np.count_nonzero(np.isfinite(values)) >= MIN_POINTS:
             yield Series("suite", configuration, metric, runs, values)
 
 
@@ -308,7 +308,7 @@ def read_run_series(
 ) -> Iterator[Series]:
     for program, totals in list_run_points(engine, names):
         for runs, rows in order.split(totals, itemgetter("id")):
-            if len(runs) < FEWEST_POINTS:
+            if len(runs) < MIN_POINTS:
                 continue
             # A program that was interrupted did less: its totals are not comparable.
             is_cut = np.array([run.state in _CUT for run in runs])

@@ -48,7 +48,7 @@ from compileboard.app.guards.pages import list_guard_sets
 from compileboard.app.incidents.page_model import build_incident
 from compileboard.app.incidents.pages import get_incident, list_incidents
 from compileboard.app.notebook.data_frames import (
-    MOST_ROWS,
+    MAX_ROWS,
     FrameMethod,
     find_run_id,
     read_filters,
@@ -87,8 +87,8 @@ class Board:
     """
 
     runs = FrameMethod(list_runs)
-    models = FrameMethod(list_newest, page_count=MOST_ROWS)
-    results = FrameMethod(list_results, page_count=MOST_ROWS, counts=["result_count"])
+    models = FrameMethod(list_newest, page_count=MAX_ROWS)
+    results = FrameMethod(list_results, page_count=MAX_ROWS, counts=["result_count"])
     causes = FrameMethod(list_causes, counts=["graph_break_count", "recompile_count"])
     compiles = FrameMethod(of_run.list_compiles, counts=["compile_count"])
     compilations = FrameMethod(of_run.list_compilations, counts=["record_count"])
@@ -291,11 +291,11 @@ class BoardRun:
     cudagraph_skips = FrameMethod(of_run.list_cudagraph_skips)
     processes = FrameMethod(of_run.list_processes)
     notes = FrameMethod(of_run.list_notes)
-    results = FrameMethod(list_results, page_count=MOST_ROWS)
+    results = FrameMethod(list_results, page_count=MAX_ROWS)
     artifacts = FrameMethod(list_artifacts)
     guards = FrameMethod(list_guard_sets)
     shapes = FrameMethod(list_shapes)
-    stacks = FrameMethod(list_trie, page_count=MOST_ROWS)
+    stacks = FrameMethod(list_trie, page_count=MAX_ROWS)
 
     def __init__(self, board: Board, run_id: str) -> None:
         self.board = board

@@ -225,7 +225,7 @@ def _freeze(value: Any) -> Any:
     return tuple(map(get_plain, value)) if isinstance(value, list | tuple) else get_plain(value)
 
 
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 _PAGE_COUNT = 1000  # the API's limit
 _RUN_ID = FrameColumn("run_id", TEXT, "The run's id.", ("run_id",))
 
@@ -297,7 +297,7 @@ class FrameMethod:
         if source is None:
             return self
 
-        def read(*, limit: int = MOST_ROWS, **filters: Any) -> pd.DataFrame:
+        def read(*, limit: int = MAX_ROWS, **filters: Any) -> pd.DataFrame:
             return self._read(source, filters, limit)
 
         read.__name__ = self.name
@@ -352,7 +352,7 @@ class FrameMethod:
         lines += [
             f"  {_name_keyword(name)}: {part.description}" for name, part in self.parameters.items()
         ]
-        lines += [f"  limit: Most rows; {MOST_ROWS} where it is not given.", "", "Columns:"]
+        lines += [f"  limit: Most rows; {MAX_ROWS} where it is not given.", "", "Columns:"]
         return "\n".join(
             [
                 *lines,
@@ -368,7 +368,7 @@ class FrameMethod:
         parameters = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in names
         ]
-        limit = inspect.Parameter("limit", inspect.Parameter.KEYWORD_ONLY, default=MOST_ROWS)
+        limit = inspect.Parameter("limit", inspect.Parameter.KEYWORD_ONLY, default=MAX_ROWS)
         return inspect.Signature([*parameters, limit])
 
     def _read(self, source: FrameSource, filters: dict[str, Any], limit: int) -> pd.DataFrame:

@@ -49,17 +49,17 @@ from compileboard.collectors.store.stream_rows import (
 from compileboard.collectors.store.stream_writer import StreamWriter
 from compileboard.collectors.wire.lines import (
     DIGEST,
-    LARGEST_BODY_BYTES,
-    LARGEST_PLAIN_BYTES,
-    LARGEST_TEXT_BYTES,
+    MAX_BODY_BYTES,
+    MAX_PLAIN_BYTES,
+    MAX_TEXT_BYTES,
     WireError,
     digest_of,
 )
 from compileboard.collectors.wire.texts import split_texts
 
 MIB = 1 << 20
-MOST_DIGESTS = 10_000
-MOST_OFFSET_DIGITS = 18
+MAX_DIGESTS = 10_000
+MAX_OFFSET_DIGITS = 18
 SMALL_BYTES = 1 << 20  # of a body as sent; clients send smaller lines, and few texts are larger
 LARGE_BODIES, LARGE_BODY_WAIT_S = 8, 10.0
 Result = TypeVar("Result")
@@ -147,10 +147,10 @@ def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
     )
     find(get_reader())
     offset = request.headers.get("Upload-Offset", "")
-    if not offset.isascii() or not offset.isdigit() or len(offset) > MOST_OFFSET_DIGITS:
+    if not offset.isascii() or not offset.isdigit() or len(offset) > MAX_OFFSET_DIGITS:
         raise PushRefused(400, f"Upload-Offset: expected a number of bytes, got {offset[:40]!r}.")
     with _limit_large_bodies():
-        plain = _receive(LARGEST_BODY_BYTES, LARGEST_PLAIN_BYTES)
+        plain = _receive(MAX_BODY_BYTES, MAX_PLAIN_BYTES)
         check_checksum(request.headers.get("Upload-Checksum"), plain)
         return _answer(
             204,
@@ -187,7 +187,7 @@ def save(digest: str) -> Annotated[Response, None]:
     if not DIGEST.fullmatch(digest):
         raise PushRefused(400, f"digest: expected 32 hex digits, got {digest[:80]!r}.")
     with _limit_large_bodies():
-        text = _receive(LARGEST_TEXT_BYTES, LARGEST_TEXT_BYTES)
+        text = _receive(MAX_TEXT_BYTES, MAX_TEXT_BYTES)
         if digest_of(text) != digest:
             raise PushRefused(460, f"The text is {digest_of(text)}, not {digest}. Send it again.")
         if find_texts(get_reader(), [digest]):
@@ -207,7 +207,7 @@ def save_several() -> Annotated[Response, None]:
     newline and the bytes.
     """
     with _limit_large_bodies():
-        body = _receive(LARGEST_BODY_BYTES, LARGEST_BODY_BYTES)
+        body = _receive(MAX_BODY_BYTES, MAX_BODY_BYTES)
         try:
             texts = list(split_texts(body))
         except WireError as error:
@@ -215,7 +215,7 @@ def save_several() -> Annotated[Response, None]:
         there = find_texts(get_reader(), [text.digest for text in texts])
         packed = [
             (digest, len(text), pack_large(text))
-            for digest, text in unpack_texts(texts, LARGEST_PLAIN_BYTES)
+            for digest, text in unpack_texts(texts, MAX_PLAIN_BYTES)
             if digest not in there
         ]
         _count_bytes(sum(size_bytes for _, size_bytes, _ in packed))
@@ -226,11 +226,11 @@ def save_several() -> Annotated[Response, None]:
 
 def _read_digests(question: dict[str, Any], name: str) -> list[str]:
     digests = question.get(name) or []
-    is_list = isinstance(digests, list) and len(digests) <= MOST_DIGESTS
+    is_list = isinstance(digests, list) and len(digests) <= MAX_DIGESTS
     if not is_list or not all(
         isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in digests
     ):
-        raise PushRefused(400, f"{name}: expected at most {MOST_DIGESTS:,} texts of 32 hex digits.")
+        raise PushRefused(400, f"{name}: expected at most {MAX_DIGESTS:,} texts of 32 hex digits.")
     return list(digests)
 
 

@@ -34,7 +34,7 @@ from compileboard.collectors.store.stream_lines import (
 from compileboard.collectors.store.stream_rows import Stream, StreamMoved, get_removal, get_stream
 from compileboard.collectors.store.stream_writer import RunDeleted, StreamWriter
 from compileboard.collectors.wire.lines import (
-    LARGEST_RATIO,
+    MAX_RATIO,
     STREAM_ID,
     UnknownLine,
     checksum_of,
@@ -111,7 +111,7 @@ def _receive(environ: dict[str, Any], expected: int, most_bytes: int) -> bytes:
 
 def unpack_gzip(body: bytes, most_bytes: int) -> bytes:
     """Unpack a body up to its limit. Raises PushRefused beyond it."""
-    most = min(most_bytes, max(RATIO_FROM_BYTES, len(body) * LARGEST_RATIO))
+    most = min(most_bytes, max(RATIO_FROM_BYTES, len(body) * MAX_RATIO))
     expander = zlib.decompressobj(wbits=31)
     try:
         plain = expander.decompress(body, most + 1)
@@ -122,7 +122,7 @@ def unpack_gzip(body: bytes, most_bytes: int) -> bytes:
             413,
             (
                 f"It unpacks to more than {most:,} bytes: expected {most_bytes:,}, and "
-                f"{LARGEST_RATIO}× its size."
+                f"{MAX_RATIO}× its size."
             ),
         )
     if not expander.eof or expander.unused_data:
@@ -200,7 +200,7 @@ class RateLimit:
 
 
 ATTEMPTS = 3
-MOST_TOLD = 1000  # missing texts per response
+MAX_LISTED_DIGESTS = 1000  # missing texts per response
 
 
 def find_stream(
@@ -268,7 +268,7 @@ def append_lines(
         except TooManyLines as error:
             raise PushRefused(413, f"{error}.") from None
         except TextsMissing as error:
-            missing = error.digests[:MOST_TOLD]
+            missing = error.digests[:MAX_LISTED_DIGESTS]
             raise PushRefused(
                 409, f"{error}: PUT texts/DIGEST.", fields={"missing": missing}
             ) from None

@@ -10,12 +10,12 @@ from compileboard.app.core.format import format_count, format_duration
 from compileboard.app.core.labels import PHASES
 from compileboard.app.ranks.rank_differences import RankSummary
 
-MOST_BARS = 128
+MAX_BARS = 128
 
 
 def chart_ranks(ranks: Sequence[RankSummary]) -> Chart:
     shown = sorted(
-        sorted(ranks, key=lambda rank: -rank.total_us)[:MOST_BARS], key=lambda rank: rank.rank
+        sorted(ranks, key=lambda rank: -rank.total_us)[:MAX_BARS], key=lambda rank: rank.rank
     )
     divisor, unit = duration_axis(
         max((sum(summary.phases.values()) for summary in shown), default=0)
@@ -46,7 +46,7 @@ def chart_ranks(ranks: Sequence[RankSummary]) -> Chart:
     note = (
         "by phase"
         if len(shown) == len(ranks)
-        else f"the {MOST_BARS} slowest of {len(ranks)}, by phase"
+        else f"the {MAX_BARS} slowest of {len(ranks)}, by phase"
     )
     columns = [("Rank", False), ("Compiles", True), ("Recompiles", True), ("Graph breaks", True)]
     columns += [("Graphs cut by DDP into", True), ("Compile time", True)]

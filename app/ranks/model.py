@@ -47,7 +47,7 @@ from compileboard.app.ranks.run_queries import (
 )
 from compileboard.app.reasons.run_queries import RecompileRow, list_compile_recompiles
 
-_MOST_RANGES = 10
+_MAX_RANGES = 10
 _CACHES = {"fx_graph": "FX graph", "aot_autograd": "AOTAutograd"}
 _TEXTS = {
     "tensors": "had inputs of other sizes, or buffers that inductor laid out otherwise",
@@ -81,10 +81,10 @@ def name_ranks(ranks: Iterable[int], capital: bool = False) -> str:
             ranges.append([rank, rank])
     shown = [
         f"{a}" if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}"
-        for a, b in ranges[:_MOST_RANGES]
+        for a, b in ranges[:_MAX_RANGES]
     ]
-    if len(ranges) > _MOST_RANGES:
-        left = sum(b - a + 1 for a, b in ranges[_MOST_RANGES:])
+    if len(ranges) > _MAX_RANGES:
+        left = sum(b - a + 1 for a, b in ranges[_MAX_RANGES:])
         shown.append(f"and {left} more")
     is_single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
     return f"{'Rank' if capital else 'rank'}{'' if is_single else 's'} {', '.join(shown)}"
@@ -210,12 +210,12 @@ def describe_differences(comparison: RankComparison) -> str:
     return f"The ranks differ in {listed}."
 
 
-MOST_REASONS = 100
-MOST_PARTIAL = 8
-MOST_ALIGNED = 1000
-MOST_SPREADS = 8
+MAX_REASONS = 100
+MAX_PARTIAL = 8
+MAX_ALIGNED = 1000
+MAX_SPREADS = 8
 # Of texts that differ; reading and normalising them takes ≈ 0.15 s.
-_MOST_TEXT_BYTES = 600_000
+_MAX_TEXT_BYTES = 600_000
 
 _SCHEDULE = list(TEXTS).index("collectives")
 
@@ -266,7 +266,7 @@ class RanksScreen:
     @cached_property
     def spreads(self) -> list[AlignedRow]:
         shared = (row for row in self.comparison.rows if row.rank_count > 1)
-        return sorted(shared, key=lambda row: -row.spread_us)[:MOST_SPREADS]
+        return sorted(shared, key=lambda row: -row.spread_us)[:MAX_SPREADS]
 
 
 def build_ranks(reader: sqlite3.Connection, run_id: str) -> RanksScreen | None:
@@ -278,9 +278,9 @@ def build_ranks(reader: sqlite3.Connection, run_id: str) -> RanksScreen | None:
         return None
     divergence = comparison.divergence
     names = read_names(reader, (group.compile for group in divergence.groups) if divergence else ())
-    parted = explain_groups(divergence)[:MOST_REASONS]
+    parted = explain_groups(divergence)[:MAX_REASONS]
     partial = [
-        compile.key for compile in comparison.partial[:MOST_PARTIAL] if compile.key not in parted
+        compile.key for compile in comparison.partial[:MAX_PARTIAL] if compile.key not in parted
     ]
     return RanksScreen(
         comparison=comparison,
@@ -303,7 +303,7 @@ def _compare(reader: sqlite3.Connection, run_id: str) -> RankComparison | None:
     if len(sequences) < 2:
         return None
     unclear = list_undecided_texts(sequences)
-    texts = read_texts(reader, (number for _aspect, number in unclear), _MOST_TEXT_BYTES)
+    texts = read_texts(reader, (number for _aspect, number in unclear), _MAX_TEXT_BYTES)
     digests = {
         number: normalize(texts[number], aspect) for aspect, number in unclear if number in texts
     }
@@ -313,7 +313,7 @@ def _compare(reader: sqlite3.Connection, run_id: str) -> RankComparison | None:
         for entry in sequence.compiles
         for number in entry.texts[_SCHEDULE]
     }
-    schedules = list_schedules(sequences, read_texts(reader, sorted(scheduled), _MOST_TEXT_BYTES))
+    schedules = list_schedules(sequences, read_texts(reader, sorted(scheduled), _MAX_TEXT_BYTES))
     return replace(compare_ranks(sequences, digests), schedules=schedules)
 
 
@@ -442,7 +442,7 @@ class RanksReport:
     rows: Annotated[
         Sequence[AlignedCompile],
         (
-            f"What differs, in program order, the first {MOST_ALIGNED}; with `rows=all` every "
+            f"What differs, in program order, the first {MAX_ALIGNED}; with `rows=all` every "
             "compile id."
         ),
     ]
@@ -464,7 +464,7 @@ def report_ranks(screen: RanksScreen | None, *, every_row: bool = False) -> Rank
         divergence=_make_divergence(screen),
         times=screen.times,
         columns=comparison.columns,
-        rows=[_make_row(row) for row in rows[:MOST_ALIGNED]],
+        rows=[_make_row(row) for row in rows[:MAX_ALIGNED]],
         row_count=len(rows),
     )
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from compileboard.app.compiles.run_queries import OUTCOME_SQL
 from compileboard.collectors.store.codec import unpack
 
-MOST_PROCESSES = 4096
-MOST_ROWS = 400_000
+MAX_PROCESSES = 4096
+MAX_ROWS = 400_000
 
 # Texts to compare, by name of their aspect.
 TEXTS = {
@@ -148,7 +148,7 @@ limit :limit
 def list_ranks(connection: sqlite3.Connection, run_id: str) -> list[RankSequence]:
     sequences: dict[int, RankSequence] = {}
     owners: dict[str, tuple[RankSequence, int]] = {}
-    for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": MOST_PROCESSES}):
+    for row in connection.execute(PROCESSES_SQL, {"run_id": run_id, "limit": MAX_PROCESSES}):
         process = RankProcess(**dict(row))
         sequence = sequences.setdefault(process.rank, RankSequence(process.rank))
         owners[process.id] = (sequence, len(sequence.processes))
@@ -162,7 +162,7 @@ def list_ranks(connection: sqlite3.Connection, run_id: str) -> list[RankSequence
 def _read_compiles(
     connection: sqlite3.Connection, run_id: str, owners: dict[str, tuple[RankSequence, int]]
 ) -> None:
-    values = {"run_id": run_id, "limit": MOST_ROWS}
+    values = {"run_id": run_id, "limit": MAX_ROWS}
     reader = connection.cursor()
     reader.row_factory = None  # plain tuples: there may be 100,000 of them
     causes = _group_by_compile(reader.execute(CAUSES_SQL, values))
@@ -217,7 +217,7 @@ def _group_by_compile(rows: Iterable[tuple[int, Any]]) -> dict[int, tuple[Any, .
 def _read_phases(
     connection: sqlite3.Connection, run_id: str, owners: dict[str, tuple[RankSequence, int]]
 ) -> None:
-    for row in connection.execute(PHASES_SQL, {"run_id": run_id, "limit": MOST_PROCESSES}):
+    for row in connection.execute(PHASES_SQL, {"run_id": run_id, "limit": MAX_PROCESSES}):
         owner = owners.get(row["process_id"])
         if owner is None:
             continue

@@ -15,9 +15,9 @@ from compileboard.app.runs.queries import Slot
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.fixes.titles import strip_ticks
 
-_MOST_SERIES = 7  # the eighth colour is for all others
+_MAX_SERIES = 7  # the eighth colour is for all others
 _OTHERS = "all others"
-_LONGEST_LABEL = 44
+_MAX_LABEL = 44
 WIDTH, HEIGHT = 96, 22
 
 
@@ -51,7 +51,7 @@ def chart_trend(
     slots: Sequence[Slot],
 ) -> Chart:
     ranked = sorted(lines, key=lambda name: (-sum(lines[name]), name))
-    shown = ranked if len(ranked) <= _MOST_SERIES + 1 else ranked[:_MOST_SERIES]
+    shown = ranked if len(ranked) <= _MAX_SERIES + 1 else ranked[:_MAX_SERIES]
     series = [(_shorten(name), [*lines[name]]) for name in shown]
     if len(shown) < len(ranked):
         rest = [
@@ -105,7 +105,7 @@ def chart_history(chart_id: str, title: str, noun: str, points: Sequence[History
             "x": own,
             "y": [points[position].count for position in own],
             "name": name if len(programs) > 1 else noun,
-            "meta": {"color": f"series-{min(number, _MOST_SERIES + 1)}"},
+            "meta": {"color": f"series-{min(number, _MAX_SERIES + 1)}"},
             "text": [f"{points[position].title or name} · {whens[position]}" for position in own],
             "textposition": "none",
             "customdata": [f"/runs/{points[position].run_id}" for position in own],
@@ -143,7 +143,7 @@ def _time_axis(whens: Sequence[str]) -> dict[str, object]:
 
 def _shorten(name: str) -> str:
     line = name.partition("\n")[0]
-    return line if len(line) <= _LONGEST_LABEL else line[: _LONGEST_LABEL - 1] + "…"
+    return line if len(line) <= _MAX_LABEL else line[: _MAX_LABEL - 1] + "…"
 
 
 def chart_kinds(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:

@@ -21,7 +21,7 @@ from compileboard.collectors.contract.records import RECORDS
 
 OPEN, REGRESSED, GONE = "open", "regressed", "gone"
 STATUSES = (OPEN, REGRESSED, GONE)
-MOST_OF_STATUS = 5_000  # a request to ClickHouse has room for some 6,000 ids
+MAX_PER_STATUS = 5_000  # a request to ClickHouse has room for some 6,000 ids
 StatusOfIssue = Annotated[
     str | None,
     one_of(STATUSES),
@@ -184,7 +184,7 @@ def choose_issues(engine: Engine, selected: IssueFilter) -> IssueFilter:
         return selected
     seen = find_statuses(engine)
     chosen = [issue_id for issue_id, status in seen.items() if status == selected.status]
-    return replace(selected, issue_ids=tuple(chosen[:MOST_OF_STATUS]))
+    return replace(selected, issue_ids=tuple(chosen[:MAX_PER_STATUS]))
 
 
 def find_statuses(engine: Engine, ids: Sequence[int] | None = None) -> dict[int, str]:

@@ -54,10 +54,10 @@ from compileboard.app.runs.trace_files import get_event, list_stack
 from compileboard.collectors.fixes.causes import Variation
 from compileboard.collectors.store.dashboard import get_trial_of
 
-MOST_FILES = 5  # of runs, opened for the newest events of one page
-MOST_REPROS = 20  # of one failure's page
+MAX_FILES = 5  # of runs, opened for the newest events of one page
+MAX_REPROS = 20  # of one failure's page
 NEWEST_RUNS = 300  # from which programs are offered
-MOST_TRIED = 5  # programs to search for a filter's match
+MAX_TRIED = 5  # programs to search for a filter's match
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def build_program_trends(
     if not programs or len({run.suite or run.name for run in runs}) < 2:
         return ProgramTrends(None, (), trends)
     names = [asked] if asked in programs else [*programs]
-    for name in names[:MOST_TRIED]:
+    for name in names[:MAX_TRIED]:
         of_program = replace(selected, runs=programs[name])
         own_trends = get_reason_trends(engine, subject, of_program, shown)
         if own_trends.grid.kinds:
@@ -190,13 +190,13 @@ def _build_reason(
 
 
 def _list_files(store: Store, subject: ReasonSubject, reason_id: int) -> list[sqlite3.Connection]:
-    runs = list_affected_runs(store.engine, subject, reason_id, limit=MOST_FILES).rows
+    runs = list_affected_runs(store.engine, subject, reason_id, limit=MAX_FILES).rows
     return [connection for connection, _run_ids in group_runs(store, [run.id for run in runs])]
 
 
 def _list_models(store: Store, subject: ReasonSubject, reason_id: int) -> list[AffectedModel]:
     run_ids = list_benchmarks(store.engine, subject, reason_id)
-    groups = group_runs(store, run_ids, most_files=MOST_FILES)
+    groups = group_runs(store, run_ids, most_files=MAX_FILES)
     return list_affected_models(groups, subject, reason_id)
 
 
@@ -278,7 +278,7 @@ def build_failure(store: Store, issue_id: int) -> FailureScreen | None:
     if screen is None:
         return None
     (issue,) = describe_issues(store.engine, store.board, [screen.reason])
-    repros = list_repros(store.board, issue_id=issue_id, limit=MOST_REPROS).rows
+    repros = list_repros(store.board, issue_id=issue_id, limit=MAX_REPROS).rows
     return FailureScreen(**vars(screen) | {"reason": issue}, repros=repros)
 
 
@@ -335,9 +335,9 @@ def build_graph_breaks(
     )
 
 
-MOST_CAUSES = 200
-MOST_LIMIT_HITS = 100
-MOST_STEPS = 40  # of one chain: its first and its newest
+MAX_CAUSES = 200
+MAX_LIMIT_HITS = 100
+MAX_STEPS = 40  # of one chain: its first and its newest
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,7 @@ class RecompileChain:
 
     @property
     def gap_at(self) -> int | None:
-        return MOST_STEPS // 4 if self.left_out else None
+        return MAX_STEPS // 4 if self.left_out else None
 
 
 @dataclass(frozen=True)
@@ -370,15 +370,15 @@ def build_recompiles(
     page = run_queries.list_chains(reader, run_id, cursor, limit)
     return RunRecompilesScreen(
         fixes=[cause for cause in list_run_causes(reader, run) if cause.has_recompiles],
-        limit_hits=run_queries.list_limit_hits(reader, run_id, limit=MOST_LIMIT_HITS),
-        causes=run_queries.list_causes(reader, run_id, limit=MOST_CAUSES),
+        limit_hits=run_queries.list_limit_hits(reader, run_id, limit=MAX_LIMIT_HITS),
+        causes=run_queries.list_causes(reader, run_id, limit=MAX_CAUSES),
         chains=Page(tuple(_build_chain(reader, chain) for chain in page.rows), page.next),
     )
 
 
 def _build_chain(reader: sqlite3.Connection, chain: Chain) -> RecompileChain:
     members = compiles.list_chain(reader, chain.process_id, chain.generation, chain.frame_id)
-    shown, left_out = shorten_steps(build_steps(members, ()), MOST_STEPS)
+    shown, left_out = shorten_steps(build_steps(members, ()), MAX_STEPS)
     rows = [step.compile for step in shown]
     reasons = run_queries.list_compile_recompiles(reader, [row.id for row in rows])
     return RecompileChain(chain, build_steps(rows, reasons), left_out)

@@ -31,7 +31,7 @@ limit :limit
 """
 # Only of the newest runs: a nightly suite may have had a break for years, and the newest speedup
 # counts.
-_RUNS, _MODELS, _MOST_VALUES = 10, 50, 1000
+_RUNS, _MODELS, _MAX_VALUES = 10, 50, 1000
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def list_value_changes(
     counts: Counter[tuple[str | None, str | None]] = Counter()
     for file in files:
         for expected, actual, count in file.execute(
-            _VALUES_SQL, {"id": cause_id, "limit": _MOST_VALUES}
+            _VALUES_SQL, {"id": cause_id, "limit": _MAX_VALUES}
         ):
             counts[expected, actual] += count
     ordered = sorted(

@@ -23,7 +23,7 @@ from compileboard.app.runs.queries import (
     count_runs,
 )
 
-MOST_REMEMBERED = 300_000  # sums, of all filters: 0.3 KB each
+MAX_REMEMBERED = 300_000  # sums, of all filters: 0.3 KB each
 
 NEWEST_PUB_SQL = "select pub from publications"  # deletions have a number too
 STATES_SQL = f"""
@@ -138,7 +138,7 @@ class _SumsCache:
             self._drop(key)
             self._sums[key] = sums
             self._size += sums.size
-            while self._size > MOST_REMEMBERED:
+            while self._size > MAX_REMEMBERED:
                 self._drop(next(iter(self._sums)))
 
     def _drop(self, key: object) -> None:

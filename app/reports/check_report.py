@@ -19,7 +19,7 @@ from compileboard.app.reports.output import write_file
 
 CHANGES = "Changed"
 NO_FIXES: Mapping[str, str] = {}
-_MOST_WIDTH = 60
+_MAX_WIDTH = 60
 
 
 def write_table(
@@ -58,7 +58,7 @@ def _format_cells(rule_verdict: Verdict) -> tuple[str, ...]:
 
 
 def _align_columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    widths = [min(_MOST_WIDTH, max(len(row[n]) for row in rows)) for n in range(len(rows[0]) - 1)]
+    widths = [min(_MAX_WIDTH, max(len(row[n]) for row in rows)) for n in range(len(rows[0]) - 1)]
     for row in rows:
         yield "  ".join(
             [*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]

@@ -42,7 +42,7 @@ from compileboard.app.reports.markdown import render_markdown
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.verdicts import CHANGED, LABELS, METHODS, RULE
 
-MOST_MODELS, MOST_FUNCTIONS = 250, 100
+MAX_MODELS, MAX_FUNCTIONS = 250, 100
 TEMPLATE_WORDS: dict[str, Any] = {  # shared with the page
     "verdicts": LABELS,
     "kinds": KINDS,
@@ -81,8 +81,8 @@ def write_html(screen: ComparisonScreen, written_us: int) -> Iterator[bytes]:
             for headline in screen.headlines
         ],
         "parts": screen.parts,
-        "most_models": MOST_MODELS,
-        "most_functions": MOST_FUNCTIONS,
+        "most_models": MAX_MODELS,
+        "most_functions": MAX_FUNCTIONS,
         "pair_address": None,
         "describe": screen.describe,
         **TEMPLATE_WORDS,

@@ -41,17 +41,17 @@ from compileboard.app.steps.run_queries import list_windows
 from compileboard.app.timeline.model import StripLane, TimelineScreen, build_timeline, read_strips
 
 # Limits of a page's lists in a report; JSON and CSV have everything.
-MOST_COMPILES = 200
-MOST_BREAKS = 200
-MOST_CHAINS = 30
-MOST_FAILURES = 20
-MOST_LOOKUPS = 200
-MOST_EXPLAINED = 5
-MOST_BLOCKS = 60
-MOST_SETS = 40
-MOST_SHAPES = 8
-MOST_GRAPHS = 40
-MOST_WINDOWS = 4
+MAX_COMPILES = 200
+MAX_BREAKS = 200
+MAX_CHAINS = 30
+MAX_FAILURES = 20
+MAX_LOOKUPS = 200
+MAX_EXPLAINED = 5
+MAX_BLOCKS = 60
+MAX_SETS = 40
+MAX_SHAPES = 8
+MAX_GRAPHS = 40
+MAX_WINDOWS = 4
 
 
 @dataclass(frozen=True)
@@ -111,20 +111,20 @@ def read_contents(
     run = detail.run
     header = build_header(reader, detail, written_us, stale_after_s)
     has = header.features
-    explained = MOST_EXPLAINED if has.has_artifacts else 0
+    explained = MAX_EXPLAINED if has.has_artifacts else 0
     timeline = build_timeline(reader, run.id) if has.has_spans else None
     contents = Contents(
         header=header,
         source=source,
         written_us=written_us,
         summary=build_summary(reader, run),
-        compiles=build_compiles(reader, run, sort="time", limit=MOST_COMPILES),
-        breaks=build_distinct_breaks(reader, run.id, limit=MOST_BREAKS),
-        recompiles=build_recompiles(reader, run, limit=MOST_CHAINS),
-        failures=list_failures(reader, run.id, limit=MOST_FAILURES),
-        caches=build_caches(reader, run.id, limit=MOST_LOOKUPS, explain_count=explained),
+        compiles=build_compiles(reader, run, sort="time", limit=MAX_COMPILES),
+        breaks=build_distinct_breaks(reader, run.id, limit=MAX_BREAKS),
+        recompiles=build_recompiles(reader, run, limit=MAX_CHAINS),
+        failures=list_failures(reader, run.id, limit=MAX_FAILURES),
+        caches=build_caches(reader, run.id, limit=MAX_LOOKUPS, explain_count=explained),
         cuda_graphs=build_cuda_graphs(reader, run) if has.has_cuda_graphs else None,
-        steps=load_steps(reader, run.id, list_windows(reader, run.id, limit=MOST_WINDOWS).rows)
+        steps=load_steps(reader, run.id, list_windows(reader, run.id, limit=MAX_WINDOWS).rows)
         if has.has_steps
         else None,
         environment=build_environment(reader, run.id),
@@ -132,10 +132,10 @@ def read_contents(
         ranks=build_ranks(reader, run.id) if has.has_ranks else None,
         timeline=timeline,
         strips=read_strips(reader, timeline) if timeline else (),
-        stacks=build_stacks(reader, run.id, most=MOST_BLOCKS) if has.has_stacks else None,
-        guards=build_guards(reader, run.id, limit=MOST_SETS) if has.has_guards else None,
-        shapes=build_run_shapes(reader, run.id, limit=MOST_SHAPES) if has.has_symbols else None,
-        aot=build_aot(reader, run.id, limit=MOST_GRAPHS) if has.has_aot else None,
+        stacks=build_stacks(reader, run.id, most=MAX_BLOCKS) if has.has_stacks else None,
+        guards=build_guards(reader, run.id, limit=MAX_SETS) if has.has_guards else None,
+        shapes=build_run_shapes(reader, run.id, limit=MAX_SHAPES) if has.has_symbols else None,
+        aot=build_aot(reader, run.id, limit=MAX_GRAPHS) if has.has_aot else None,
         rejects=sum_rejects(reader, run.id),
     )
     return contents if source else _leave_out_source(contents)

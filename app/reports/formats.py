@@ -22,7 +22,7 @@ from compileboard.app.reports.csv_report import (
     write_json,
 )
 from compileboard.app.reports.html import write_html
-from compileboard.app.reports.markdown import MOST_TABLE_ROWS, render_markdown
+from compileboard.app.reports.markdown import MAX_TABLE_ROWS, render_markdown
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.collectors.store.results import ResultRow
 
@@ -65,7 +65,7 @@ def _write_markdown(contents: Contents) -> str:
         contents=contents,
         list_within=_list_within,
         most_rows=60,
-        most_table_rows=MOST_TABLE_ROWS,
+        most_table_rows=MAX_TABLE_ROWS,
         show_metric=lambda name, value: (
             "–" if value is None else format_short(METRICS[name], value)
         ),

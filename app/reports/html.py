@@ -98,10 +98,10 @@ def make_policy(charted: bool, linked: bool = False) -> str:
     return "; ".join((*parts, "base-uri 'none'", "form-action 'none'"))
 
 
-MOST_PARTS = 40  # per step
-MOST_ENTRIES = 100  # compiles of a report without texts: each takes ≈ 2 KB
-MOST_ENTRIES_WITH_TEXTS = 5_000
-MOST_TEXT_BYTES = 64 * 1024 * 1024
+MAX_PARTS = 40  # per step
+MAX_ENTRIES = 100  # compiles of a report without texts: each takes ≈ 2 KB
+MAX_ENTRIES_WITH_TEXTS = 5_000
+MAX_TEXT_BYTES = 64 * 1024 * 1024
 _PAGE = 25  # compiles read at once, each with all of its artifacts
 
 
@@ -124,7 +124,7 @@ class Listed:
 
 
 def choose_texts(
-    connection: sqlite3.Connection, run_id: str, most_bytes: int = MOST_TEXT_BYTES
+    connection: sqlite3.Connection, run_id: str, most_bytes: int = MAX_TEXT_BYTES
 ) -> TextChoice:
     """Choose the texts that fit into a report, in order; a text too large for the remaining space
     is skipped.
@@ -207,7 +207,7 @@ def _list_values(contents: Contents) -> dict[str, Any]:
         "live": contents.header.is_live,
         "scripts": list_scripts(charted=False),
         "policy": POLICY,
-        "most_parts": MOST_PARTS,
+        "most_parts": MAX_PARTS,
         "version": __version__,
     }
 
@@ -217,7 +217,7 @@ def _list_directory(
 ) -> dict[str, Any]:
     run = contents.run
     choice = choose_texts(connection, run.id) if payloads else TextChoice(())
-    most = MOST_ENTRIES_WITH_TEXTS if choice.texts else MOST_ENTRIES
+    most = MAX_ENTRIES_WITH_TEXTS if choice.texts else MAX_ENTRIES
     listed = contents.features.has_artifacts
     explored = (
         contents.timeline,

@@ -13,7 +13,7 @@ from compileboard.collectors.fixes.statement import mark_part
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-MOST_TABLE_ROWS = 10
+MAX_TABLE_ROWS = 10
 _LONGEST = 200
 _SPAN = "\ue000"  # private use: a placeholder for code while its surroundings are escaped
 _APART = "\u200b"  # zero-width: invisible, and keeps @name, #12 and http:// from becoming links

@@ -90,7 +90,7 @@ def _read_hints(kind: Any) -> dict[str, str]:
 Row = Mapping[str, Any]
 REST = "of_other_type"
 _BATCH = 2_000  # rows; 100,000 compilations are written in less than 200 MB
-_MOST_WHOLE = 2**53  # larger floats do not represent every whole number
+_MAX_WHOLE = 2**53  # larger floats do not represent every whole number
 
 
 def is_available() -> bool:
@@ -229,7 +229,7 @@ def _fits(kind: str, value: Any) -> bool:
         return kind == "bool"
     if isinstance(value, int):
         if kind == "float":
-            return abs(value) <= _MOST_WHOLE
+            return abs(value) <= _MAX_WHOLE
         return value in (0, 1) if kind == "bool" else -(2**63) <= value < 2**63
     return kind == "float" and isinstance(value, float)
 

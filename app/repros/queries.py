@@ -29,7 +29,7 @@ MinimalCount = Annotated[
 Fingerprint = Annotated[
     str, "Error class, message without values, and operation: the same in every database."
 ]
-_MOST_VARIANTS = 5_000
+_MAX_VARIANTS = 5_000
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ group by r.fingerprint, r.torch_version, r.device
 order by r.fingerprint, r.torch_version, r.device
 limit :limit
 """
-SMALLEST_SQL = """
+MIN_SQL = """
 select r.fingerprint, r.id, r.node_count, x.node_count as minimal_node_count
 from repro_results as x
 join repros as r on r.id = x.repro_id
@@ -253,14 +253,14 @@ def _describe(board: sqlite3.Connection, rows: Sequence[Row]) -> list[DistinctFa
     if not rows:
         return []
     fingerprints = [row["fingerprint"] for row in rows]
-    values = {"fingerprints": fingerprints, "limit": _MOST_VARIANTS}
+    values = {"fingerprints": fingerprints, "limit": _MAX_VARIANTS}
     versions: dict[str, dict[str, None]] = defaultdict(dict)
     devices: dict[str, dict[str, None]] = defaultdict(dict)
     for row in _rows(board, VARIANTS_SQL, values):
         versions[row["fingerprint"]][row["torch_version"]] = None
         devices[row["fingerprint"]][row["device"]] = None
     smallest = {
-        row["fingerprint"]: row for row in _rows(board, SMALLEST_SQL, values)
+        row["fingerprint"]: row for row in _rows(board, MIN_SQL, values)
     }  # the last one wins
     failures = []
     for row in rows:

@@ -47,7 +47,7 @@ from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import NOTHING_TO_FIX, describe_saving, describe_savings
 from compileboard.collectors.store.run_costs import RecordedAgain
 
-FEWEST_RECORDED_AGAIN = 3  # one or two may come from loading a model, or from a new phase
+MIN_RECORDED_AGAIN = 3  # one or two may come from loading a model, or from a new phase
 _DISABLED = (
     ("force_disable_caches", True),
     ("fx_graph_cache", False),
@@ -350,7 +350,7 @@ def _list_skip_problems(skips: Sequence[CudagraphSkip]) -> list[Problem]:
 def _list_rerecording_problems(groups: Sequence[RecordedAgain]) -> list[Problem]:
     problems = []
     for group in groups:
-        if group.count < FEWEST_RECORDED_AGAIN:
+        if group.count < MIN_RECORDED_AGAIN:
             continue
         problems.append(
             Problem(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from compileboard.app.comparison.environment import SettingChange
 from compileboard.app.compiles import run_queries as compiles
-from compileboard.app.compiles.page_model import MOST_EVENTS, build_compile, make_compilation
+from compileboard.app.compiles.page_model import MAX_EVENTS, build_compile, make_compilation
 from compileboard.app.compiles.pages import CompileDetail, FrameCompile
 from compileboard.app.compiles.run_queries import PhaseTimes
 from compileboard.app.core.api import PageQuery, operation, refuse
@@ -148,7 +148,7 @@ def get_compile(detail: RunDetail, key: str) -> CompileDetail:
         graph_breaks=screen.graph_breaks,
         failures=screen.failures,
         cache_lookups=screen.cache_lookups,
-        cudagraphs=screen.cudagraphs[:MOST_EVENTS],
+        cudagraphs=screen.cudagraphs[:MAX_EVENTS],
         cudagraph_skips=screen.cudagraph_skips,
     )
 

@@ -239,7 +239,7 @@ count_cache_results = partial(list_rows, CacheResult, CACHE_RESULTS_SQL)
 
 
 MOST = 20
-_MOST_OPEN = 100
+_MAX_OPEN = 100
 
 
 @dataclass(frozen=True)
@@ -319,7 +319,7 @@ def list_unfinished(
         if row["is_last"] and (run.ended_us or 0) >= row["started_us"] > 0:
             ended_us = run.ended_us
         spans = []
-        values = {"key": row["compile_key"], "limit": _MOST_OPEN}
+        values = {"key": row["compile_key"], "limit": _MAX_OPEN}
         for name, begin_us, depth, seen_us in connection.execute(OPEN_SQL, values):
             open_us = (ended_us or seen_us) - begin_us
             spans.append(OpenSpan(name, begin_us, depth, open_us if open_us > 0 else None))

@@ -123,9 +123,9 @@ def describe_facts(detail: RunDetail, clock: RecorderClock) -> RunWithFacts:
     )
 
 
-MOST_SKIPS = 200
-MOST_CLIFFS = 256
-MOST_INCIDENTS = 5
+MAX_SKIPS = 200
+MAX_CLIFFS = 256
+MAX_INCIDENTS = 5
 CHARTED = 24
 FIRST_BARS = 3  # in the summary; a click shows the others
 
@@ -245,7 +245,7 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
         longest=compiles.list_compiles(reader, run.id, sort="time", limit=CHARTED).rows,
         incidents=[
             (incident.id, incident.title)
-            for incident in list_incidents(reader, selected, limit=MOST_INCIDENTS).rows
+            for incident in list_incidents(reader, selected, limit=MAX_INCIDENTS).rows
             if incident.state != "withdrawn"
         ],
         trials=_list_other_trials(reader, run.id, causes),
@@ -305,7 +305,7 @@ def read_facts(
             limit_hit for limit_hit in limit_hits if limit_hit.compile_key not in explained
         ],
         caches=failures.count_cache_results(reader, run.id) if run.cache_bypass_count else (),
-        skips=failures.list_cudagraph_skips(reader, run.id, limit=MOST_SKIPS).rows
+        skips=failures.list_cudagraph_skips(reader, run.id, limit=MAX_SKIPS).rows
         if run.cudagraph_skip_count
         else (),
         recorded_again=list_recorded_again(reader, run.id)
@@ -315,13 +315,13 @@ def read_facts(
             settings for _process, settings in run_queries.list_changed_configs(reader, run.id)
         ],
         ranks=build_ranks(reader, run.id) if (run.process_count or 0) > 1 else None,
-        cliffs=list_rows(StackCliff, run_queries.CLIFFS_SQL, reader, run.id, limit=MOST_CLIFFS),
+        cliffs=list_rows(StackCliff, run_queries.CLIFFS_SQL, reader, run.id, limit=MAX_CLIFFS),
         cacheable_us=sum(cacheable) if cacheable else None,
     )
 
 
-MOST_PROCESSES = 64
-_MOST_TEXTS = 8  # configuration texts of one kind to compare
+MAX_PROCESSES = 64
+_MAX_TEXTS = 8  # configuration texts of one kind to compare
 
 
 @dataclass(frozen=True)
@@ -357,8 +357,7 @@ def build_environment(
     for kind, uses in by_kind.items():
         if compare and len(uses) > 1:
             texts = [
-                run_queries.get_config(reader, run_id, use.config_hash)
-                for use in uses[:_MOST_TEXTS]
+                run_queries.get_config(reader, run_id, use.config_hash) for use in uses[:_MAX_TEXTS]
             ]
             pairs = [(text.config_hash, text.values) for text in texts if text]
             differences.append((kind, environment.compare_texts(pairs)))
@@ -367,7 +366,7 @@ def build_environment(
         is_changed_recorded=bool(changed),
         uses=[use for uses in by_kind.values() for use in uses],
         differences=differences,
-        processes=run_queries.list_processes(reader, run_id, limit=MOST_PROCESSES),
+        processes=run_queries.list_processes(reader, run_id, limit=MAX_PROCESSES),
     )
 
 
@@ -407,9 +406,9 @@ class ProcessesScreen:
 
 def build_processes(reader: sqlite3.Connection, run_id: str) -> ProcessesScreen:
     return ProcessesScreen(
-        processes=run_queries.list_processes(reader, run_id, limit=MOST_PROCESSES),
+        processes=run_queries.list_processes(reader, run_id, limit=MAX_PROCESSES),
         notes=trace_files.list_notes(reader, run_id),
         trace_files=trace_files.list_trace_files(reader, run_id),
-        logs=list_rows(Log, trace_files.LOGS_SQL, reader, run_id, limit=trace_files.MOST_LOGS),
+        logs=list_rows(Log, trace_files.LOGS_SQL, reader, run_id, limit=trace_files.MAX_LOGS),
         rejects=trace_files.sum_rejects(reader, run_id),
     )

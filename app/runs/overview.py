@@ -74,9 +74,9 @@ from compileboard.collectors.fixes.titles import describe_savings
 from compileboard.collectors.store.rollups import Definition
 from compileboard.collectors.store.run_causes import find_break_call, find_first_call, load_causes
 
-MOST_PROGRAMS = 5
+MAX_PROGRAMS = 5
 Top = TypeVar("Top", TopBreak, TopCause)
-MOST_COMPILES = 5_000  # a run with more is too slow for a list of several
+MAX_COMPILES = 5_000  # a run with more is too slow for a list of several
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class ProgramSavings:
 def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> list[ProgramSavings]:
     """List the newest run of each recent program that has a fix, the largest saving first."""
     run_ids = list_program_runs(
-        store.engine, filters.suite, filters.name, newest=run_count, most_compiles=MOST_COMPILES
+        store.engine, filters.suite, filters.name, newest=run_count, most_compiles=MAX_COMPILES
     )
-    runs = (get_run(store.engine, run_id) for run_id in run_ids[:MOST_PROGRAMS])
+    runs = (get_run(store.engine, run_id) for run_id in run_ids[:MAX_PROGRAMS])
     programs = [program for run in runs if run and (program := _read_program(store, run))]
     return sorted(
         programs, key=lambda program: (-(program.run_us or program.saved_us), program.name)
@@ -131,7 +131,7 @@ def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
 
 
 SUITE, RUN_COUNT = "demo_history", 15  # of examples/demo_history
-MOST_RUNS = 200
+MAX_RUNS = 200
 PAUSE_US = 60_000_000  # between the end of a version and the first record of the next
 
 
@@ -155,7 +155,7 @@ def build_demo_progress(
 ) -> DemoProgress | None:
     if not newest or newest[0].suite != SUITE or not _is_in_progress(newest[0], clock):
         return None
-    runs = list_runs(engine, RunFilter(suite=SUITE), pinned_first=False, limit=MOST_RUNS).rows
+    runs = list_runs(engine, RunFilter(suite=SUITE), pinned_first=False, limit=MAX_RUNS).rows
     backend = _name_backend(newest[0])  # another backend belongs to another history
     measured = {
         (run.git_commit, run.name): run.duration_us or 0
@@ -192,7 +192,7 @@ HEADLINE_METRICS = (
 LABELS = {"compilation_latency_s": "Cold compile time per model"}
 REFERENCE_RUN_COUNT = 10
 SPARK_RUN_COUNT = 30
-LEAST_JUDGED = 3  # with fewer earlier values their scatter is unknown
+MIN_JUDGED = 3  # with fewer earlier values their scatter is unknown
 # Share of a speedup's change that the compiled latency must explain, as in Compare.
 _OWN_SHARE = 0.5
 WORDS = ("better", "worse", "same", "moved", "first")
@@ -302,7 +302,7 @@ def _is_beyond_noise(
 ) -> bool:
     """True for a value outside all earlier ones, unless eager mode moved the speedup."""
     values = [older_value for _older, older_value in before]
-    if len(values) < (1 if metric.name == "pass_ratio" else LEAST_JUDGED) or min(
+    if len(values) < (1 if metric.name == "pass_ratio" else MIN_JUDGED) or min(
         values
     ) <= value <= max(values):
         return False
@@ -515,7 +515,7 @@ def _is_expected(store: Store, top: TopBreak | TopCause) -> bool:
 
 
 def _read_causes(store: Store, run: RunRow | None) -> list[Cause]:
-    if run is None or (run.compile_count or 0) > MOST_COMPILES:
+    if run is None or (run.compile_count or 0) > MAX_COMPILES:
         return []
     return cached_for_run(open_run_or_board(store, run.id), run.id, load_causes)
 

@@ -42,8 +42,8 @@ from compileboard.app.runs.overview_queries import (
 
 blueprint = Blueprint("overview", __name__)
 _PARAMETERS = (*FILTERS, "name", "last")
-LEAST_POINTS = 3  # fewer are not a trend
-MOST_OPTIONS = 100
+MIN_POINTS = 3  # fewer are not a trend
+MAX_OPTIONS = 100
 _COUNTS = (
     ("30", "Last 30 runs"),
     ("90", "Last 90 runs"),
@@ -84,7 +84,7 @@ def index() -> str:
             (
                 tile,
                 draw_sparkline(tile.values, hollow=tile.incomplete, bad_from=tile.changed_from)
-                if sum(value is not None for value in tile.values) >= LEAST_POINTS
+                if sum(value is not None for value in tile.values) >= MIN_POINTS
                 else None,
             )
             for tile in screen.tiles
@@ -96,7 +96,7 @@ def index() -> str:
                 line.values, bad_from=line.bad_from, bad_to=line.bad_to, width=150, height=52
             )
             for incident_id, line in screen.incidents.sparklines.items()
-            if line and sum(value is not None for value in line.values) >= LEAST_POINTS
+            if line and sum(value is not None for value in line.values) >= MIN_POINTS
         },
         link_comparison=link_comparison,
         words=messages,
@@ -122,7 +122,7 @@ def _list_chips(screen: OverviewScreen) -> list[ScopeChip]:
         (suite, url_for("overview.index", suite=suite), suite == selected.suite) for suite in suites
     ]
     return [
-        ScopeChip("", selected.suite, options[:MOST_OPTIONS]),
+        ScopeChip("", selected.suite, options[:MAX_OPTIONS]),
         _make_chip("branch", "Branch", filters.sets.branch, screen.branches, "all"),
         _make_set_chip("hardware", "GPU", screen, selected),
         _make_set_chip("backend", "Backend", screen, selected),
@@ -149,7 +149,7 @@ def _make_chip(
 ) -> ScopeChip:
     options = [(any_text, url_with(**{name: None}), not value)]
     options += [(text, url_with(**{name: text}), text == value) for text in values]
-    return ScopeChip(label, value or any_text, options[:MOST_OPTIONS])
+    return ScopeChip(label, value or any_text, options[:MAX_OPTIONS])
 
 
 def _make_set_chip(name: str, label: str, screen: OverviewScreen, selected: ModelSet) -> ScopeChip:
@@ -166,7 +166,7 @@ def _make_set_chip(name: str, label: str, screen: OverviewScreen, selected: Mode
         (_name_value(value), url_for("overview.index", **address), value == current)
         for value, address in addresses.items()
     ]
-    return ScopeChip(label, _name_value(current), options[:MOST_OPTIONS])
+    return ScopeChip(label, _name_value(current), options[:MAX_OPTIONS])
 
 
 def _name_value(value: object) -> str:

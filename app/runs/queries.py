@@ -363,7 +363,7 @@ class RunChoices:
     tags: tuple[str, ...]
 
 
-_MOST_CHOICES = 200
+_MAX_CHOICES = 200
 _CHOICE_COLUMNS = ("name", "suite", "host", "gpu_name", "torch_version")
 # SQLite jumps from each value in an index to the next; ClickHouse reads the column.
 _DISTINCT: dict[Dialect, str] = {
@@ -442,7 +442,7 @@ def list_values(engine: Engine, column: str, limit: int) -> list[str]:
 
 def list_choices(engine: Engine) -> RunChoices:
     columns: dict[str, list[str]] = {name: [] for name in _CHOICE_COLUMNS}
-    for column, value in engine.rows(_CHOICES[engine.dialect], {"most": _MOST_CHOICES}):
+    for column, value in engine.rows(_CHOICES[engine.dialect], {"most": _MAX_CHOICES}):
         columns[column].append(value)
     names, suites, hosts, gpus, torches = (tuple(sorted(values)) for values in columns.values())
     tags = tuple(row["value"] for row in engine.rows(_TAGS[engine.dialect]))
@@ -470,7 +470,7 @@ def find_run_ids(engine: Engine, prefix: str, limit: int = 4) -> list[str]:
     return []
 
 
-MOST_SLOTS = 48
+MAX_SLOTS = 48
 
 
 def _write_conditions(*columns: str) -> str:
@@ -515,7 +515,7 @@ def bind_runs(runs: RunFilter) -> dict[str, Any]:
 
 
 def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
-    """Divide runs, oldest first, into at most MOST_SLOTS slots of consecutive ones.
+    """Divide runs, oldest first, into at most MAX_SLOTS slots of consecutive ones.
 
     A slot has one run, or two, four, eight …, so that earlier slots stay the same when runs are
     added.
@@ -531,7 +531,7 @@ def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
 
 def choose_slot_size(run_count: int) -> int:
     slot_size = 1
-    while slot_size * MOST_SLOTS < run_count:
+    while slot_size * MAX_SLOTS < run_count:
         slot_size *= 2
     return slot_size
 

@@ -229,7 +229,7 @@ $totals
 $words
 """
 RUN_SQL = f"select {RUN_COLUMNS} {RUN_SOURCE} where r.id = :id limit 1"
-MOST_RESULTS = 100_000
+MAX_RESULTS = 100_000
 RESULTS_SQL = f"""
 select {COLUMNS}
 from results as x

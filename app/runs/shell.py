@@ -26,7 +26,7 @@ REPORTS: tuple[tuple[str, str], ...] = (
 )
 if is_available():
     REPORTS += (("parquet", "Parquet"),)
-MOST_TABS = 7  # in one row; the others go into the menu
+MAX_TABS = 7  # in one row; the others go into the menu
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def list_tabs(header: RunHeader, current: str) -> RunTabs:
         at(key, label, counts.get(key), endpoints.get(key, ""))
         for key, label in VIEWS.get(parent, ())
     ]
-    return RunTabs(row[:MOST_TABS], [*row[MOST_TABS:], *menu], views, current)
+    return RunTabs(row[:MAX_TABS], [*row[MAX_TABS:], *menu], views, current)
 
 
 def render_run(detail: RunDetail, template: str, *, tab: str, **context: Any) -> str:

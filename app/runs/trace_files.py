@@ -15,8 +15,8 @@ from compileboard.app.core.schema import PRIVATE, one_of
 from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.store.reading import read_body
 
-MOST_LOGS = 1000
-MOST_ROWS = 20_000  # one row per log and reason
+MAX_LOGS = 1000
+MAX_ROWS = 20_000  # one row per log and reason
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectSum]:
         order by name, kind, first_line
         limit :most
         """,
-        {"run_id": run_id, "most": MOST_ROWS},
+        {"run_id": run_id, "most": MAX_ROWS},
     )
     by_kind: dict[str, list[sqlite3.Row]] = {}
     for row in rows:
@@ -110,7 +110,7 @@ def count_rejects(reader: sqlite3.Connection, run_id: str) -> int:
     return int(row["reject_count"])
 
 
-MOST_FILES = 1000
+MAX_FILES = 1000
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def list_trace_files(reader: sqlite3.Connection, run_id: str) -> list[TraceFile]
         order by name
         limit :most
         """
-    return list_rows(TraceFile, sql, reader, run_id, most=MOST_FILES)
+    return list_rows(TraceFile, sql, reader, run_id, most=MAX_FILES)
 
 
 def get_trace_file(reader: sqlite3.Connection, run_id: str, name: str) -> TraceFile | None:
@@ -151,7 +151,7 @@ def read_trace_file(reader: sqlite3.Connection, run_id: str, name: str) -> Itera
         yield zlib.decompress(row["body"])
 
 
-MOST_STEPS = 5_000  # on one page of a compile
+MAX_STEPS = 5_000  # on one page of a compile
 
 _KEYS = "in (select value from json_each(:keys))"
 _DESCRIPTIONS = "('describe_source', 'describe_storage', 'describe_tensor')"
@@ -246,7 +246,7 @@ class CompileEvent:
 
 
 def list_steps(
-    connection: sqlite3.Connection, keys: Sequence[int], limit: int = MOST_STEPS
+    connection: sqlite3.Connection, keys: Sequence[int], limit: int = MAX_STEPS
 ) -> list[CompileEvent]:
     if not keys:
         return []
@@ -262,7 +262,7 @@ def get_stretch(reader: sqlite3.Connection, key: int) -> tuple[int, int] | None:
 
 
 # How far before a compile's first record its start may be; the start is the event right before it.
-_MOST_STEPS = 5000
+_MAX_STEPS = 5000
 BEFORE_SQL = """
 select kind, time_us, case when kind = 'compile_started' then body end as body
 from events
@@ -307,7 +307,7 @@ def find_start(
     values = {
         "process_id": process_id,
         "sequence": 2**62 if before is None else before,
-        "limit": _MOST_STEPS,
+        "limit": _MAX_STEPS,
     }
     for row in connection.execute(BEFORE_SQL, values):
         if row["time_us"] < started_us - 1_000_000:

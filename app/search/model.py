@@ -25,13 +25,13 @@ from compileboard.app.search.queries import (
 )
 from compileboard.collectors.store.connection import StoreError
 
-MOST_LINES = 3
+MAX_LINES = 3
 WIDTH = 240  # characters of a line
 BEFORE = 60  # of them before the first word
-MOST_PLACES = 100  # of a term in a text; ten times as many are examined
+MAX_PLACES = 100  # of a term in a text; ten times as many are examined
 
 
-def find_lines(text: str, terms: Terms, *, most: int = MOST_LINES) -> list[SearchLine]:
+def find_lines(text: str, terms: Terms, *, most: int = MAX_LINES) -> list[SearchLine]:
     low = text.lower()
     if len(low) != len(text):  # lower case may be longer; positions must be the text's own
         low = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
@@ -64,7 +64,7 @@ def _find_term(low: str, term: Term) -> Iterator[tuple[int, int]]:
     whole = re.compile(pattern)
     begin = low.find(words[0])
     tried = yielded = 0
-    while tried < 10 * MOST_PLACES and yielded < MOST_PLACES:
+    while tried < 10 * MAX_PLACES and yielded < MAX_PLACES:
         tried += 1
         if begin < 0:
             return
@@ -99,9 +99,9 @@ def _cut_line(
         yield " …", False
 
 
-MOST_HITS = 100  # per page: each text is read and searched
-MOST_FILES = 50  # of sealed runs; they must be opened within:
-MOST_S = 1.0
+MAX_HITS = 100  # per page: each text is read and searched
+MAX_FILES = 50  # of sealed runs; they must be opened within:
+MAX_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def build_search(
     Raises FilterError for an invalid kind or cursor, StoreError if the run's file cannot be read.
     """
     query, kind = query.strip(), check_kind(kind)
-    terms, limit = read_terms(query), min(limit_count, MOST_HITS)
+    terms, limit = read_terms(query), min(limit_count, MAX_HITS)
     reader = store.board if run_id is None else store.open_run(run_id)
     files = _open_newest(store) if run_id is None else []
     groups = search(
@@ -157,8 +157,8 @@ def _add_lines(hit: SearchHit, terms: Terms) -> SearchHit:
 
 def _open_newest(store: Store) -> list[File]:
     files: list[File] = []
-    until_s = time.monotonic() + MOST_S
-    for run_id in list_newest_sealed(store.board, MOST_FILES):
+    until_s = time.monotonic() + MAX_SECONDS
+    for run_id in list_newest_sealed(store.board, MAX_FILES):
         if time.monotonic() >= until_s:
             break
         with suppress(StoreError):  # the run's page shows the error

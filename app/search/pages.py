@@ -23,7 +23,7 @@ from compileboard.app.runs.model import list_described_runs
 from compileboard.app.runs.queries import RunFilter, get_newest_run
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.shell import find_run, render_run
-from compileboard.app.search.model import MOST_HITS, build_search
+from compileboard.app.search.model import MAX_HITS, build_search
 from compileboard.app.search.queries import (
     LONGEST,
     SearchGroup,
@@ -36,7 +36,7 @@ from compileboard.app.search.queries import (
 from compileboard.collectors.store.search import KINDS
 
 blueprint = Blueprint("search", __name__)
-MOST_OF_A_KIND = 5
+MAX_PER_KIND = 5
 _SUGGESTED_TEXTS = ("function", "failure", "graph_break", "recompile", "rerecording")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 
@@ -61,17 +61,17 @@ def find_by_name(text: str) -> list[Suggestion]:
     runs: dict[str, RunRow] = {
         run.id: run
         for selection in selections
-        for run in list_described_runs(engine, clock, selection, limit=MOST_OF_A_KIND).rows
+        for run in list_described_runs(engine, clock, selection, limit=MAX_PER_KIND).rows
     }
     if text == LATEST and (newest := get_newest_run(engine, clock)):
         runs = {newest.id: newest, **runs}
     named = [
         Suggestion("run", run.shown_name, _describe_run(run), run_url(run.id))
-        for run in [*runs.values()][:MOST_OF_A_KIND]
+        for run in [*runs.values()][:MAX_PER_KIND]
     ]
     named += [
         Suggestion("model", model, suites, url_for("models.show", model=model))
-        for model, suites in list_models(engine, text, MOST_OF_A_KIND)
+        for model, suites in list_models(engine, text, MAX_PER_KIND)
     ]
     return sorted(named, key=lambda own: own.label.lower() != text.lower())
 
@@ -111,7 +111,7 @@ def show_run(run_id: str) -> str:
 
 def _search(run_id: str | None) -> dict[str, Any]:
     args = request.args
-    limit_count = check_limit(args.get("limit"), min(get_settings().page_size, 25), MOST_HITS)
+    limit_count = check_limit(args.get("limit"), min(get_settings().page_size, 25), MAX_HITS)
     screen = build_search(
         get_store(), args.get("q", ""), args.get("kind"), run_id, args.get("cursor"), limit_count
     )

@@ -22,9 +22,9 @@ from compileboard.app.core.schema import PRIVATE, one_of, published
 from compileboard.collectors.store.search import KINDS, kind_tag, list_pending, read_text, run_tag
 
 LONGEST = 300  # characters searched for
-MOST_TERMS = 12
-MOST_WORDS = 20  # per term, as in a pasted line of code
-SHORTEST_PREFIX = 3  # shorter ones match too many words of a big index
+MAX_TERMS = 12
+MAX_WORDS = 20  # per term, as in a pasted line of code
+MIN_PREFIX = 3  # shorter ones match too many words of a big index
 
 _TERM = re.compile(r'(-?)"([^"]*)"?|(\S+)')
 _WORD = re.compile(r"[^\W_]+")  # a word according to unicode61
@@ -67,14 +67,14 @@ def read_terms(text: str) -> Terms:
         minus, body = (
             (match[1], match[2]) if quoted else ("-" if match[3].startswith("-") else "", match[3])
         )
-        words = tuple(_WORD.findall(body)[:MOST_WORDS])
+        words = tuple(_WORD.findall(body)[:MAX_WORDS])
         if not words:
             continue
-        if len(included) + len(excluded) >= MOST_TERMS:
+        if len(included) + len(excluded) >= MAX_TERMS:
             is_cut = True
             break
         last = not quoted and match.end() == len(text.rstrip())
-        prefix = last and not minus and body[-1:].isalnum() and len(words[-1]) >= SHORTEST_PREFIX
+        prefix = last and not minus and body[-1:].isalnum() and len(words[-1]) >= MIN_PREFIX
         (excluded if minus else included).append(Term(words, prefix))
     return Terms(tuple(included), tuple(excluded), is_cut)
 

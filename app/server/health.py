@@ -95,7 +95,7 @@ def get_figures(connection: sqlite3.Connection, alive_since_us: int) -> StoreFig
     )
 
 
-LEAST_FREE_BYTES = 256 << 20
+MIN_FREE_BYTES = 256 << 20
 WRITE_TIMEOUT_MS = 1000
 SLOWEST_PASS_S = 900.0  # a first pass over a large history takes minutes
 OK = "ok"
@@ -180,9 +180,9 @@ def _check_write(path: str) -> str:
 
 def _check_disk(path: str) -> str:
     room_bytes = measure_room(path)
-    if room_bytes >= LEAST_FREE_BYTES:
+    if room_bytes >= MIN_FREE_BYTES:
         return OK
-    return f"{format_bytes(int(room_bytes))} are free; expected {format_bytes(LEAST_FREE_BYTES)}"
+    return f"{format_bytes(int(room_bytes))} are free; expected {format_bytes(MIN_FREE_BYTES)}"
 
 
 def _check_follower(path: str) -> str:

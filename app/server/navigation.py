@@ -41,7 +41,7 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         ),
     ),
 )
-MOST_UNAVAILABLE = 3  # runs with a lost file named on one page
+MAX_UNAVAILABLE = 3  # runs with a lost file named on one page
 # Only on the dashboard: a static site has none.
 LOCAL_PAGES = frozenset(("imports.index", "boxes.index", "activity.index", "views.index"))
 
@@ -137,7 +137,7 @@ def describe_unavailable() -> list[str]:
     listed = list(store.unavailable.items())
     lines = [
         f"The detail of run {run_id} is left out: {error}"
-        for run_id, error in listed[:MOST_UNAVAILABLE]
+        for run_id, error in listed[:MAX_UNAVAILABLE]
     ]
     more_count = len(listed) - len(lines)
     return (

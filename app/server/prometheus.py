@@ -1,7 +1,7 @@
 """/metrics for Prometheus: server and database figures, and the newest value of each series.
 
 Requests are counted over all workers of this server; database figures are the same on every server.
-The number of series is bounded by the newest MOST_MODELS models and MOST_NAMES run names.
+The number of series is bounded by the newest MAX_MODELS models and MAX_NAMES run names.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ def list_newest_runs(engine: Engine, limit: int) -> list[NewestRun]:
     return [NewestRun(*row) for row in engine.rows(NEWEST_OF_NAMES_SQL, {"limit": limit})]
 
 
-MOST_MODELS = 1000
-MOST_NAMES = 200
+MAX_MODELS = 1000
+MAX_NAMES = 200
 _GB = 1e9  # as upstream counts it
 
 blueprint = Blueprint("metrics", __name__)
@@ -281,7 +281,7 @@ def _list_newest(publication: PublicationState | None) -> list[Metric]:
 
 def _list_models() -> Iterator[Metric]:
     rows = list_models(get_engine(), ModelFilter())
-    newest = sorted(rows, key=lambda row: (-row.time_us, row.id))[:MOST_MODELS]
+    newest = sorted(rows, key=lambda row: (-row.time_us, row.id))[:MAX_MODELS]
     labelled = [(row, _label_model(row)) for row in newest]
     for name, help_text, take in _OF_MODEL:
         samples = [(labels, value) for row, labels in labelled if (value := take(row)) is not None]
@@ -312,7 +312,7 @@ def _label_model(row: ResultRow) -> dict[str, str]:
 def _list_runs() -> Iterator[Metric]:
     runs = [
         (run, {"suite": run.suite or "", "name": run.name})
-        for run in list_newest_runs(get_engine(), MOST_NAMES)
+        for run in list_newest_runs(get_engine(), MAX_NAMES)
     ]
     for name, help_text, take in _OF_RUN:
         yield _make_gauges(name, help_text, [(labels, take(run)) for run, labels in runs])

@@ -28,7 +28,7 @@ from gunicorn.workers import gthread
 HEADER_S = 20.0  # as in Apache's mod_reqtimeout, with 500 bytes/s
 SILENCE_S = 20.0
 GRACE_S = 20.0
-LEAST_BYTES_S = 500
+MIN_BYTES_S = 500
 NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NO_ROOM_S = 0.1
 
@@ -54,7 +54,7 @@ class ClientTimeout:
     def get_left_s(self) -> float:
         """Return the seconds that the next byte may take."""
         allowed_s = (
-            GRACE_S + self.byte_count / LEAST_BYTES_S if self._fixed_s is None else self._fixed_s
+            GRACE_S + self.byte_count / MIN_BYTES_S if self._fixed_s is None else self._fixed_s
         )
         return min(SILENCE_S, allowed_s - self.waited_s)
 

@@ -14,7 +14,7 @@ from compileboard.app.core.page import Page
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.core.schema import PRIVATE
 from compileboard.app.shapes import run_queries as shapes
-from compileboard.app.shapes.run_queries import MOST_RECORDS, ShapeCompile, ShapeLine, SymbolRecord
+from compileboard.app.shapes.run_queries import MAX_RECORDS, ShapeCompile, ShapeLine, SymbolRecord
 
 _SYMBOL = re.compile(r"\b(?:s|u|zf|zuf)\d+\b")
 _LOCAL = re.compile(r"\bL\['(\w+)'\]")
@@ -23,7 +23,7 @@ _COMPARED = re.compile(r"^(?P<left>.+?) (?P<sign><=|>=|<|>) (?P<right>-?\d+)$")
 _CALLED = re.compile(r"^(?P<call>Eq|Ne)\((?P<left>.+), (?P<right>[^,()]+)\)$")
 _MOD = re.compile(r"^Mod\((?P<what>.+), (?P<by>\d+)\)$")
 _INT32 = 2**31 - 1
-_MOST_ADVICE = 4
+_MAX_ADVICE = 4
 _SIGNS = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
 _REASONS = {
     "range_refined_to_singleton": "conditions left one value",
@@ -106,7 +106,7 @@ class ShapeCompileRow:
     file: fields.FileName
     outcome: Outcome
     record_count: Annotated[
-        fields.Count, f"Records of its symbolic shapes; the first {MOST_RECORDS} are read."
+        fields.Count, f"Records of its symbolic shapes; the first {MAX_RECORDS} are read."
     ]
     symbols: Annotated[tuple[ShapeSymbol, ...], "Its symbols."]
     other_guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name no symbol."]
@@ -208,7 +208,7 @@ def _make_symbol(
         guards=guards,
         advice=(),
     )
-    return replace(symbol, advice=tuple(dict.fromkeys(_advise(symbol)))[:_MOST_ADVICE])
+    return replace(symbol, advice=tuple(dict.fromkeys(_advise(symbol)))[:_MAX_ADVICE])
 
 
 def _list_guards(records: Sequence[SymbolRecord]) -> list[ShapeGuard]:

@@ -13,8 +13,8 @@ from compileboard.collectors.contract.shapes import Frame
 from compileboard.collectors.contract.values import fit_json
 from compileboard.collectors.store.reading import read_json
 
-MOST_RECORDS = 400  # of one compile
-MOST_LINES = 25
+MAX_RECORDS = 400  # of one compile
+MAX_LINES = 25
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -129,7 +129,7 @@ def count_kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
 
 
 def list_lines(
-    connection: sqlite3.Connection, run_id: str, limit: int = MOST_LINES
+    connection: sqlite3.Connection, run_id: str, limit: int = MAX_LINES
 ) -> list[ShapeLine]:
     shape_lines = [
         ShapeLine(**dict(row))
@@ -165,7 +165,7 @@ def list_shape_compiles(
 
 def _read_compile(connection: sqlite3.Connection, row: sqlite3.Row) -> ShapeCompile:
     values = {name: row[name] for name in row.keys() if name != "started_us"}  # noqa: SIM118 - a row iterates its values
-    records = connection.execute(RECORDS_SQL, {"key": row["key"], "limit": MOST_RECORDS})
+    records = connection.execute(RECORDS_SQL, {"key": row["key"], "limit": MAX_RECORDS})
     sizes = connection.execute(SIZES_SQL, {"key": row["key"]}).fetchone()
     return ShapeCompile(
         **values,
@@ -192,5 +192,5 @@ def _read_sizes(metadata: str | None) -> dict[str, list[Any]]:
 
 
 def list_values(connection: sqlite3.Connection, compile_key: int) -> dict[str, int]:
-    rows = connection.execute(VALUES_SQL, {"key": compile_key, "limit": 10 * MOST_RECORDS})
+    rows = connection.execute(VALUES_SQL, {"key": compile_key, "limit": 10 * MAX_RECORDS})
     return {symbol: int(value) for symbol, value in rows if _NUMBER.fullmatch(value)}

@@ -43,7 +43,7 @@ _SMALL_RUN_ID = re.compile(r"[0-9a-z]{26}")
 _DEVICES = frozenset(
     ("con", "prn", "aux", "nul", *(f"{name}{n}" for name in ("com", "lpt") for n in range(10)))
 )
-_MOST_CHARACTERS = 180  # per path: Windows ends at 260 including the folder
+_MAX_CHARACTERS = 180  # per path: Windows ends at 260 including the folder
 _HASH = 16
 
 
@@ -69,7 +69,7 @@ def name_file(address: str) -> str:
             _shorten("?", "-".join(value for pair in parse_qsl(query) for value in pair), query)
         )
     name = "/".join((*names, PAGE))
-    if len(name) > _MOST_CHARACTERS:
+    if len(name) > _MAX_CHARACTERS:
         kind = names[0] if len(names[0]) < 40 else "long"
         name = "/".join((kind, _shorten("//", segments[-1], address), PAGE))
     return name
@@ -510,7 +510,7 @@ _JUDGING = frozenset(("run.show", "compare.index"))
 
 FOLDER = "data"
 _API = "/api/v1"
-_MOST_SETS = 60
+_MAX_SETS = 60
 # Name, address and contents. An address that this dashboard does not answer has no file.
 _LISTS = (
     ("overview", "/overview", "sums over all runs, as the overview has them"),
@@ -546,7 +546,7 @@ def write_data(
 
 
 def _list_sets(engine: Engine) -> Iterator[tuple[str, str, str]]:
-    for model_set in list_sets(engine)[:_MOST_SETS]:
+    for model_set in list_sets(engine)[:_MAX_SETS]:
         query = urlencode(make_set_query(model_set))
         # The page's name with this query, without its frame.
         file_name = name_file(normalize(f"/trend?{query}")).split("/")[1]

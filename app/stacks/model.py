@@ -29,7 +29,7 @@ from compileboard.collectors.contract.library_names import is_library_name
 
 _NO_FRAME = StackNode(0, None, "", None, "")
 
-MOST_BLOCKS = 100
+MAX_BLOCKS = 100
 DEEPEST = 24
 _ENDS = (3, 6)  # frames of a long chain shown at its beginning and end
 
@@ -188,7 +188,7 @@ def _sum_up(tree_node: StackTreeNode) -> None:
             above.outcomes[outcome] = above.outcomes.get(outcome, 0) + count
 
 
-def build_block(top: StackTreeNode, start: int = 0, most: int = MOST_BLOCKS) -> StackBlock:
+def build_block(top: StackTreeNode, start: int = 0, most: int = MAX_BLOCKS) -> StackBlock:
     block = StackBlock(_list_single_callees(top), 0)
     waiting: list[tuple[int, int, StackTreeNode, StackBlock]] = []
     number = 0
@@ -342,7 +342,7 @@ def build_stacks(
     *,
     node: int = 0,
     start: int = 0,
-    most: int = MOST_BLOCKS,
+    most: int = MAX_BLOCKS,
 ) -> StacksScreen | None:
     selection = selection or StackFilter()
     nodes, compiles = list_nodes(reader, run_id), list_stack_compiles(reader, run_id)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from compileboard.app.compiles.run_queries import OUTCOME_SQL
 from compileboard.collectors.store.runs import load_process_names
 
-MOST_NODES = 200_000
-MOST_COMPILES = 100_000
-MOST_LOOSE = 2_000
+MAX_NODES = 200_000
+MAX_COMPILES = 100_000
+MAX_LOOSE = 2_000
 _AT_ONCE = 500
 
 
@@ -88,16 +88,16 @@ def _list_rows(connection: sqlite3.Connection, sql: str, run_id: str, limit: int
 
 
 def list_loose_records(connection: sqlite3.Connection, run_id: str) -> list[LooseRecord]:
-    return [LooseRecord(*row) for row in _list_rows(connection, LOOSE_SQL, run_id, MOST_LOOSE)]
+    return [LooseRecord(*row) for row in _list_rows(connection, LOOSE_SQL, run_id, MAX_LOOSE)]
 
 
 def list_nodes(connection: sqlite3.Connection, run_id: str) -> list[StackNode]:
     """Return the frames of all stacks of a run, callers before callees."""
-    return [StackNode(*row) for row in _list_rows(connection, NODES_SQL, run_id, MOST_NODES)]
+    return [StackNode(*row) for row in _list_rows(connection, NODES_SQL, run_id, MAX_NODES)]
 
 
 def list_stack_compiles(connection: sqlite3.Connection, run_id: str) -> list[StackCompile]:
-    rows = _list_rows(connection, COMPILES_SQL, run_id, MOST_COMPILES)
+    rows = _list_rows(connection, COMPILES_SQL, run_id, MAX_COMPILES)
     names = load_process_names(connection, {row[-1] for row in rows})
     return [StackCompile._make((*row[:-1], names[row[-1]])) for row in rows]
 

@@ -34,8 +34,8 @@ from compileboard.collectors.fixes.step_costs import (
     load_costs,
 )
 
-MOST_PARTS = 200
-MOST_KERNELS = 30
+MAX_PARTS = 200
+MAX_KERNELS = 30
 # What the host does in a step: colour, and what it is.
 HOST_KINDS = {
     "guards": Phase("guards", "guards", "phase-dynamo", "evaluating guards"),
@@ -228,7 +228,7 @@ class StepsScreen:
     verdict: RunVerdict
     views: tuple[WindowView, ...]
     legend: tuple[Phase, ...] = tuple(HOST_KINDS.values())
-    most_parts: int = MOST_PARTS
+    most_parts: int = MAX_PARTS
 
 
 def build_steps(
@@ -426,9 +426,7 @@ def _rank_kernels(traced: TracedSteps, step: UsualStep) -> Iterable[KernelTime]:
             times[kernel["name"]][0] += kernel["count"]
             times[kernel["name"]][1] += kernel["us"]
     ranked = sorted(times.items(), key=lambda item: (-item[1][1], item[0]))
-    return [
-        KernelTime(name=name, count=count, us=us) for name, (count, us) in ranked[:MOST_KERNELS]
-    ]
+    return [KernelTime(name=name, count=count, us=us) for name, (count, us) in ranked[:MAX_KERNELS]]
 
 
 @dataclass(frozen=True)

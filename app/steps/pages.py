@@ -11,7 +11,7 @@ from compileboard.app.core.page import Page, read_id
 from compileboard.app.runs.run_queries import RunDetail
 from compileboard.app.runs.shell import find_run, render_run
 from compileboard.app.steps.model import StepWindowRow, list_window_rows, load_steps
-from compileboard.app.steps.run_queries import MOST_WINDOWS, list_windows
+from compileboard.app.steps.run_queries import MAX_WINDOWS, list_windows
 from compileboard.collectors.contract.record_names import STEPS_TRACE
 
 blueprint = Blueprint("steps", __name__)
@@ -21,7 +21,7 @@ blueprint = Blueprint("steps", __name__)
 def show(run_id: str) -> str:
     detail = find_run(run_id)
     reader = get_run_reader(run_id)
-    windows = list_windows(reader, run_id, None, MOST_WINDOWS).rows
+    windows = list_windows(reader, run_id, None, MAX_WINDOWS).rows
     screen = load_steps(reader, run_id, windows)
     return render_run(detail, "steps/index.html", tab="steps", screen=screen)
 

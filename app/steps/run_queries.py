@@ -17,7 +17,7 @@ from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.run_causes import list_tried_fixes, load_causes
 
-MOST_WINDOWS = 100
+MAX_WINDOWS = 100
 
 
 @dataclass(frozen=True)

@@ -292,7 +292,7 @@ def _make_scale(busy: Sequence[tuple[int, int]]) -> Callable[[int], float]:
 
 
 DEFAULT_COLUMNS = 1200  # of the window sent with the page
-MOST_STRIPS = 16
+MAX_STRIPS = 16
 # So fine that the longest phases are chosen only by length; of 10 lanes are read 400
 _FINE_COLUMNS = 100_000
 
@@ -469,7 +469,7 @@ def _list_labels(
 
 def read_strips(reader: sqlite3.Connection, screen: TimelineScreen) -> list[StripLane]:
     """Return the longest phases of the first threads, with idle time cut out."""
-    lanes = screen.lanes[:MOST_STRIPS]
+    lanes = screen.lanes[:MAX_STRIPS]
     if not lanes:
         return []
     first_us, last_us = _run_window(screen.lanes)

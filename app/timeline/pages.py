@@ -36,7 +36,7 @@ from compileboard.app.timeline.run_queries import Lane
 blueprint = Blueprint("timeline", __name__)
 
 ROW_PX, HEAD_PX, RULER_PX = 18, 30, 22  # as in static/js/timeline-layout.mjs
-MOST_PX = 620  # height; further lanes are scrolled to
+MAX_PIXELS = 620  # height; further lanes are scrolled to
 
 
 @blueprint.get("/runs/<run_id>/timeline")
@@ -67,7 +67,7 @@ def show(run_id: str) -> str:
         data=data,
         view=view,
         opening=find_opening(reader, run_id),
-        height=min(MOST_PX, RULER_PX + HEAD_PX * lane_count + ROW_PX * row_count),
+        height=min(MAX_PIXELS, RULER_PX + HEAD_PX * lane_count + ROW_PX * row_count),
     )
 
 

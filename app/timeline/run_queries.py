@@ -29,7 +29,7 @@ READ = 20_000  # spans of one window examined for drawing, all lanes together
 SCANNED = 100_000  # index entries skipped for the drawn ones
 BUCKETS = 240  # columns of a window in which short spans are summed
 OPEN = 100  # spans of a lane without an end
-_LEAST_READ = 1000  # per lane
+_MIN_READ = 1000  # per lane
 _NEVER_US = 1 << 62
 
 
@@ -373,7 +373,7 @@ def get_window(
         "to_us": to_us,
         "bucket_us": bucket_us,
     }
-    most = max(_LEAST_READ, READ // lane_count)
+    most = max(_MIN_READ, READ // lane_count)
     count = reader.execute(COUNT_SQL, values | {"most": most + 1}).fetchone()[0]
     way = "begin" if count <= most else "longest"
     # Of short spans the longest cover most; a sixty-fourth of a column is invisible.

@@ -35,7 +35,7 @@ from tests.integration.fixes.recording import record_causes
 
 TRIED = ROOT / "tests" / "programs" / "tried"
 WITHIN = 0.25
-LEAST_SHARE = 0.05  # of the compile time; less is noise
+MIN_SHARE = 0.05  # of the compile time; less is noise
 _FIRST = (
     "torch.compile(lambda x: (x.sin() @ x).sum())(torch.ones(8, 8, requires_grad=True)).backward()"
 )
@@ -167,7 +167,7 @@ class Outcome:
     def is_within(self) -> bool:
         measured = max(0.0, self.measured)  # a fix that takes more saves nothing
         largest = max(measured, self.predicted)
-        return abs(self.predicted - measured) <= max(WITHIN * largest, LEAST_SHARE)
+        return abs(self.predicted - measured) <= max(WITHIN * largest, MIN_SHARE)
 
     def row(self) -> Row:
         return Row(
@@ -216,7 +216,7 @@ def main() -> int:
     print_table(
         f"Savings, backend {arguments.backend}, {arguments.repeats} executions a side",
         [outcome.row() for outcome in outcomes],
-        f"Within {WITHIN:.0%}, or {LEAST_SHARE:.0%} of the compile time: {within} of "
+        f"Within {WITHIN:.0%}, or {MIN_SHARE:.0%} of the compile time: {within} of "
         f"{len(outcomes)}. Above the whole compile time: {', '.join(above) or 'none'}.",
         headings=("program", "compile time", "predicted", "measured", "within"),
     )

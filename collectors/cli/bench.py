@@ -68,7 +68,7 @@ from compileboard.command_line import Choice, Command, Option, Value
 from compileboard.exit_codes import DONE, INTERRUPTED
 
 DEFAULT_RANKS = 2  # on a CPU
-HIGHEST_PORT = 65535
+MAX_PORT = 65535
 # Flags of upstream's harness that change nothing here: a command line of it is taken as it is.
 # Those that cannot be done are unknown options like any other; docs/bench-flags.md has what to use
 # instead.
@@ -476,8 +476,8 @@ def _choose_world_size(
     size: int | None = values["world_size"]
     if not values["ddp"] and values["optimize_ddp_mode"] != DDP_MODES[0]:
         raise ValueError(f"--optimize-ddp-mode {values['optimize_ddp_mode']}: add --ddp")
-    if (values["distributed_master_port"] or 0) > HIGHEST_PORT:
-        raise ValueError(f"--distributed-master-port: expected a port up to {HIGHEST_PORT}")
+    if (values["distributed_master_port"] or 0) > MAX_PORT:
+        raise ValueError(f"--distributed-master-port: expected a port up to {MAX_PORT}")
     if not (values["ddp"] or values["fsdp"]):
         if size is not None:
             raise ValueError(f"--world-size {size}: one process is measured; add --ddp or --fsdp")

@@ -23,7 +23,7 @@ from compileboard.collectors.store.ingest.commit_history import (
 )
 from compileboard.command_line import Command
 
-MOST_COMMITS = 200_000  # linux and pytorch have fewer along first parents
+MAX_COMMITS = 200_000  # linux and pytorch have fewer along first parents
 READ_MOST_S = 300.0
 BATCH = 5_000  # per transaction: a recorder waits no longer than one
 
@@ -66,8 +66,8 @@ def commits(db: str, repository: str, branch: str) -> None:
         f"{db}: {new:,} of {len(history):,} commits of {branch} are new, "
         f"{oldest.hash[:12]} to {newest.hash[:12]} ({newest.subject or 'no subject'})"
     )
-    if len(history) == MOST_COMMITS and oldest.parent_hash:
-        print_message(f"older ones than these {MOST_COMMITS:,} were left out")
+    if len(history) == MAX_COMMITS and oldest.parent_hash:
+        print_message(f"older ones than these {MAX_COMMITS:,} were left out")
     elif oldest.parent_hash is None and _is_shallow(repository):
         print_message(
             "the clone is shallow: earlier commits are not known; `git fetch --unshallow`, "
@@ -82,7 +82,7 @@ def _read_history(repository: str, revision: str) -> list[StoredCommit]:
             f"--repository {repository}: there is no such folder; expected one inside a git clone"
         )
     try:
-        commits = read_commits(folder, revision, limit=MOST_COMMITS, timeout_s=READ_MOST_S)
+        commits = read_commits(folder, revision, limit=MAX_COMMITS, timeout_s=READ_MOST_S)
     except FileNotFoundError:
         raise ValueError(
             "git is not installed, or not on PATH: it reads the repository's history"

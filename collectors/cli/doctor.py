@@ -44,7 +44,7 @@ from compileboard.version import VERSION
 
 LOW_DISK_BYTES = 1 << 30
 PROBE_TIMEOUT_S = 120
-MOST_SKEW_S = 60.0
+MAX_SKEW_S = 60.0
 PROBE = """
 import importlib.metadata, json, runpy, sys, torch, torch._dynamo
 torch_compat = runpy.run_path(sys.argv[1])
@@ -198,7 +198,7 @@ def check_server_of(config: RunConfig, environment: Mapping[str, str]) -> list[C
             )
         )
     skew_s = describe_skew(health.headers.get("date", ""), began_s)
-    if skew_s is not None and abs(skew_s) > MOST_SKEW_S:
+    if skew_s is not None and abs(skew_s) > MAX_SKEW_S:
         finding = (
             f"differs from this machine's by {abs(skew_s):.0f} s; runs appear at another time "
             "than they began"

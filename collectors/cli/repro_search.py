@@ -30,9 +30,9 @@ from compileboard.exit_codes import DONE, FAILED
 if TYPE_CHECKING:
     from compileboard.collectors.repro.findings import JudgedNode, TriedSetting
 
-MOST_LINES = 40  # of the smallest graph on the terminal
+MAX_LINES = 40  # of the smallest graph on the terminal
 _FORWARD = re.compile(r"^    def forward\(.*?(?=^\S)", re.MULTILINE | re.DOTALL)
-MOST_ROWS = 12  # of the terminal's table
+MAX_ROWS = 12  # of the terminal's table
 PACKAGE = "compileboard.collectors.repro.locate"
 strict_option = click.option(
     "--strict", is_flag=True, help="Take other bits than eager's as wrong."
@@ -120,7 +120,7 @@ def _describe_minification(answer: Any, program: str | None) -> list[str]:
     if program is not None:
         forward = _FORWARD.search(program)
         code = (forward[0] if forward else "").rstrip().splitlines()
-        lines += ["", *code[:MOST_LINES], *(["    …"] if len(code) > MOST_LINES else []), ""]
+        lines += ["", *code[:MAX_LINES], *(["    …"] if len(code) > MAX_LINES else []), ""]
     lines += [text for condition, text in _list_notes(answer) if condition]
     lines.append(
         f"{answer.tried_count} trials, {answer.remembered_count} answers from memory, "
@@ -257,7 +257,7 @@ def _choose_rows(rows: Sequence[JudgedNode]) -> list[JudgedNode]:
     from compileboard.collectors.repro.findings import WRONG_VERDICTS
 
     wrong = [row for row in rows if row.verdict in WRONG_VERDICTS]
-    return wrong[:MOST_ROWS] if wrong else list(rows[:3])
+    return wrong[:MAX_ROWS] if wrong else list(rows[:3])
 
 
 def format_nodes(rows: Sequence[JudgedNode]) -> list[str]:

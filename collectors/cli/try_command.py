@@ -394,12 +394,12 @@ def try_all(
     Raises CannotTry or StoreError.
     """
     from compileboard.collectors.record.spool import home
-    from compileboard.collectors.trials.all_fixes import FEWEST_EXECUTIONS
+    from compileboard.collectors.trials.all_fixes import MIN_EXECUTIONS
     from compileboard.collectors.trials.patches import CannotTry
 
-    if max_count < FEWEST_EXECUTIONS:
+    if max_count < MIN_EXECUTIONS:
         raise CannotTry(
-            f"--executions {max_count}: expected at least {FEWEST_EXECUTIONS}, which one fix takes"
+            f"--executions {max_count}: expected at least {MIN_EXECUTIONS}, which one fix takes"
         )
     ends_s = time.monotonic() + budget_s
     with closing(open_reader(database)) as connection:
@@ -561,7 +561,7 @@ def _to_json(trial: Trial) -> dict[str, Any]:
 
 
 def _to_text(trial: Trial, result: TrialResult) -> str:
-    from compileboard.collectors.trials.execution import FEWEST_CALLS
+    from compileboard.collectors.trials.execution import MIN_CALLS
 
     rows = [
         (result.label(verdict), metric["text"], verdict.text)
@@ -572,7 +572,7 @@ def _to_text(trial: Trial, result: TrialResult) -> str:
         rows.append(
             (
                 "Step",
-                f"not measured: no function was called {FEWEST_CALLS + 1} times without compiling",
+                f"not measured: no function was called {MIN_CALLS + 1} times without compiling",
                 "",
             )
         )

@@ -20,8 +20,8 @@ _GRAPH_LINE = re.compile(r"File \"<eval_with_key>[^\n]*\n +\w+ = ([\w.]+)\(")
 _SYMBOL = re.compile(r"\b[su]\d+\b")
 _SIZES = re.compile(r"\b[1-9]\d*(?:x\d+)+\b")
 _LIST = re.compile(r"N(?:, ?N)+")
-MOST_CHARS = 4_000  # of a message or a traceback's end: expressions see no more
-MOST_TEXT_CHARS = 64_000
+MAX_CHARS = 4_000  # of a message or a traceback's end: expressions see no more
+MAX_TEXT_CHARS = 64_000
 
 
 class Failure(NamedTuple):
@@ -40,7 +40,7 @@ def identify_failure(error_type: str | None, message: str | None, traceback: str
     >>> identify_failure("RuntimeError", "size 37 at 0x7f3a, in /tmp/xy/a.py")
     Failure(error_type='RuntimeError', operation=None, message='size N at 0x…, in /…')
     """
-    message = (message or "")[:MOST_CHARS]
+    message = (message or "")[:MAX_CHARS]
     line = _SYMBOL.sub("N", _SIZES.sub("N", find_telling_line(message)))
     pattern = _LIST.sub("N", error_pattern(line))
     return Failure(error_type, _find_operation(message, traceback), pattern or None)
@@ -57,6 +57,6 @@ def _find_operation(message: str, traceback: str) -> str | None:
     named = find_operation(message)
     if named is None and (node := _NODE.search(message)):
         named = node["target"] or node["built_in"] or node["named"]
-    if named is None and (raised := _GRAPH_LINE.findall(traceback[-MOST_TEXT_CHARS:])):
+    if named is None and (raised := _GRAPH_LINE.findall(traceback[-MAX_TEXT_CHARS:])):
         named = raised[-1]
     return named and named[:200].removeprefix("torch.ops.")

@@ -23,11 +23,11 @@ PHASES = ("forward", "backward", "inference")
 # States of an input's values.
 KEPT, ABSENT, FREED, TOO_LARGE, WITHHELD = "kept", "absent", "freed", "too_large", "withheld"
 VALUE_STATES = (KEPT, ABSENT, FREED, TOO_LARGE, WITHHELD)
-MOST_REPROS = 20  # per process, one per fingerprint
+MAX_REPROS = 20  # per process, one per fingerprint
 DEFAULT_VALUES_BYTES = 64 << 20  # per repro
-MOST_STORAGE_BYTES = 32 << 20  # per storage: it must fit into one record of the spool
-MOST_PROGRAM_CHARS = 16 << 20
-MOST_ERROR_CHARS = 8_000
+MAX_STORAGE_BYTES = 32 << 20  # per storage: it must fit into one record of the spool
+MAX_PROGRAM_CHARS = 16 << 20
+MAX_ERROR_CHARS = 8_000
 
 Size = int | str  # an expression of symbols, as sympy writes it: "2*s0 + 1"
 

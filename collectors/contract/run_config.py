@@ -20,14 +20,14 @@ SERVER_SETTINGS = (
 STALE_AFTER_S = 30
 
 
-MOST_STEPS = 10_000
+MAX_STEPS = 10_000
 
 
 def parse_steps(text: str) -> tuple[int, int | None]:
     """Return how many steps to time, and how many to skip first (None: until nothing compiles)."""
     count, _, after = text.partition("@")
-    if not count.isdecimal() or not 1 <= int(count) <= MOST_STEPS:
-        raise ValueError(f"a number of steps from 1 to {MOST_STEPS:,}, and @M for after M steps")
+    if not count.isdecimal() or not 1 <= int(count) <= MAX_STEPS:
+        raise ValueError(f"a number of steps from 1 to {MAX_STEPS:,}, and @M for after M steps")
     if "@" in text and not after.isdecimal():
         raise ValueError(f"{after!r} after @ is not a number of steps")
     return int(count), int(after) if "@" in text else None

@@ -100,12 +100,12 @@ def clean_text(text: str) -> str:
     return text
 
 
-LARGEST_WHOLE = 2**53
-LARGEST_SUMMED = 2**43  # 101 days in microseconds: a million of them fit 64 bits
+MAX_EXACT_INTEGER = 2**53
+MAX_SUMMED_INTEGER = 2**43  # 101 days in microseconds: a million of them fit 64 bits
 _SUMMED_NAMES = re.compile(
     r"(?!(time|start|end|started|ended|last|at|compiled)_us$).*_(us|bytes|count)|losses"
 )
-LARGEST_NUMBER = 1e150
+MAX_NUMBER = 1e150
 _SHOWN = 60  # characters of a value in a note
 ODD_VALUES = "odd_values"  # where a metrics record keeps values that did not fit
 
@@ -202,7 +202,9 @@ def _list_fields(cls: type) -> tuple[tuple[str, Any, bool, int, Fit, Any], ...]:
         (
             field.name,
             *_plain_type(hints[field.name]),
-            LARGEST_SUMMED if (is_summed := _SUMMED_NAMES.fullmatch(field.name)) else LARGEST_WHOLE,
+            MAX_SUMMED_INTEGER
+            if (is_summed := _SUMMED_NAMES.fullmatch(field.name))
+            else MAX_EXACT_INTEGER,
             fit_metrics
             if (cls, field.name) == (Compiled, "metrics")
             else _fit_of(hints[field.name], _fit_summed if is_summed else None),
@@ -257,22 +259,22 @@ def _fit_of(hint: Any, whole: Fit | None = None) -> Fit:
 
 
 def _fit_whole(value: Any, notes: Notes) -> int:
-    if type(value) is int and -LARGEST_WHOLE <= value <= LARGEST_WHOLE:
+    if type(value) is int and -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER:
         return value
-    if type(value) is float and value.is_integer() and abs(value) <= LARGEST_WHOLE:
+    if type(value) is float and value.is_integer() and abs(value) <= MAX_EXACT_INTEGER:
         return int(value)
     raise InvalidValueError("a whole number of at most 2^53")
 
 
 def _fit_summed(value: Any, notes: Notes) -> int:
-    if abs(whole := _fit_whole(value, notes)) <= LARGEST_SUMMED:
+    if abs(whole := _fit_whole(value, notes)) <= MAX_SUMMED_INTEGER:
         return whole
     raise InvalidValueError("a whole number of at most 2^43")
 
 
 def _fit_number(value: Any, notes: Notes) -> float:
-    if type(value) in (int, float) and -LARGEST_NUMBER <= value <= LARGEST_NUMBER:
-        return typing.cast("float", value if abs(value) <= LARGEST_WHOLE else float(value))
+    if type(value) in (int, float) and -MAX_NUMBER <= value <= MAX_NUMBER:
+        return typing.cast("float", value if abs(value) <= MAX_EXACT_INTEGER else float(value))
     raise InvalidValueError("a number of at most 10^150")
 
 

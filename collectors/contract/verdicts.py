@@ -106,7 +106,7 @@ _COMPILE_TIMES = (
 # asv's level: of 200 models that did not change, less than one looks changed.
 # Source: airspeed-velocity/asv, asv/_stats.py, is_different
 ALPHA = 0.002
-FEWEST_SAMPLES = 3
+MIN_SAMPLES = 3
 CHANGED = ("worse", "changed", "better")  # verdicts beyond noise
 LABELS = {
     "worse": "worse",
@@ -129,7 +129,7 @@ METHODS = {
 RULE = (
     f"A change above {THRESHOLD:.0%} (compile times {COMPILE_THRESHOLD:.0%}) is more than "
     "noise where the 95%"
-    f" intervals lie apart, or Mann–Whitney's p is below {ALPHA:g}; of {FEWEST_SAMPLES} "
+    f" intervals lie apart, or Mann–Whitney's p is below {ALPHA:g}; of {MIN_SAMPLES} "
     "samples or more, where they lie"
     " further apart than either side is wide. What was measured once is neither better nor "
     "worse, nor is what moved"
@@ -355,17 +355,17 @@ def decide(
         return _decide_by_intervals(plain, base.interval, new.interval)
     base_samples, new_samples = base.samples or (), new.samples or ()
     fewest = min(len(base_samples), len(new_samples))
-    if fewest >= FEWEST_SAMPLES:
+    if fewest >= MIN_SAMPLES:
         plain = replace(plain, spread_ratio=_find_spread(base_samples, new_samples))
     if fewest and smallest_p(len(base_samples), len(new_samples)) < ALPHA:
         return _decide_by_repeats(plain, base_samples, new_samples)
-    if fewest >= FEWEST_SAMPLES:
+    if fewest >= MIN_SAMPLES:
         return _decide_by_samples(plain, base_samples, new_samples)
     reason = f"a change up to {100 * threshold:g}% is taken as noise"
     if abs(change) <= threshold:
         return replace(plain, reason=reason)
-    if any(count is not None and count < FEWEST_SAMPLES for count in counts):
-        reason = f"{describe_counts(counts)}; a verdict takes {FEWEST_SAMPLES} each"
+    if any(count is not None and count < MIN_SAMPLES for count in counts):
+        reason = f"{describe_counts(counts)}; a verdict takes {MIN_SAMPLES} each"
         return replace(plain, word="single", reason=reason)
     return _decide_by_one_side(
         replace(plain, word=find_direction(metric, before, after), reason=reason), base, new
@@ -482,7 +482,7 @@ def measure_noise(repeats: Sequence[float]) -> float | None:
     1.4826 makes it the standard deviation for Gaussian noise. Source: Rousseeuw and Croux 1993, the
     median absolute deviation.
     """
-    if len(repeats) < FEWEST_SAMPLES:
+    if len(repeats) < MIN_SAMPLES:
         return None
     middle = median(repeats)
     if middle <= 0:

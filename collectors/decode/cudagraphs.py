@@ -18,7 +18,7 @@ from compileboard.collectors.decode.records import (
     parse_traceback,
 )
 
-MOST_INPUTS = 20
+MAX_INPUTS = 20
 _INPUT = re.compile(
     r"^input name: (.+?)\. data pointer changed from .*?\. input stack trace: ", re.MULTILINE
 )
@@ -52,7 +52,7 @@ def _parse_mismatch(reason: list[Any], namer: PathNamer) -> GraphMismatch:
     graph, status, text, described, count = reason
     _head, *parts = _INPUT.split(text if isinstance(text, str) else "")
     inputs = []
-    for name, stack in list(zip(parts[::2], parts[1::2], strict=True))[:MOST_INPUTS]:
+    for name, stack in list(zip(parts[::2], parts[1::2], strict=True))[:MAX_INPUTS]:
         dtype, shape = described.get(name) or (None, None)
         frames = named_stack(parse_traceback(stack), namer)
         inputs.append(MovedInput(name=name, dtype=dtype, shape=shape, stack=frames))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from compileboard.collectors.contract import events, record_names
-from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS, load_manifest
+from compileboard.collectors.contract.repros import MAX_PROGRAM_CHARS, load_manifest
 from compileboard.collectors.contract.values import Notes, clean, clean_text, fit_event, fit_metrics
 from compileboard.collectors.decode import (
     caches,
@@ -219,9 +219,9 @@ class Decoder:
             if payload.get(name) is not None
         }
         for name, text in programs.items():
-            if not isinstance(text, str) or len(text) > MOST_PROGRAM_CHARS:
+            if not isinstance(text, str) or len(text) > MAX_PROGRAM_CHARS:
                 raise ValueError(
-                    f"{name} must be a string of at most {MOST_PROGRAM_CHARS:,} characters"
+                    f"{name} must be a string of at most {MAX_PROGRAM_CHARS:,} characters"
                 )
         stored = {
             name: metadata[name] for name in ("position", "failure_position") if name in metadata

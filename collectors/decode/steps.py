@@ -33,8 +33,8 @@ from compileboard.collectors.decode.records import name_compile
 
 _STEP, _GRAPH, _FRAME = (f"{STEPS_PREFIX}{what} " for what in ("step", "graph", "frame"))
 _OURS = re.compile(f"{STEPS_PREFIX}(step|graph|frame) [0-9]{{1,9}}")
-MOST_SPANS = 1_500
-MOST_KERNELS = 200
+MAX_SPANS = 1_500
+MAX_KERNELS = 200
 _HOST = frozenset(("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"))
 _DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 _WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
@@ -438,7 +438,7 @@ def _count_kernels(spans: list[Span], call_count: int) -> list[KernelTime]:
         KernelTime(
             name=name, count=_round_us(len(each) / call_count), us=_round_us(sum(each) / call_count)
         )
-        for name, each in ranked[:MOST_KERNELS]
+        for name, each in ranked[:MAX_KERNELS]
     ]
 
 
@@ -450,7 +450,7 @@ def _choose_drawn_spans(step: Span, host: list[Span], device: list[Span]) -> lis
     launches = set(inside)
     started = [span for span in device if span.parent in launches]
     longest = heapq.nlargest(
-        MOST_SPANS, inside + started, key=lambda span: span.end_us - span.begin_us
+        MAX_SPANS, inside + started, key=lambda span: span.end_us - span.begin_us
     )
     return [
         TracedSpan(

@@ -216,7 +216,7 @@ class SteadySources:
         return f"after {self.stable_after or 'its first compile'}"
 
 
-MOST_VALUES, LONGEST_VALUE, MOST_FEWER = 6, 60, 2  # as lines of text show them
+MAX_VALUES, MAX_VALUE, MAX_FEWER_NOTES = 6, 60, 2  # as lines of text show them
 
 
 @dataclass(frozen=True)
@@ -245,10 +245,10 @@ class Variation:
         lines = []
         for source in self.sources:
             seen = [
-                f"{value.value[:LONGEST_VALUE]} ({value.compile_id})"
-                for value in source.values[:MOST_VALUES]
+                f"{value.value[:MAX_VALUE]} ({value.compile_id})"
+                for value in source.values[:MAX_VALUES]
             ]
-            left_out = len(source.values) - MOST_VALUES
+            left_out = len(source.values) - MAX_VALUES
             seen += [f"{left_out} more"] if left_out > 0 else []
             alone = f"alone {source.saved_alone} of {self.recompile_count} recompiles"
             lines.append(f"{source.name}: {'; '.join(filter(None, (', '.join(seen), alone)))}")
@@ -281,7 +281,7 @@ class Variation:
             start = f"with {names}" if parts else f"If {names} stayed the same"
             parts.append(f"{start}, {self._describe_saved(steady)}")
             before = steady.sources
-        notes = [f"{'; '.join(parts)}.", *fewer[:MOST_FEWER]] if parts else []
+        notes = [f"{'; '.join(parts)}.", *fewer[:MAX_FEWER_NOTES]] if parts else []
         if self.is_limited:
             notes.append("The recompile limit hides later calls: more may vary.")
         if not self.is_whole:

@@ -14,8 +14,8 @@ from itertools import combinations
 
 from compileboard.collectors.contract.categories import SETTINGS
 
-LARGEST_EXACT = 4
-MOST_SETS = 20_000
+MAX_EXACT_SIZE = 4
+MAX_SETS = 20_000
 Failed = frozenset[str]
 
 _SIZE = re.compile(r"\.(?:size|stride|shape|storage_offset)\b.*$")
@@ -40,7 +40,7 @@ def find_steady_sets(recompiles: Sequence[Collection[Failed]]) -> list[SteadySet
     sets = _list_unions(options)
     found: list[SteadySet] = []
     most = 0
-    for size in range(1, LARGEST_EXACT + 1):
+    for size in range(1, MAX_EXACT_SIZE + 1):
         level = [SteadySet(tuple(sorted(s)), _save(s, options)) for s in sets if len(s) == size]
         best = max((len(steady.saved) for steady in level), default=0)
         if best > most:
@@ -144,14 +144,14 @@ def _keep_smallest(entries: Collection[Failed]) -> list[Failed]:
 def _list_unions(options: Sequence[Sequence[Failed]]) -> set[Failed]:
     """Return the unions of options: the smallest set for several recompiles is always a union."""
     parts = sorted(
-        {option for entries in options for option in entries if len(option) <= LARGEST_EXACT},
+        {option for entries in options for option in entries if len(option) <= MAX_EXACT_SIZE},
         key=lambda option: (len(option), sorted(option)),
     )
     unions: set[Failed] = set()
     for part in parts:
-        joined = {part | union for union in unions if len(part | union) <= LARGEST_EXACT}
+        joined = {part | union for union in unions if len(part | union) <= MAX_EXACT_SIZE}
         unions |= {part, *joined}
-        if len(unions) > MOST_SETS:
+        if len(unions) > MAX_SETS:
             break
     return unions
 

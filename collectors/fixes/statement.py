@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from compileboard.collectors.fixes.fix import Block, BreakFacts, LineEdit, SourceLines
 
-MOST_LINES = 8
+MAX_LINES = 8
 _OPEN_ENDS = ("(", "[", "{", ",", "\\", "+", "-", "*", "/", "=", " and", " or", " not", "|", "&")
 _CONTINUED = ("and ", "or ", "+ ", "- ", "* ", "/ ", "| ", "& ", ".", ")", "]", "}")
-_LONGEST_EXPRESSION = 48
+_MAX_EXPRESSION = 48
 
 
 @dataclass(frozen=True)
@@ -133,18 +133,18 @@ def shorten(text: str) -> str:
         node = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return text
-    if len(text) <= _LONGEST_EXPRESSION or not isinstance(node, ast.Call):
+    if len(text) <= _MAX_EXPRESSION or not isinstance(node, ast.Call):
         return text
     return f"{ast.get_source_segment(text, node.func)}({'…' * bool(node.args or node.keywords)})"
 
 
 def _find_in(lines: Sequence[str], position: int, first_line: int) -> Statement | None:
-    for start in range(position, max(-1, position - MOST_LINES), -1):
+    for start in range(position, max(-1, position - MAX_LINES), -1):
         before = next((line for line in reversed(lines[:start]) if line.strip()), "")
         if _is_open(before) or not lines[start].strip():
             continue
         indent = lines[start][: _depth(lines[start])]
-        for end in range(position, min(len(lines), start + MOST_LINES)):
+        for end in range(position, min(len(lines), start + MAX_LINES)):
             part = lines[start : end + 1]
             if any(line.strip() and not line.startswith(indent) for line in part):
                 break

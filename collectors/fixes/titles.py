@@ -20,9 +20,9 @@ from compileboard.collectors.fixes.fix import (
 )
 from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
-MOST_VALUES = 4
-MOST_NAMES = 4
-_LONGEST_VALUE = 60
+MAX_VALUES = 4
+MAX_NAMES = 4
+_MAX_VALUE = 60
 _GLOBAL = re.compile(r"^G\[(['\"])(?P<name>\w+)\1\]")
 _LEFT = "the value left by the break"
 _SOURCE_VALUE = re.compile(r"\b___stack\d*|\btorch_dynamo_resume_in_\w*")
@@ -95,9 +95,9 @@ def title_recompiles(changes: Sequence[RecompileFacts], is_together: bool = True
     names += ["its stride" if len(strides) == 1 else "their strides"] if strides else []
     if names.count(_LEFT) > 1:
         names = ["the values left by the break", *(name for name in names if name != _LEFT)]
-    more = f", {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    more = f", {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
     how = "together" if is_together else "one at a time"
-    title = f"{join_names(names[:MOST_NAMES])}{more} change {how}"
+    title = f"{join_names(names[:MAX_NAMES])}{more} change {how}"
     return f"The {title[4:]}" if title.startswith("the ") else title
 
 
@@ -162,16 +162,16 @@ def name_stack_values(text: str) -> str:
 def _describe_values(values: Sequence[str]) -> str:
     if not values:
         return ""
-    shown = [_shorten_value(value) for value in values[:MOST_VALUES]]
+    shown = [_shorten_value(value) for value in values[:MAX_VALUES]]
     if len(values) == 1:
         return f" from {shown[0]}"
-    more = f" → … ({len(values)} values)" if len(values) > MOST_VALUES else ""
+    more = f" → … ({len(values)} values)" if len(values) > MAX_VALUES else ""
     return f": {' → '.join(shown)}{more}"
 
 
 def _shorten_value(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+    return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"
 
 
 def strip_ticks(title: str) -> str:

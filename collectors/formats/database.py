@@ -29,9 +29,9 @@ _CONFLICT = re.compile(r"(?:<{7}|>{7}|\|{7})(?: |$)|={7}$")
 # How a row begins that has texts of several lines: what follows a damaged one is found again by
 # this alone.
 _TEXT_ROW = re.compile(r'[^",\s][^",]*,"')
-_MOST_ROW_LINES = 5_000
-# Each is looked for up to _MOST_ROW_LINES; a file that is full of them ends a row at its line
-_MOST_OPEN_QUOTES = 20
+_MAX_ROW_LINES = 5_000
+# Each is looked for up to _MAX_ROW_LINES; a file that is full of them ends a row at its line
+_MAX_OPEN_QUOTES = 20
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
@@ -74,7 +74,7 @@ def read_rows(text: str, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
             rejects.add("conflict_marker", at + 1, line)
             at += 1
             continue
-        most = 1 if open_quotes >= _MOST_OPEN_QUOTES else _MOST_ROW_LINES
+        most = 1 if open_quotes >= _MAX_OPEN_QUOTES else _MAX_ROW_LINES
         cells, taken = _take_field(lines, at, most)
         # A quote that is never closed takes what follows with it: that is not one row, and costs
         # its own line only.

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Sequence
 
 _MAGIC = b"\x93NUMPY"
-_MOST_HEADER_BYTES = 10_000
+_MAX_HEADER_BYTES = 10_000
 _ALIGNED_BYTES = 64
 
 
@@ -30,7 +30,7 @@ def read_timings(data: bytes) -> list[tuple[float, float]]:
         raise ValueError("it does not begin as a NumPy file does")
     form, at = ("<H", 10) if data[6] == 1 else ("<I", 12)
     (size,) = struct.unpack_from(form, data, 8)
-    if size > _MOST_HEADER_BYTES:
+    if size > _MAX_HEADER_BYTES:
         raise ValueError(f"its heading says that it has {size:,} bytes")
     try:
         header = ast.literal_eval(data[at : at + size].decode("utf-8"))

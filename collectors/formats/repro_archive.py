@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from typing import IO, Any, NamedTuple
 
 from compileboard.collectors.contract.repros import (
-    MOST_PROGRAM_CHARS,
-    MOST_STORAGE_BYTES,
+    MAX_PROGRAM_CHARS,
+    MAX_STORAGE_BYTES,
     ReproInput,
     ReproManifest,
     dump_manifest,
@@ -35,8 +35,8 @@ MANIFEST, PROGRAM, DYNAMO_PROGRAM, VALUES = (
     "dynamo_program.py",
     "values/",
 )
-MOST_ARCHIVE_BYTES = 512 << 20  # unpacked
-MOST_MEMBERS = 10_000
+MAX_ARCHIVE_BYTES = 512 << 20  # unpacked
+MAX_MEMBERS = 10_000
 _VALUES = re.compile(r"values/([0-9a-f]{64})\Z")
 _GZIP = b"\x1f\x8b"
 
@@ -77,7 +77,7 @@ def write_archive(
     return packed.getvalue()
 
 
-def read_archive(file: IO[bytes], most_bytes: int = MOST_ARCHIVE_BYTES) -> ReproParts:
+def read_archive(file: IO[bytes], most_bytes: int = MAX_ARCHIVE_BYTES) -> ReproParts:
     """Read an archive in memory.
 
     Raises BadArchive, also when it unpacks to more than `most_bytes`.
@@ -90,9 +90,9 @@ def read_archive(file: IO[bytes], most_bytes: int = MOST_ARCHIVE_BYTES) -> Repro
             tarfile.open(fileobj=bounded, mode="r:") as tar,
         ):
             for entry in tar:
-                if len(members) >= MOST_MEMBERS:
+                if len(members) >= MAX_MEMBERS:
                     raise BadArchive(
-                        f"this archive has more than {MOST_MEMBERS:,} files, which no repro has"
+                        f"this archive has more than {MAX_MEMBERS:,} files, which no repro has"
                     )
                 _check_member(entry, members)
                 body = tar.extractfile(entry)
@@ -128,7 +128,7 @@ def _check_member(entry: tarfile.TarInfo, members: Mapping[str, bytes]) -> None:
         )
     if entry.name in members:
         raise BadArchive(f"this archive has {shown} twice")
-    most = MOST_STORAGE_BYTES if entry.name.startswith(VALUES) else 4 * MOST_PROGRAM_CHARS
+    most = MAX_STORAGE_BYTES if entry.name.startswith(VALUES) else 4 * MAX_PROGRAM_CHARS
     if entry.size > most:
         raise BadArchive(
             f"this archive's {shown} has {entry.size:,} bytes; expected at most {most:,}"
@@ -423,7 +423,7 @@ def read_script(text: str) -> ReproParts:
 def _unpack_values(digest: str, body: Any) -> bytes:
     try:
         raw = zlib.decompressobj().decompress(
-            base64.b64decode(body, validate=True), MOST_STORAGE_BYTES
+            base64.b64decode(body, validate=True), MAX_STORAGE_BYTES
         )
     except (zlib.error, ValueError, TypeError):
         raw = None

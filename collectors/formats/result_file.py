@@ -177,7 +177,7 @@ def read_timings_name(stem: str) -> tuple[str, str, str] | None:
 
 
 # Of one file, which takes minutes; a suite of upstream's in every configuration has some thousand
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 _RECORDS_OF_RESULT = 16  # of the benchmark database's JSON: one a metric
 _ENCODING = ("utf-8", "surrogatepass")
 _LONG_RECORD = 256  # characters: a longer record is remembered by its digest
@@ -226,7 +226,7 @@ class ResultFile:
         return read_name(self.name)
 
     def has_room(self, line: int) -> bool:
-        most = MOST_ROWS * (_RECORDS_OF_RESULT if self.is_full else 1)
+        most = MAX_ROWS * (_RECORDS_OF_RESULT if self.is_full else 1)
         if self.row_count >= most:
             self.rejects.add("too_many_rows", line, f"{self.name}: more than {most:,}")
         return self.row_count < most
@@ -371,7 +371,7 @@ SPEEDUPS = (
 # Columns whose numbers upstream writes as %.6f: a plain 0 there is padding.
 FLOATS = list_upstream("models", counts=False)
 COUNTS = list_upstream("models", counts=True)
-_LONGEST_NUMBER = 64
+_MAX_NUMBER = 64
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
@@ -388,7 +388,7 @@ def read_status(accuracy: str) -> tuple[str, str | None]:
 
 def read_number(text: str) -> float | None:
     text = text.strip()
-    if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+    if len(text) > _MAX_NUMBER or not _NUMBER.fullmatch(text):
         return None
     value = float(text)
     return value if math.isfinite(value) else None
@@ -400,7 +400,7 @@ def find_fault(name: str, text: str) -> str | None:
     Unknown columns may hold text and negative numbers.
     """
     value, text = read_number(text), text.strip()
-    is_short = len(text) <= _LONGEST_NUMBER  # the patterns take the square of a long text's time
+    is_short = len(text) <= _MAX_NUMBER  # the patterns take the square of a long text's time
     if value is None and is_short and (_NOT_FINITE.fullmatch(text) or _NUMBER.fullmatch(text)):
         return "not_finite"
     is_known = name in FLOATS or name in COUNTS

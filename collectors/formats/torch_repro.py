@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compileboard.collectors.contract.repros import (
-    MOST_PROGRAM_CHARS,
+    MAX_PROGRAM_CHARS,
     ReproInput,
     ReproManifest,
     Size,
 )
 
-MOST_CHARS = 2_000
-MOST_POWER = 64
+MAX_CHARS = 2_000
+MAX_POWER = 64
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -48,8 +48,8 @@ def evaluate_size(size: int | str, symbols: Mapping[str, Any]) -> Any:
     """
     if isinstance(size, int):
         return size
-    if len(size) > MOST_CHARS:
-        raise ValueError(f"a size of {len(size):,} characters; expected at most {MOST_CHARS:,}")
+    if len(size) > MAX_CHARS:
+        raise ValueError(f"a size of {len(size):,} characters; expected at most {MAX_CHARS:,}")
     try:
         return _evaluate(ast.parse(size.strip(), mode="eval").body, symbols)
     except (SyntaxError, ZeroDivisionError, RecursionError, MemoryError, TypeError) as error:
@@ -91,7 +91,7 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, Any]) -> Any:
         if (
             isinstance(node.op, ast.Pow)
             and isinstance(node.right, ast.Constant)
-            and 0 <= right <= MOST_POWER
+            and 0 <= right <= MAX_POWER
         ):
             return left**right
         if type(node.op) in _BINARY:
@@ -143,9 +143,9 @@ class TorchScript:
 
 def parse_torch_script(text: str) -> TorchScript:
     """Parse one of torch's repro scripts. Raises NoTorchRepro with a message for the user."""
-    if len(text) > MOST_PROGRAM_CHARS:
+    if len(text) > MAX_PROGRAM_CHARS:
         raise NoTorchRepro(
-            f"this script has {len(text):,} characters; expected at most {MOST_PROGRAM_CHARS:,}"
+            f"this script has {len(text):,} characters; expected at most {MAX_PROGRAM_CHARS:,}"
         )
     try:
         tree = ast.parse(text)

@@ -30,7 +30,7 @@ from compileboard.collectors.logs.streams import (
 
 HEAD_BYTES = 512  # one tar header, more than any other magic number needs
 _IN_BYTES = 64 * 1024
-_MOST_LAYERS = 3  # log.gz.zst happens by accident; a file that unpacks to itself never ends
+_MAX_LAYERS = 3  # log.gz.zst happens by accident; a file that unpacks to itself never ends
 _MEMORY_BYTES = 128 << 20  # the maximum for xz -9 and zstd --ultra -22 --long=27
 # The only bound on an input's output: 16 MiB, at a frame's start 32.
 _ZSTD_IN_BYTES = 512
@@ -98,7 +98,7 @@ class _Inflate:
 
 
 def unpack_layers(stream: Chunks, where: str, watch: Callable[[int], None] | None = None) -> Chunks:
-    for _ in range(_MOST_LAYERS):
+    for _ in range(_MAX_LAYERS):
         unpack = find_unpack(stream.peek(HEAD_BYTES))
         if unpack is None:
             break

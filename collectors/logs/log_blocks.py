@@ -15,7 +15,7 @@ from typing import Protocol
 from compileboard.collectors.contract.rejects import Rejects
 
 BLOCK_BYTES = 512 << 10  # fits a core's cache; 4 MiB take a third longer
-LARGEST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 _NEWLINE = 0x0A
 BORDER = re.compile(rb"\n(?=[^\t])")
 
@@ -104,7 +104,7 @@ class BlockReader:
                     begin, blank = blank, -1
                 yield self._piece(begin, end)
                 begin = end
-            if begin == 0 and len(self._buffer) > LARGEST_BYTES:
+            if begin == 0 and len(self._buffer) > MAX_BYTES:
                 self._drop_bytes(self._skip_oversized_record())
                 self._ahead, self._buffer = (
                     self._buffer,

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, BinaryIO
 
 from compileboard.collectors.contract.events import ArtifactSeen, Compiled, Event
-from compileboard.collectors.logs.log_blocks import LARGEST_BYTES
+from compileboard.collectors.logs.log_blocks import MAX_BYTES
 from compileboard.collectors.logs.trace_log import PREFIX, LogClock, pid_of
 
 HEAD_BYTES = 4 << 20  # the first compile's metrics are within this in every log seen so far
@@ -176,10 +176,10 @@ class PeekedFile:
         size = HEAD_BYTES
         head = self.peek(size)
         while not log_keys(head) and self.damage is None and len(head) == size:
-            if size < LARGEST_BYTES + HEAD_BYTES:
+            if size < MAX_BYTES + HEAD_BYTES:
                 size *= 2
             else:  # This text is larger than any record that is read: its last line may continue.
-                self._skip_bytes(max(len(head) - LARGEST_BYTES, head.rfind(b"\n") + 1))
+                self._skip_bytes(max(len(head) - MAX_BYTES, head.rfind(b"\n") + 1))
             head = self.peek(size)
         begin = next((at for at, _line in _record_lines(head)), 0) if size > HEAD_BYTES else 0
         return head[begin:]

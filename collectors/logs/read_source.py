@@ -14,12 +14,12 @@ from compileboard.collectors.contract.secrets import scrub_text
 from compileboard.collectors.contract.shapes import Frame
 from compileboard.collectors.decode.records import FILE_LIMIT_BYTES, PathNamer, is_library, is_torch
 from compileboard.collectors.fixes.fix import SourceLines
-from compileboard.collectors.store.run_causes import MOST_EXCERPTS
+from compileboard.collectors.store.run_causes import MAX_EXCERPTS
 
 LINES_BEFORE, LINES_AFTER = 4, 5  # if the line is in no function
-MOST_LINES = 60  # of a function, on either side of the line
-LONGEST_LINE = 200
-MOST_FILES = 200
+MAX_LINES = 60  # of a function, on either side of the line
+MAX_LINE = 200
+MAX_FILES = 200
 _MAY_BE_SECRET = re.compile(r"[\"'#]|\d{4}")  # text, a comment, or a number like a PIN
 
 
@@ -37,7 +37,7 @@ class SourceReader:
     def read(self, events: Iterable[Event]) -> list[SourceLines]:
         for event in events:
             for file, line, code in _list_lines(event):
-                if (file, line) in self._read or len(self._read) >= MOST_EXCERPTS:
+                if (file, line) in self._read or len(self._read) >= MAX_EXCERPTS:
                     continue
                 self._read.add((file, line))
                 excerpt = self._read_excerpt(file, line, code, event.time_us)
@@ -56,7 +56,7 @@ class SourceReader:
             self._outlines[file] = _read_outline("\n".join(lines))
         outline = self._outlines[file]
         first, last = outline.find_function(line)
-        kept = [part[:LONGEST_LINE] for part in lines[max(1, first) - 1 : last]]
+        kept = [part[:MAX_LINE] for part in lines[max(1, first) - 1 : last]]
         scrubbed = scrub_text("\n".join(kept)).split("\n")
         if len(scrubbed) != len(kept):  # a secret may have spanned several lines
             return None
@@ -67,7 +67,7 @@ class SourceReader:
         return SourceLines(file, max(1, first), tuple(cut))
 
     def _load(self, file: str, time_us: int) -> list[str] | None:
-        if file not in self._files and len(self._files) < MOST_FILES:
+        if file not in self._files and len(self._files) < MAX_FILES:
             self._files[file] = self._read_file(file, time_us)
         return self._files.get(file)
 
@@ -124,7 +124,7 @@ class _Outline:
         if not around:
             return line - LINES_BEFORE, line + LINES_AFTER
         first, last = max(around)
-        return max(first, line - MOST_LINES), min(last, line + MOST_LINES)
+        return max(first, line - MAX_LINES), min(last, line + MAX_LINES)
 
     def is_code(self, number: int, line: str) -> bool:
         """Return whether nothing in a line could be a secret: `token = ids[-1]`."""

@@ -226,7 +226,7 @@ def _run_id(key: str) -> str:
     return new_run_id(value >> 80 & ((1 << 45) - 1), value & ((1 << 80) - 1))
 
 
-MOST_BYTES = (
+MAX_BYTES = (
     256 << 20
 )  # per file; the phases of all models of upstream's largest suite have some 40 MB
 _PIECE_BYTES = 1 << 20
@@ -278,14 +278,14 @@ def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
     size = 0
     try:
         with closing(source.open()) as stream:
-            while (piece := stream.read(_PIECE_BYTES)) and size <= MOST_BYTES:
+            while (piece := stream.read(_PIECE_BYTES)) and size <= MAX_BYTES:
                 pieces.append(piece)
                 size += len(piece)
     except LimitExceeded:
         raise
     except (SourceDamaged, EOFError) as error:  # earlier results are kept
         rejects.add("damaged_file", None, str(error))
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         rejects.add("too_large_file", None, source.label)
         pieces = []
     data = b"".join(pieces)

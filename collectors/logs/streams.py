@@ -18,7 +18,7 @@ CHUNK_BYTES = 256 * 1024
 RATIO_FROM_BYTES = (
     16 << 20
 )  # a short repetitive log may be packed a thousand times without being an attack
-_MOST_NAME = 300
+_MAX_NAME = 300
 
 
 class NoSuchLog(ValueError):
@@ -44,7 +44,7 @@ def clean_name(text: str) -> str:
     text = "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
     )
-    return text if len(text) <= _MOST_NAME else "…" + text[1 - _MOST_NAME :]
+    return text if len(text) <= _MAX_NAME else "…" + text[1 - _MAX_NAME :]
 
 
 class Closing(Protocol):

@@ -131,13 +131,13 @@ _LEFT_OUT = Logged(state="left_out")
 _OTHER = rb"\n(?!\t)(?![VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +%b [^\]\n]*\][^{\n]*\{\"(?!str\":))"
 PART_BYTES = 16 << 20
 PART_END = Captured("", -1, 0, "")  # marks where another reader of the same log continues
-_MOST_SKIPPED = 16  # processes in a log whose records are recognised by one pattern each
-_MOST_PID = 2**32  # larger numbers are threads
+_MAX_SKIPPED = 16  # processes in a log whose records are recognised by one pattern each
+_MAX_PID = 2**32  # larger numbers are threads
 
 
 def pid_of(text: bytes) -> int | None:
     number = int(text)
-    return number if number < _MOST_PID else None
+    return number if number < _MAX_PID else None
 
 
 @dataclass
@@ -256,7 +256,7 @@ class TraceLog:
             self._clock.time_us(prefix["second"], prefix["micro"])
             self._enter_segment(prefix["pid"], piece, count=False)
             self._blocks.other = (
-                _find_other(self._pid) if len(self._segments) <= _MOST_SKIPPED else BORDER
+                _find_other(self._pid) if len(self._segments) <= _MAX_SKIPPED else BORDER
             )
             if piece.buffer.startswith(b'{"str":', prefix.end()):
                 self._intern_string(

@@ -22,15 +22,15 @@ from typing import Any
 from .torch_compat import MISSING, context_of, exclude_from_dynamo, lookup, owner
 from .trial_plan import CALLS_PREFIX
 
-MOST_CALLS = 20_000  # whose times are recorded
+MAX_CALLS = 20_000  # whose times are recorded
 # Whose values are recorded; of the later ones those whose number is a power of two.
 FIRST_CALLS = 32
-MOST_LEAVES = 256  # values of one call
-MOST_ELEMENTS = 512  # of one tensor, evenly spread; with its sum, absolute sum, minimum and maximum
-MOST_BYTES = 64 << 20  # of one process
+MAX_LEAVES = 256  # values of one call
+MAX_ELEMENTS = 512  # of one tensor, evenly spread; with its sum, absolute sum, minimum and maximum
+MAX_BYTES = 64 << 20  # of one process
 FIRST_BACKWARDS = 8  # whose gradients are recorded; of the later ones as of calls
-MOST_NODES = 20_000  # of autograd's graph, which is searched for the tensors that get gradients
-MOST_DEPTH = 20
+MAX_NODES = 20_000  # of autograd's graph, which is searched for the tensors that get gradients
+MAX_DEPTH = 20
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
@@ -105,7 +105,7 @@ class CallRecorder:
             with self._torch.no_grad():
                 values = [
                     ["", *self._describe_leaf(gradient)]
-                    for gradient in found[:MOST_LEAVES]
+                    for gradient in found[:MAX_LEAVES]
                     if gradient is not None
                 ]
             self._append({"backward": number, "value": values})
@@ -248,7 +248,7 @@ class CallRecorder:
         with self._lock:
             number = self._call_count
             self._call_count += 1
-        if number >= MOST_CALLS:
+        if number >= MAX_CALLS:
             return
         body: dict[str, Any] = {"call": number, "name": name, "us": round(took_us, 3)}
         if since is not None:
@@ -274,7 +274,7 @@ class CallRecorder:
 
     def _is_recorded(self, number: int, first: int) -> bool:
         is_chosen = number < first or number & (number - 1) == 0
-        return is_chosen and self._written_bytes < MOST_BYTES
+        return is_chosen and self._written_bytes < MAX_BYTES
 
     def _note_loss(self, error: Exception) -> None:
         self._append({"lost": f"{type(error).__name__}: {error}"[:200]})
@@ -300,7 +300,7 @@ class CallRecorder:
     def _describe(self, result: Any) -> list[list[Any]]:
         leaves: list[list[Any]] = []
         for path, leaf in _walk(result, "", 0):
-            if len(leaves) >= MOST_LEAVES:
+            if len(leaves) >= MAX_LEAVES:
                 leaves.append(["", "cut", None])
                 break
             leaves.append([path, *self._describe_leaf(leaf)])
@@ -328,7 +328,7 @@ class CallRecorder:
                 values = torch.view_as_real(values)
             flat = values.reshape(-1)
             is_exact = not flat.dtype.is_floating_point
-            step = -(-flat.numel() // MOST_ELEMENTS) or 1
+            step = -(-flat.numel() // MAX_ELEMENTS) or 1
             sums: list[Any] = []
             if step > 1 and is_exact:
                 whole = flat.to(device="cpu", dtype=torch.int64)
@@ -352,7 +352,7 @@ def _list_leaves(outputs: Any) -> list[Any]:
     """Return the leaf tensors that a backward pass from these outputs adds gradients to."""
     waiting = [output.grad_fn for output in outputs if getattr(output, "grad_fn", None)]
     seen, leaves = set(waiting), []
-    while waiting and len(seen) < MOST_NODES:
+    while waiting and len(seen) < MAX_NODES:
         node = waiting.pop()
         leaf = getattr(node, "variable", None)
         if leaf is not None:
@@ -365,7 +365,7 @@ def _list_leaves(outputs: Any) -> list[Any]:
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    if depth > MOST_DEPTH:
+    if depth > MAX_DEPTH:
         yield path, None
     elif isinstance(value, dict):
         for key, entry in value.items():

@@ -19,7 +19,7 @@ from ..contract.record_names import PATH_NOT_ENDED
 from . import torch_compat
 from .hook_guard import HookGuard
 
-MOST_SIBLINGS = 4  # the newest: torch goes through all at each call
+MAX_SIBLINGS = 4  # the newest: torch goes through all at each call
 LONGEST = 4000  # characters of a reason, which names each input that moved
 _DEEPEST = 10_000
 _INPUT = re.compile(r"^input name: (.+?)\. data pointer", re.MULTILINE)
@@ -131,7 +131,7 @@ def _list_reasons(
     last = names.get("status"), names.get("status_logger")
     if None in last:  # none was checked
         return _explain_place(manager, function_id)
-    siblings = list(names["child_nodes"][function_id])[-MOST_SIBLINGS:]
+    siblings = list(names["child_nodes"][function_id])[-MAX_SIBLINGS:]
     answers = [sibling.check_invariants(list(new_inputs)) for sibling in siblings[:-1]]
     reasons = []
     for sibling, (status, describe) in zip(siblings, [*answers, last], strict=True):

@@ -29,8 +29,8 @@ from .hook_guard import HookGuard
 from .runtime_failures import find_code_origin
 
 LIMIT_S = 0.004  # of the thread's CPU time, for one recompile
-MOST_ENTRIES = 32
-MOST_FAILED = 32  # of one entry
+MAX_ENTRIES = 32
+MAX_FAILED = 32  # of one entry
 _CLOCK_EVERY = 16  # guarded values: on a virtual machine the clock takes as long as ten of them
 LONGEST = 500  # characters of a guard, and of a value
 # They compare objects with each other, and keep what they saw: to ask one again changes its answer.
@@ -146,7 +146,7 @@ class _Reading:
         self._failed: set[str] = set()  # and what leads there
 
     def read(self, cache_entries: Any) -> Iterator[list[Any]]:
-        for entry in islice(_list_entries(cache_entries), MOST_ENTRIES):
+        for entry in islice(_list_entries(cache_entries), MAX_ENTRIES):
             found: list[list[Any]] = []
             wrapper = _guards_of(entry)
             # An entry that is no longer valid has no scope: an object that it held is gone.
@@ -166,7 +166,7 @@ class _Reading:
         root = wrapper.root
         is_whole, waiting = True, deque([(root, root.get_source(), self._f_locals)])
         while waiting:
-            if self._is_late() or len(found) >= MOST_FAILED:
+            if self._is_late() or len(found) >= MAX_FAILED:
                 return False
             manager, source, value = waiting.popleft()
             has_failed = False

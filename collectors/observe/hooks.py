@@ -29,7 +29,7 @@ from .tap import TapHandler, make_tap
 
 CONFIG_FIELDS = ("dynamo_config", "inductor_config", "functorch_config", "compiler_config")
 SNAPSHOT_INTERVAL_S = 1.0
-MOST_DIGESTS = 32
+MAX_DIGESTS = 32
 _METRICS_NAMES = {  # (backward, runtime) -> name
     (False, False): record_names.FORWARD_METRICS,
     (True, False): record_names.BACKWARD_METRICS,
@@ -363,7 +363,7 @@ class Hooks:
     def _write_config(self, kind: str, text: str) -> str:
         digest = self._digests.get(text)
         if digest is None:
-            if len(self._digests) >= MOST_DIGESTS:
+            if len(self._digests) >= MAX_DIGESTS:
                 self._digests.clear()
             digest = self._digests[text] = config_hash(text)
         if digest not in self._known_configs:

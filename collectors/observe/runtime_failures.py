@@ -22,7 +22,7 @@ from ..contract.secrets import scrub_text
 from . import torch_compat
 from .hook_guard import HookGuard
 
-MOST_FAILURES = 100  # of a process; what comes then is a counted loss
+MAX_FAILURES = 100  # of a process; what comes then is a counted loss
 OUTER_FRAMES = 64  # of the program's stack around the compiled code
 # The innermost ones tell failures apart; those around differ between the first call and the next
 FRAMES_COMPARED = 3
@@ -122,8 +122,8 @@ class RuntimeFailures:
         outer: FrameType | None,
         ended: bool,
     ) -> None:
-        if len(self._known) >= MOST_FAILURES:
-            self._guard.losses[f"failures beyond the first {MOST_FAILURES} of this process"] += 1
+        if len(self._known) >= MAX_FAILURES:
+            self._guard.losses[f"failures beyond the first {MAX_FAILURES} of this process"] += 1
             return
         known = self._known[key] = RepeatedFailure(len(self._known), phase, origin)
         mark(error, known.position)

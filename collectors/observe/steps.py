@@ -27,12 +27,12 @@ from .hook_guard import HookGuard
 
 CALM_STEPS = 3  # without a compile or recording, before a window opens by itself
 TRACED_STEPS = 3
-MOST_PARTS = 100_000  # calls of graphs in a window
-LARGEST_TRACE_BYTES = 32 << 20
-LONGEST_TRACED_US = 500_000  # of a step, which is traced four times
-LONGEST_WAIT_S = 0.5  # of another thread's profiler, for the step's thread to end its trace
-MOST_TRACED_STEPS = 24  # where several compiled functions are called in turn
-MOST_TRACED_PARTS = 1_000  # calls of graphs in a step that is traced
+MAX_PARTS = 100_000  # calls of graphs in a window
+MAX_TRACE_BYTES = 32 << 20
+MAX_TRACED_US = 500_000  # of a step, which is traced four times
+MAX_WAIT_S = 0.5  # of another thread's profiler, for the step's thread to end its trace
+MAX_TRACED_STEPS = 24  # where several compiled functions are called in turn
+MAX_TRACED_PARTS = 1_000  # calls of graphs in a step that is traced
 TEARDOWN = "TEARDOWN_CUPTI"
 OWN_GRAPHS = "a window of steps, as the program records CUDA graphs of its own"
 WAITING, SURVEY, TIMED, TRACED, ENDED = "waiting", "survey", "timed", "traced", "ended"
@@ -191,7 +191,7 @@ class StepWindow:
             return
         self._end_given_up()
         # Only the thread that started it can stop it, which it does at its next graph.
-        until = time.monotonic() + LONGEST_WAIT_S
+        until = time.monotonic() + MAX_WAIT_S
         while self._profiler is not None and time.monotonic() < until:
             time.sleep(0.005)
 
@@ -272,7 +272,7 @@ class StepWindow:
             if (
                 self._has_own_profiler
                 or self._usual_traced_count > TRACED_STEPS
-                or self._traced_count >= MOST_TRACED_STEPS
+                or self._traced_count >= MAX_TRACED_STEPS
             ):
                 self.end()
 
@@ -285,7 +285,7 @@ class StepWindow:
             self._prepare_events()
             self._replace_graphs(self._make_timed)
         elif self._phase == TIMED and (
-            len(self._steps) >= self._wanted or self._part_count >= MOST_PARTS
+            len(self._steps) >= self._wanted or self._part_count >= MAX_PARTS
         ):
             # The last step ends where the next one begins.
             self._steps.append(Step(time.perf_counter_ns(), self._record()))
@@ -309,7 +309,7 @@ class StepWindow:
     def _prepare_events(self) -> None:
         if self._cuda is not None:
             count = self._wanted * (2 + 2 * len(self._step.parts)) + 1
-            events = [self._cuda.Event(enable_timing=True) for _ in range(min(count, MOST_PARTS))]
+            events = [self._cuda.Event(enable_timing=True) for _ in range(min(count, MAX_PARTS))]
             self._record_event = torch_compat.make_record()
             for event in events:
                 self._record_event(event)  # the first time makes it, which takes longer
@@ -318,7 +318,7 @@ class StepWindow:
     def _record(self) -> Any:
         if self._cuda is None or self._phase != TIMED:
             return None
-        if self._part_count >= MOST_PARTS:
+        if self._part_count >= MAX_PARTS:
             return None
         try:
             event = next(self._events, None) or self._cuda.Event(enable_timing=True)
@@ -376,7 +376,7 @@ class StepWindow:
 
     def _add_part(self, part: Part) -> None:
         self._part_count += 1
-        if self._part_count <= MOST_PARTS:
+        if self._part_count <= MAX_PARTS:
             self._step.parts.append(part)
 
     def _make_traced(self, compiled: Callable[..., Any], index: int) -> Callable[..., Any]:
@@ -434,7 +434,7 @@ class StepWindow:
         calm = [step for step in timed if not step.has_compiled] or timed[-1:]
         took_us = max(step.end_ns - step.begin_ns for step in calm) / 1000
         part_count = max(len(step.parts) for step in calm)
-        if took_us > LONGEST_TRACED_US or part_count > MOST_TRACED_PARTS or self._has_own_profiler:
+        if took_us > MAX_TRACED_US or part_count > MAX_TRACED_PARTS or self._has_own_profiler:
             return
         orders = Counter((_list_all(step), _list_called(step), step.function) for step in calm)
         self._usual = orders.most_common(1)[0][0][1:]
@@ -466,8 +466,8 @@ class StepWindow:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "trace.json")
             profiler.export_chrome_trace(path)
-            if os.path.getsize(path) > LARGEST_TRACE_BYTES:
-                self._guard.losses[f"a trace of over {LARGEST_TRACE_BYTES >> 20} MiB"] += 1
+            if os.path.getsize(path) > MAX_TRACE_BYTES:
+                self._guard.losses[f"a trace of over {MAX_TRACE_BYTES >> 20} MiB"] += 1
                 return None
             with open(path, encoding="utf-8", errors="replace") as file:
                 return file.read()

@@ -175,11 +175,11 @@ CONFIG_MODULES = {
 # Modules that took `trace_structured` by name when they were imported, and would go on calling the
 # original.
 HOLDERS_PREFIX = "torch."
-MOST_DYNAMIC_SOURCES = 100  # of one function; more are no list that a person reads
+MAX_DYNAMIC_SOURCES = 100  # of one function; more are no list that a person reads
 # Level 1 follows them through more of inductor's passes.
 PROVENANCE_LEVEL = "2"
 # Between a hook and log_dynamo_start: logging's, where torch's own trace is on.
-MOST_FRAMES_TO_START = 16
+MAX_FRAMES_TO_START = 16
 LOGS_START = "log_dynamo_start"
 
 
@@ -381,7 +381,7 @@ def starting_frame() -> FrameType | None:
     function would add a frame to the stack it captures.
     """
     frame: FrameType | None = sys._getframe(1)
-    for _ in range(MOST_FRAMES_TO_START):
+    for _ in range(MAX_FRAMES_TO_START):
         if frame is None or frame.f_code.co_name in (LOGS_START, "_compile"):
             return frame
         frame = frame.f_back
@@ -398,7 +398,7 @@ def list_lost_callers(start: FrameType, last: Any | None) -> list[dict[str, Any]
         return []
     own, frame = start.f_code.co_filename, start.f_back
     lost: list[dict[str, Any]] = []
-    for _ in range(MOST_FRAMES_TO_START):
+    for _ in range(MAX_FRAMES_TO_START):
         if frame is None:
             return [] if last else lost[::-1]
         found = {
@@ -558,7 +558,7 @@ def dynamic_sources(file: str | None, first_line: int | None, name: str | None) 
                 entries.update(dict.fromkeys(f"{source}:{dim}" for dim in dims))
             elif type(entry.scalar).__name__ == "AutoDynamic":
                 entries[source] = None
-            if len(entries) >= MOST_DYNAMIC_SOURCES:
+            if len(entries) >= MAX_DYNAMIC_SOURCES:
                 return None
     return ",".join(entries) or None
 

@@ -14,10 +14,10 @@ from urllib.parse import quote
 from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.wire.http import MAX_ANSWER_BYTES, Answer, Connection
-from compileboard.collectors.wire.lines import LARGEST_RATIO, WIRE_VERSION
+from compileboard.collectors.wire.lines import MAX_RATIO, WIRE_VERSION
 from compileboard.version import VERSION
 
-LONGEST_PAUSE_S = 3600.0
+MAX_PAUSE_S = 3600.0
 
 
 class ServerAnswer(Answer):
@@ -38,9 +38,9 @@ class ServerAnswer(Answer):
     def pause_s(self) -> float:
         text = self.headers.get("retry-after", "").strip()
         if text.isdigit():
-            return min(float(text), LONGEST_PAUSE_S)
+            return min(float(text), MAX_PAUSE_S)
         try:
-            return min(max(parsedate_to_datetime(text).timestamp() - time(), 0.0), LONGEST_PAUSE_S)
+            return min(max(parsedate_to_datetime(text).timestamp() - time(), 0.0), MAX_PAUSE_S)
         except (ValueError, TypeError):
             return 0.0
 
@@ -106,7 +106,7 @@ class Client:
 
 def pack(body: bytes) -> tuple[bytes, dict[str, str]]:
     packed = gzip.compress(body, 1, mtime=0)
-    if len(packed) < len(body) <= len(packed) * LARGEST_RATIO:
+    if len(packed) < len(body) <= len(packed) * MAX_RATIO:
         return packed, {"Content_Encoding": "gzip"}
     return body, {}
 

@@ -27,7 +27,7 @@ from compileboard.collectors.push.client import (
     refuse,
 )
 from compileboard.collectors.push.outbox import (
-    MOST_REFUSALS,
+    MAX_REFUSALS,
     OutboxStream,
     SentState,
     Waiting,
@@ -42,10 +42,10 @@ from compileboard.collectors.wire.lines import (
     read_line,
 )
 from compileboard.collectors.wire.marks import SpoolRejects, StreamEnd, dump_mark
-from compileboard.collectors.wire.texts import MOST_TEXTS, SentText, dump_texts
+from compileboard.collectors.wire.texts import MAX_TEXTS, SentText, dump_texts
 
 FREE_CHARACTERS = 32  # one per bit of the checksum
-MOST_WORDS = 60
+MAX_WORDS = 60
 
 
 @dataclass
@@ -67,7 +67,7 @@ def make_stand_in(line: bytes, stream_id: str, lost_count: int, words: str) -> b
     So the stream's later offsets and checksums stay valid.
     """
     rejects = Rejects()
-    rejects.add("not_taken", None, words[:MOST_WORDS], lost_count)
+    rejects.add("not_taken", None, words[:MAX_WORDS], lost_count)
     head = dump_mark(SpoolRejects(stream_id, rejects))[:-2] + b',"filler":"'
     end = b'"}\n'
     filler_count = len(line) - len(head) - len(end) - FREE_CHARACTERS
@@ -105,7 +105,7 @@ def _reduce_row(change: int, characters: int, rows: dict[int, tuple[int, int]]) 
     return change, characters
 
 
-MOST_DIGESTS = 500  # per request
+MAX_DIGESTS = 500  # per request
 TOGETHER_BYTES, TOGETHER_PLAIN_BYTES = (
     512 << 10,
     8 << 20,
@@ -126,8 +126,8 @@ class TextDelivery:
 
         Raises ServerUnavailable or Refused.
         """
-        for first in range(0, len(digests), MOST_DIGESTS):
-            asked = digests[first : first + MOST_DIGESTS]
+        for first in range(0, len(digests), MAX_DIGESTS):
+            asked = digests[first : first + MAX_DIGESTS]
             self._refusal = None
             single = self._send_together(client, self._ask_missing(client, asked))
             dropped = [digest for digest in single if not self._send_one(client, digest)]
@@ -199,7 +199,7 @@ class TextDelivery:
         if answer.status not in OF_CONTENT:
             raise refuse(answer)
         self._refused_counts[digest] += 1
-        if self._refused_counts[digest] < MOST_REFUSALS:
+        if self._refused_counts[digest] < MAX_REFUSALS:
             self._refusal = refuse(answer)
             return True
         if client.ask("PUT", f"texts/{digest_of(b'')}", b"").status not in STORED:
@@ -234,7 +234,7 @@ def _group_texts(texts: Iterable[SentText]) -> Iterator[list[SentText]]:
         if group and (
             size_bytes > TOGETHER_BYTES
             or plain_bytes > TOGETHER_PLAIN_BYTES
-            or len(group) >= MOST_TEXTS
+            or len(group) >= MAX_TEXTS
         ):
             yield group
             group, size_bytes, plain_bytes = [], len(text.body), _measure_plain(text)

@@ -19,14 +19,14 @@ from typing import Any
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.record.spool import home, replace_file
 from compileboard.collectors.store.leases import is_locked
-from compileboard.collectors.wire.lines import LARGEST_RATIO
+from compileboard.collectors.wire.lines import MAX_RATIO
 
 SEGMENT_BYTES = 16 << 20  # what the server has of a stream is deleted by segment
 MEASURE_S = 1.0
 EVENTS, TEXTS, BUNDLE = ".events", "texts", ".bundle"
 STOPS = ("restart", "deleted")
 WAKE_NAME = "sender.wake"
-MOST_REFUSALS = 3  # of a bundle or text
+MAX_REFUSALS = 3  # of a bundle or text
 
 
 def outbox_root(environment: Mapping[str, str]) -> Path:
@@ -144,7 +144,7 @@ class OutboxStream:
             return True
         packed = gzip.compress(body, 1, mtime=0)
         name = f"{digest}.gz"
-        if len(packed) * LARGEST_RATIO < len(body) or len(packed) >= len(body):
+        if len(packed) * MAX_RATIO < len(body) or len(packed) >= len(body):
             packed, name = body, digest
         if not room.take(len(packed)):
             return False
@@ -300,7 +300,7 @@ class Waiting:
 
     def is_set_aside(self) -> bool:
         state = self.read_sent()
-        return state.refused_count >= MOST_REFUSALS and state.refused_us > read_wake(
+        return state.refused_count >= MAX_REFUSALS and state.refused_us > read_wake(
             self.folder.parent
         )
 

@@ -28,7 +28,7 @@ from compileboard.collectors.push.target import Target
 
 STEP_S = 0.05
 FIRST_ANSWER_S = 2.0  # to start, connect and receive one response
-MOST_WAIT_S, LONGEST_DELIVERY_S = 5.0, 3600.0
+MAX_WAIT_S, MAX_DELIVERY_S = 5.0, 3600.0
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def list_waiting_runs(root: Path) -> list[WaitingRun]:
 
 
 def await_delivery(
-    root: Path, run_id: str, target: Target, most_s: float = MOST_WAIT_S, since_us: int = 0
+    root: Path, run_id: str, target: Target, most_s: float = MAX_WAIT_S, since_us: int = 0
 ) -> bool:
     """Wait while the server answers until a run is delivered; return whether it was."""
     began_s, began_us = time.monotonic(), read_clock_us()
@@ -130,7 +130,7 @@ def deliver(
         target = targets.get(run_id)
         if target is None:
             continue  # it was sent in the meantime
-        is_delivered = await_delivery(root, run_id, target, LONGEST_DELIVERY_S, began_us)
+        is_delivered = await_delivery(root, run_id, target, MAX_DELIVERY_S, began_us)
         if is_deleted(root, run_id):
             print_line(_describe_deleted(run_id, target))
         elif is_delivered:

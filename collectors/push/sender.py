@@ -26,9 +26,9 @@ from compileboard.collectors.store.leases import is_locked, try_lock
 from compileboard.collectors.wire.http import ServerUnavailable
 
 IDLE_S, LINGER_S = 0.25, 1.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 60.0
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.5, 60.0
 GIVE_UP_S = 24 * 3600.0  # without a response or a writer; the next command starts it again
-MOST_NAMED = 100  # deleted runs, and runs with losses, in its status
+MAX_NAMED = 100  # deleted runs, and runs with losses, in its status
 LOCK_TRIES, LOCK_PAUSE_S = 5, 0.02
 LOCK_NAME, STATUS_NAME = "sender.lock", "sender.json"
 
@@ -47,7 +47,7 @@ class Pause:
 
     def lengthen(self, pause_s: float) -> None:
         """Wait a random time up to a doubling limit, and at least as long as the server asks."""
-        longest_s = min(FIRST_PAUSE_S * 2**self.failure_count, LONGEST_PAUSE_S)
+        longest_s = min(FIRST_PAUSE_S * 2**self.failure_count, MAX_PAUSE_S)
         self.failure_count = min(self.failure_count + 1, 30)
         self.due_s = time.monotonic() + max(pause_s, random.uniform(0, longest_s))  # noqa: S311 - no secret
 
@@ -191,8 +191,8 @@ class Sender:
                     _key_of(line.target): asdict(line.status) for line in self._lines.values()
                 },
                 "runs": {run_id: asdict(status) for run_id, status in self._refused.items()},
-                "deleted": list(self._deleted)[-MOST_NAMED:],
-                "lost": dict(list(self._lost.items())[-MOST_NAMED:]),
+                "deleted": list(self._deleted)[-MAX_NAMED:],
+                "lost": dict(list(self._lost.items())[-MAX_NAMED:]),
             }
         )
         if text == self._written_status:

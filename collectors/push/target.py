@@ -13,7 +13,7 @@ from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.contract.secrets import scrub_text
 
 TOKEN_VARIABLE = "COMPILEBOARD_TOKEN"  # noqa: S105 - a variable's name
-LARGEST_TOKEN_BYTES = 4096
+MAX_TOKEN_BYTES = 4096
 
 
 class TargetError(ValueError):
@@ -118,7 +118,7 @@ def _read_file(path: str) -> str:
                 raise TargetError(
                     f"--token-file {path}: expected a file, with the token on its first line."
                 )
-            text = os.read(descriptor, LARGEST_TOKEN_BYTES).decode("ascii", "replace")
+            text = os.read(descriptor, MAX_TOKEN_BYTES).decode("ascii", "replace")
         finally:
             os.close(descriptor)
     except OSError as error:

@@ -13,7 +13,7 @@ from compileboard.collectors.contract.spool_format import (
     RUNNING_SUFFIX,
     read_running,
 )
-from compileboard.collectors.record.spool import LARGEST_LINE_BYTES, is_file, list_files
+from compileboard.collectors.record.spool import MAX_LINE_BYTES, is_file, list_files
 
 OUTSIDE = "the process died outside compiled code; this graph ran last"
 
@@ -47,7 +47,7 @@ def _read_graph(running: Path, graphs: Path, signal: str | None) -> bytes:
     number = now or (last if signal else 0)
     if number == 0 or not is_file(graphs):
         return b""
-    records = read_running(graphs, number, LARGEST_LINE_BYTES)
+    records = read_running(graphs, number, MAX_LINE_BYTES)
     manifest = records[0]["m"]["manifest"]
     if signal:
         manifest["signal"] = signal

@@ -49,7 +49,7 @@ def ask(command: list[str], cwd: str | None = None) -> str | None:
     )
 
 
-MOST_TRACKED = 1000
+MAX_TRACKED = 1000
 
 
 def git_facts(folder: str, cwd: str | None = None) -> Git:
@@ -103,7 +103,7 @@ def _list_tracked(root: str, cwd: str | None) -> dict[str, list[str]]:
         for folder, tree in folders.items()
     }
     return {
-        folder: names.strip("\0").split("\0")[:MOST_TRACKED]
+        folder: names.strip("\0").split("\0")[:MAX_TRACKED]
         for folder, names in listed.items()
         if names
     }

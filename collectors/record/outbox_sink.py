@@ -31,9 +31,9 @@ from compileboard.collectors.store.connection import StoreError, StoreMoved
 from compileboard.collectors.store.ingest.frames import Generation
 from compileboard.collectors.store.ingest.source_files import LogRow
 from compileboard.collectors.wire.lines import (
-    LARGEST_LINE_BYTES,
-    LARGEST_TEXT_BYTES,
-    MOST_PIECES,
+    MAX_LINE_BYTES,
+    MAX_PIECES,
+    MAX_TEXT_BYTES,
     TRACE_PIECE_BYTES,
     checksum_of,
     digest_of,
@@ -122,10 +122,8 @@ class OutboxSink:
             except (TypeError, ValueError, RecursionError) as error:
                 result.refused.append(RefusedEvent(event, f"{type(error).__name__}: {error}"[:200]))
                 continue
-            if len(lines[-1]) > LARGEST_LINE_BYTES:
-                result.refused.append(
-                    RefusedEvent(event, f"more than {LARGEST_LINE_BYTES >> 20} MiB")
-                )
+            if len(lines[-1]) > MAX_LINE_BYTES:
+                result.refused.append(RefusedEvent(event, f"more than {MAX_LINE_BYTES >> 20} MiB"))
                 lines.pop()
         is_needed = any(isinstance(event, (RunStarted, RunEnded)) for event in events)
         result.new_count = self._write(lines, is_needed=is_needed)
@@ -156,7 +154,7 @@ class OutboxSink:
             compile_ids.add(event.compile_id)
 
     def _save_text(self, digest: str, body: bytes) -> None:
-        if len(body) <= LARGEST_TEXT_BYTES:
+        if len(body) <= MAX_TEXT_BYTES:
             self._stream.save_text(
                 digest, body, self._room
             )  # without space, the sender tells the server
@@ -177,7 +175,7 @@ class OutboxSink:
 
     def _write_mark(self, mark: Mark, *, is_needed: bool = False) -> None:
         line = dump_mark(mark)
-        if not self.is_deleted and len(line) <= LARGEST_LINE_BYTES:
+        if not self.is_deleted and len(line) <= MAX_LINE_BYTES:
             self._write([line], is_needed=is_needed)
 
     def save_source(self, excerpts: Sequence[SourceLines]) -> None:
@@ -242,8 +240,8 @@ class OutboxSink:
                 self._save_text(digests[-1], piece)
         if self._traces.get(path.name) != digests:
             self._traces[path.name] = digests
-            for first in range(0, len(digests), MOST_PIECES):
-                pieces = digests[first : first + MOST_PIECES]
+            for first in range(0, len(digests), MAX_PIECES):
+                pieces = digests[first : first + MAX_PIECES]
                 self._write_mark(TracePieces(path.name, size_bytes, first, pieces))
 
     def count_compiles(self) -> tuple[int, int, int]:

@@ -27,14 +27,14 @@ from compileboard.collectors.contract.events import (
 
 WINDOW_S = 1.0
 CALM_S = 2.0  # after a process's last event
-MOST_WINDOWS = 3600
+MAX_WINDOWS = 3600
 # Of a second of the program's processor time, because it may be waiting, or share the processor.
 SUSPECT_FAULTS_PER_CPU_S, CLIFF_MAPS_PER_CPU_S = 2_000, 600
 # CPython's mappings for frames; malloc's are a page longer than a power of two, and pymalloc's
 # larger.
 CHUNK_BYTES = frozenset({1 << 14, 1 << 15, 1 << 16, 1 << 17})
 CANDIDATE_CHANGES = 2
-BURST_SAMPLES, ENOUGH_BURSTS, MOST_SAMPLES = 100, 5, 60
+BURST_SAMPLES, ENOUGH_BURSTS, MAX_SAMPLES = 100, 5, 60
 PAUSE_S = 60.0  # before checking again after finding nothing
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PROC = Path("/proc")
@@ -166,7 +166,7 @@ class ProcessFaults:
             faults = counter.fault_count - self.counter.fault_count
             cpu_us = (counter.cpu_ticks - self.counter.cpu_ticks) * tick_us
             self.windows.append(Window(int(self.counted_s * 1e6), int(now_s * 1e6), faults, cpu_us))
-            if len(self.windows) > MOST_WINDOWS:
+            if len(self.windows) > MAX_WINDOWS:
                 self.windows[:2] = [self.windows[0].joined(self.windows[1])]
         self.counter, self.counted_s = counter, now_s
 
@@ -190,7 +190,7 @@ class ProcessFaults:
             and self.mapping_count >= CLIFF_MAPS_PER_CPU_S * self.burst_cpu_s
         ):
             self.is_on_cliff = True
-        elif self.sample_count >= MOST_SAMPLES:
+        elif self.sample_count >= MAX_SAMPLES:
             self.reset_samples()
             self.sample_after_s = now_s + PAUSE_S
 

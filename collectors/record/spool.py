@@ -37,9 +37,9 @@ from compileboard.collectors.decode.records import Captured
 from compileboard.collectors.store.leases import try_lock
 
 BATCH_BYTES = 4 << 20
-LARGEST_LINE_BYTES = 64 << 20
-LARGEST_INTEGER = 2**63 - 1
-MOST_CONFIGS = 16  # events that a record's configurations may become, numbered after it
+MAX_LINE_BYTES = 64 << 20
+MAX_INT64 = 2**63 - 1
+MAX_CONFIGS = 16  # events that a record's configurations may become, numbered after it
 
 KEPT = "bad_field"  # loses only one value of the record
 UNREADABLE = "spool: a line that is not a record"
@@ -108,12 +108,12 @@ class SpoolReader:
             while block := file.read(BATCH_BYTES):
                 while (
                     b"\n" not in block
-                    and len(block) <= LARGEST_LINE_BYTES
+                    and len(block) <= MAX_LINE_BYTES
                     and (more := file.read(BATCH_BYTES))
                 ):
                     block += more
                 end = block.rfind(b"\n") + 1
-                if not end and len(block) <= LARGEST_LINE_BYTES:
+                if not end and len(block) <= MAX_LINE_BYTES:
                     break  # its rest is not written yet
                 if not end:
                     position.passing_over = True
@@ -189,7 +189,7 @@ def _reported_losses(path: Path) -> dict[str, int]:
 
 
 def _is_integer(value: Any) -> bool:
-    return type(value) is int and abs(value) <= LARGEST_INTEGER
+    return type(value) is int and abs(value) <= MAX_INT64
 
 
 def is_count(value: Any) -> TypeGuard[int]:
@@ -206,7 +206,7 @@ def _parse_record(process_id: str, record: Any) -> Captured:
         record.get("x"),
     )
     context = record.get("c")
-    if not is_count(sequence) or sequence > LARGEST_INTEGER - MOST_CONFIGS or not is_count(time_us):
+    if not is_count(sequence) or sequence > MAX_INT64 - MAX_CONFIGS or not is_count(time_us):
         raise BadLine("bad_envelope")
     if not isinstance(name, str) or not name or not (extra is None or isinstance(extra, dict)):
         raise BadLine("bad_envelope")

@@ -13,7 +13,7 @@ from compileboard.collectors.repro.repro import Repro, advise_passing
 from compileboard.collectors.terminal.run_summary import printable
 from compileboard.collectors.terminal.values import collector_command, format_table
 
-MOST_INPUTS, MOST_MESSAGE_LINES, MOST_DIFFERENCES = 20, 8, 12
+MAX_INPUTS, MAX_MESSAGE_LINES, MAX_DIFFERENCES = 20, 8, 12
 
 
 def describe_repro(repro: Repro) -> str:
@@ -41,7 +41,7 @@ def describe_repro(repro: Repro) -> str:
     lines = [repro.name, *(f"  {name:<10} {printable(text)}" for name, text in facts if text)]
     if manifest.message:
         message = [line for line in manifest.message.splitlines() if line.strip()]
-        lines += ["", *(f"  {printable(line)[:200]}" for line in message[:MOST_MESSAGE_LINES])]
+        lines += ["", *(f"  {printable(line)[:200]}" for line in message[:MAX_MESSAGE_LINES])]
     lines += _describe_specs(manifest.inputs, repro)
     answers = list_answers(repro)
     if answers:
@@ -104,9 +104,9 @@ def _describe_settings(repro: Repro) -> str:
 def _describe_specs(specs: tuple[ReproInput, ...], repro: Repro) -> list[str]:
     if not specs:
         return []
-    rows = [_spec_row(spec, repro) for spec in specs[:MOST_INPUTS]]
+    rows = [_spec_row(spec, repro) for spec in specs[:MAX_INPUTS]]
     lines = ["", f"inputs ({len(specs)})", *(f"  {line}" for line in format_table(rows))]
-    return lines + ([f"  and {len(specs) - MOST_INPUTS} more"] if len(specs) > MOST_INPUTS else [])
+    return lines + ([f"  and {len(specs) - MAX_INPUTS} more"] if len(specs) > MAX_INPUTS else [])
 
 
 def _spec_row(spec: ReproInput, repro: Repro) -> list[str]:
@@ -193,13 +193,13 @@ def _describe_trial(answer: Mapping[str, Any]) -> list[str]:
 
 def _describe_differences(answer: Mapping[str, Any]) -> list[str]:
     lines = []
-    for entry in answer["differences"][:MOST_DIFFERENCES]:
+    for entry in answer["differences"][:MAX_DIFFERENCES]:
         error, eager_error = entry.get("error"), entry.get("eager_error")
         parts = [f"  {entry['subject']}: {str(entry['status']).replace('_', ' ')}"]
         parts += [f"error {error:.2g}"] if error is not None else []
         parts += [f"eager's own {eager_error:.2g}"] if eager_error is not None else []
         lines.append(", ".join(parts))
-    more = len(answer["differences"]) - MOST_DIFFERENCES
+    more = len(answer["differences"]) - MAX_DIFFERENCES
     return lines + ([f"  and {more} more"] if more > 0 else [])
 
 

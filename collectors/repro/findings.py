@@ -34,7 +34,7 @@ WRONG_VERDICTS = (WRONG, NOT_FINITE, UNSTABLE)
 COMPILER = "compiler"  # inductor computes the operation wrongly
 DECOMPOSITION = "decomposition"  # right without decompositions, wrong with them
 BACKEND = "backend"  # a compile or a run fails from this operation on
-MOST_ROWS = 200
+MAX_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Analysis(Answer):
 
     def dump(self) -> dict[str, Any]:
         rows = sort_rows(self.rows)
-        body = replace(self, rows=tuple(rows[:MOST_ROWS]))
-        left_out = {"left_out_count": len(rows) - MOST_ROWS} if len(rows) > MOST_ROWS else {}
+        body = replace(self, rows=tuple(rows[:MAX_ROWS]))
+        left_out = {"left_out_count": len(rows) - MAX_ROWS} if len(rows) > MAX_ROWS else {}
         return {**super(Analysis, body).dump(), **left_out}
 
     def sentence(self) -> str:

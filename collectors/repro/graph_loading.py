@@ -40,7 +40,7 @@ from compileboard.collectors.repro.repro import NotRunnable, Repro, advise_prelo
 SEED = 7
 CALLS = ("call_function", "call_method", "call_module")
 _NO_OPERATION = re.compile(r"'_OpNamespace' '(\w+)' object has no attribute '(\w+)'")
-MOST_RANDOM_INTEGER = 8  # if the indexed range is unknown
+MAX_RANDOM_INTEGER = 8  # if the indexed range is unknown
 _INDEXED = {  # operation: positions of the indexed value, the dimension, the index
     "embedding": (0, 0, 1),
     "index_select": (0, 1, 2),
@@ -343,7 +343,7 @@ def draw_values(
         return torch.randn(count, dtype=torch.float32, generator=generator).to(dtype)
     if dtype == torch.bool:
         return torch.randint(0, 2, (count,), dtype=torch.uint8, generator=generator).to(dtype)
-    high = max(1, min(bound if bound is not None else MOST_RANDOM_INTEGER, 1 << 31))
+    high = max(1, min(bound if bound is not None else MAX_RANDOM_INTEGER, 1 << 31))
     values = torch.randint(0, high, (count,), dtype=torch.int64, generator=generator)
     try:
         return values.to(dtype)

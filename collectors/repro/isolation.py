@@ -52,7 +52,7 @@ from compileboard.collectors.repro.preloads import (
 )
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import (
-    MOST_TEXT_CHARS,
+    MAX_TEXT_CHARS,
     TrialLimits,
     Trials,
     end_trials,
@@ -158,7 +158,7 @@ def run_task(
         if result is None:
             raise NotRunnable(
                 _describe_end(
-                    driver.returncode, stage, read_tail(folder / "driver.txt", MOST_TEXT_CHARS)
+                    driver.returncode, stage, read_tail(folder / "driver.txt", MAX_TEXT_CHARS)
                 )
             )
         if "cannot" in result:

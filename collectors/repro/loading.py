@@ -16,8 +16,8 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, TypeVar
 
 from compileboard.collectors.contract.repros import (
-    MOST_PROGRAM_CHARS,
-    MOST_REPROS,
+    MAX_PROGRAM_CHARS,
+    MAX_REPROS,
     ReproManifest,
     dump_manifest,
     program_digest,
@@ -46,7 +46,7 @@ from compileboard.collectors.store.ingest.source_files import forget_deletion
 
 AnyPath = TypeVar("AnyPath", bound=PurePath)
 SCRIPT_NAMES = ("minifier_launcher.py", "repro.py", "fx_graph_runnable.py", "fx_graph_runnable.txt")
-MOST_SCRIPTS = 2_000  # read in a folder
+MAX_SCRIPTS = 2_000  # read in a folder
 # Dynamo's record of a frame that it failed to trace: function, error and line, as torch names it.
 RECORD_NAME = re.compile(r".+_(?P<error>[A-Za-z0-9]+)_\d+\.rec")
 
@@ -82,7 +82,7 @@ def load_path(path: Path) -> Repro:
                     f"{shown} is dynamo's record of a frame and has no graph: only `repro run` "
                     "takes it"
                 )
-            body = file.read(4 * MOST_PROGRAM_CHARS + 1)
+            body = file.read(4 * MAX_PROGRAM_CHARS + 1)
     except BadArchive as error:
         raise NotRunnable(f"{shown}: {error}") from None
     except OSError as error:
@@ -144,7 +144,7 @@ def _load_archive(path: Path, file: IO[bytes]) -> Repro:
             raise
     try:
         with packed[_choose_script(list(packed), path)].open() as script:
-            body = script.read(4 * MOST_PROGRAM_CHARS + 1)
+            body = script.read(4 * MAX_PROGRAM_CHARS + 1)
     except (NoSuchLog, SourceDamaged) as error:
         raise NotRunnable(f"{str(path)!a} cannot be read: {error}") from None
     return replace(_load_script(path, body), distrust=distrust)
@@ -191,7 +191,7 @@ def _find_scripts(folder: Path) -> list[Path]:
             for name in sorted(files)
             if name.endswith(".py") or name in SCRIPT_NAMES
         ]
-        if len(scripts) > MOST_SCRIPTS:
+        if len(scripts) > MAX_SCRIPTS:
             break
     return scripts
 
@@ -292,7 +292,7 @@ def import_scripts(
             continue
         imported.read_bytes += len(text)
         scripts.setdefault(program_digest(script.program, script.manifest.inputs), script)
-    names = sorted(scripts)[:MOST_REPROS]
+    names = sorted(scripts)[:MAX_REPROS]
     imported.log_count = imported.repro_count = len(names)
     if not names:
         return imported
@@ -317,5 +317,5 @@ def import_scripts(
 
 def _read_repro(source: LogSource) -> str:
     with source.open() as file:
-        body = file.read(4 * MOST_PROGRAM_CHARS + 1)
+        body = file.read(4 * MAX_PROGRAM_CHARS + 1)
     return body.decode("utf-8")

@@ -131,7 +131,7 @@ _COMPILER_SAYS = re.compile(r"\berror: (.+)")
 _DEVICE_ERROR = re.compile(r"^(?:Triton Error \[(CUDA|HIP)\]|(CUDA|HIP)(?: driver)? error): ")
 DEVICE_ERROR = "AcceleratorError"
 _DIGITS = re.compile(r"\d+")
-MOST_MESSAGE_CHARS = 20_000
+MAX_MESSAGE_CHARS = 20_000
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def raised(error_type: str, message: str) -> Failure:
     if match := _DEVICE_ERROR.match(text):
         kind, text = DEVICE_ERROR, f"{match[1] or match[2]} error: {text[match.end() :]}"
     return Failure(
-        RAISED, kind.rsplit(".", 1)[-1], _find_pattern(text), message=message[:MOST_MESSAGE_CHARS]
+        RAISED, kind.rsplit(".", 1)[-1], _find_pattern(text), message=message[:MAX_MESSAGE_CHARS]
     )
 
 

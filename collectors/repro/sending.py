@@ -18,7 +18,7 @@ from compileboard.collectors.contract.repros import dump_manifest
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.contract.shapes import Gpu
 from compileboard.collectors.formats.repro_archive import (
-    MOST_ARCHIVE_BYTES,
+    MAX_ARCHIVE_BYTES,
     BadArchive,
     read_archive,
     write_archive,
@@ -122,12 +122,12 @@ def load_served(name: str, config: RunConfig, environment: Mapping[str, str]) ->
     """
     target = Target.of(config)
     with closing(Client(target, environment)) as client:
-        described = client.ask_page(f"api/v1/repros/{quote_path(name)}", MOST_ARCHIVE_BYTES)
+        described = client.ask_page(f"api/v1/repros/{quote_path(name)}", MAX_ARCHIVE_BYTES)
         repro_id, run_id = (find_value(described, key, str) for key in ("id", "run_id"))
         if described.status != 200 or not repro_id or not run_id:
             raise NotRunnable(_explain_answer(name, target, described))
         archive = client.ask_page(
-            f"repros/{quote_path(repro_id)}/archive.tar.gz", MOST_ARCHIVE_BYTES
+            f"repros/{quote_path(repro_id)}/archive.tar.gz", MAX_ARCHIVE_BYTES
         )
     if archive.status != 200:
         raise NotRunnable(_explain_answer(name, target, archive))

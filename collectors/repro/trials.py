@@ -38,7 +38,7 @@ from compileboard.collectors.repro.repro import (
 
 OK = "ok"
 DEFAULT_SECONDS = 120.0
-MOST_TEXT_CHARS = 8_000  # of a message; head and tail of a longer one
+MAX_TEXT_CHARS = 8_000  # of a message; head and tail of a longer one
 COMPILER = "torch._inductor.compile_fx"
 _STEP_S = 0.05
 _NO_ROOM = ("alloc", "out of memory", "cannot allocate", "memory exhausted")
@@ -151,7 +151,7 @@ class Trials:
             status,
             is_late,
             time.monotonic() - started_s,
-            read_tail(folder / "output.txt", MOST_TEXT_CHARS),
+            read_tail(folder / "output.txt", MAX_TEXT_CHARS),
         )
         shutil.rmtree(folder, ignore_errors=True)
         return outcome
@@ -315,8 +315,8 @@ def list_errors(error: BaseException) -> tuple[tuple[str, str], ...]:
 
 
 def shorten(text: str) -> str:
-    half = MOST_TEXT_CHARS // 2
-    return text if len(text) <= MOST_TEXT_CHARS else f"{text[:half]}\n…\n{text[-half:]}"
+    half = MAX_TEXT_CHARS // 2
+    return text if len(text) <= MAX_TEXT_CHARS else f"{text[:half]}\n…\n{text[-half:]}"
 
 
 def is_memory_error(error: BaseException) -> bool:

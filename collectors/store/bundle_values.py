@@ -6,10 +6,14 @@ import sqlite3
 from typing import NamedTuple
 
 from compileboard.collectors.contract.records import RECORDS
-from compileboard.collectors.contract.values import LARGEST_NUMBER, LARGEST_SUMMED, LARGEST_WHOLE
+from compileboard.collectors.contract.values import (
+    MAX_EXACT_INTEGER,
+    MAX_NUMBER,
+    MAX_SUMMED_INTEGER,
+)
 from compileboard.collectors.store.run_rows import list_own_rows, read_tables
 
-_RANGES = {"INTEGER": LARGEST_WHOLE, "REAL": LARGEST_NUMBER}
+_RANGES = {"INTEGER": MAX_EXACT_INTEGER, "REAL": MAX_NUMBER}
 _SUMMED = ("us", "bytes", "count")  # types of columns
 _JSON = (("runs", "facts"), ("results", "facts"))  # read in SQL, which ends at what is no JSON
 
@@ -47,7 +51,7 @@ def _list_columns(bundle: sqlite3.Connection, table: str, keys: set[str]) -> lis
             columns.append(Column(table, name, f"json_valid({name}) = 0", "'{}'"))
         elif declared in _RANGES and not is_key and name not in keys:
             is_summed = RECORDS[table].columns[name].type in _SUMMED
-            most = LARGEST_SUMMED if is_summed else _RANGES[declared]
+            most = MAX_SUMMED_INTEGER if is_summed else _RANGES[declared]
             columns.append(
                 Column(
                     table,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compileboard.collectors.contract.fingerprints import config_hash, content_id
-from compileboard.collectors.contract.values import LARGEST_WHOLE
+from compileboard.collectors.contract.values import MAX_EXACT_INTEGER
 from compileboard.collectors.store.bundle_values import find_odd_columns, leave_out
 from compileboard.collectors.store.codec import measure_unpacked, unpack_bytes
 from compileboard.collectors.store.connection import (
@@ -238,7 +238,7 @@ def _update_run(
 
 
 MAGIC = b"SQLite format 3\0"
-MOST_TEXT_BYTES = 256 << 20  # of one text; a trace record has at most 64 MiB
+MAX_TEXT_BYTES = 256 << 20  # of one text; a trace record has at most 64 MiB
 # The columns that make the id of a thing that runs share.
 _IDENTITIES = {
     "function": "file, name from functions",
@@ -460,7 +460,7 @@ def _open_copy(path: str) -> Iterator[sqlite3.Connection]:
 
 def _explain(error: sqlite3.Error | UnicodeDecodeError, name: str) -> StoreError:
     if isinstance(error, sqlite3.DataError):
-        return NotAStore(f"{name} has a text of {MOST_TEXT_BYTES:,} bytes or more; it is refused.")
+        return NotAStore(f"{name} has a text of {MAX_TEXT_BYTES:,} bytes or more; it is refused.")
     refusal = explain(error, name)
     return NotAStore(_damaged(name)) if isinstance(refusal, StoreNotReadable) else refusal
 
@@ -474,7 +474,7 @@ def _open_foreign(path: str) -> sqlite3.Connection:
     for pragma in ("trusted_schema = off", "cell_size_check = on", "query_only = on"):
         bundle.execute(f"pragma {pragma}")
     if hasattr(bundle, "setlimit"):  # from Python 3.11 on
-        bundle.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_TEXT_BYTES)
+        bundle.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_TEXT_BYTES)
     return bundle
 
 
@@ -521,11 +521,11 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
     total_bytes = 0
     for table, column in PACKED:
         for (body,) in bundle.execute(f"select {column} from {table}"):  # noqa: S608 - our own names
-            size_bytes = measure_unpacked(body, MOST_TEXT_BYTES)
+            size_bytes = measure_unpacked(body, MAX_TEXT_BYTES)
             total_bytes += size_bytes
-            if size_bytes >= MOST_TEXT_BYTES:
+            if size_bytes >= MAX_TEXT_BYTES:
                 raise NotAStore(
-                    f"{name} has a text of {MOST_TEXT_BYTES:,} bytes or more; it is refused."
+                    f"{name} has a text of {MAX_TEXT_BYTES:,} bytes or more; it is refused."
                 )
             if most_bytes is not None and total_bytes > most_bytes:
                 raise NotAStore(
@@ -557,7 +557,7 @@ def _check_ids(bundle: sqlite3.Connection, name: str) -> None:
     for table in read_tables(bundle).values():
         if table.has_id and table.name not in _OF_CONTENT:
             least, most = bundle.execute(f"select min(id), max(id) from {table.name}").fetchone()  # noqa: S608 - our own names
-            if least is not None and not 0 <= least <= most <= LARGEST_WHOLE:
+            if least is not None and not 0 <= least <= most <= MAX_EXACT_INTEGER:
                 raise NotAStore(
                     f"{name} has a row of {table.name} with an impossible id; it is refused."
                 )

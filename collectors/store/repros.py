@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.contract.records import RECORDS
-from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES, ReproManifest, load_manifest
+from compileboard.collectors.contract.repros import MAX_STORAGE_BYTES, ReproManifest, load_manifest
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import read_value, write_transaction
 from compileboard.collectors.store.ingest.payload_writer import PayloadRows
@@ -139,7 +139,7 @@ def load_storage(connection: sqlite3.Connection, repro: str, digest: str) -> byt
         {"id": find_repro(connection, repro), "digest": digest},
     ).fetchone()
     try:
-        return zlib.decompressobj().decompress(row["body"], MOST_STORAGE_BYTES)
+        return zlib.decompressobj().decompress(row["body"], MAX_STORAGE_BYTES)
     except (TypeError, zlib.error):  # none, or damaged: as one that was not kept
         return None
 

@@ -13,7 +13,7 @@ from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.events import Recompiled
 from compileboard.collectors.contract.fingerprints import content_id
 from compileboard.collectors.contract.library_names import is_library_name
-from compileboard.collectors.contract.verdicts import FEWEST_SAMPLES, LABELS
+from compileboard.collectors.contract.verdicts import LABELS, MIN_SAMPLES
 from compileboard.collectors.fixes.cache_entries import to_recorded
 from compileboard.collectors.fixes.causes import Cause, bare_name, build_causes
 from compileboard.collectors.fixes.fix import (
@@ -33,7 +33,7 @@ from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.reading import read_body, read_event, read_json
 from compileboard.collectors.store.run_steps import load_run_steps
 
-MOST_EXCERPTS = 500  # a run's
+MAX_EXCERPTS = 500  # a run's
 
 _EXCERPT = InsertOnce("source_excerpts", "file", "first_line", "text")
 
@@ -72,14 +72,14 @@ def list_source_lines(connection: sqlite3.Connection, run_id: str) -> list[Sourc
         order by e.file, e.first_line
         limit :most
         """,
-        {"run_id": run_id, "most": MOST_EXCERPTS},
+        {"run_id": run_id, "most": MAX_EXCERPTS},
     )
     return [
         SourceLines(row["file"], row["first_line"], tuple(row["text"].split("\n"))) for row in rows
     ]
 
 
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 _DEEPEST = 500
 _TORCH = ("torch/", "functorch/", "torchgen/")
 _TYPE = re.compile(r"type=<class '(?P<name>[\w.<>]+)'>")
@@ -309,7 +309,7 @@ def _read_step(result: Mapping[str, Any], metric: Mapping[str, Any] | None) -> T
         return None
     try:
         base, new = result["step_ms"]
-        is_repeated = min(len(base), len(new)) >= FEWEST_SAMPLES
+        is_repeated = min(len(base), len(new)) >= MIN_SAMPLES
         return TriedStep(
             function=result["step"],
             base_us=1000 * metric["base"],
@@ -328,7 +328,7 @@ def _read_us(seconds: float | None) -> int | None:
 
 
 def load_recorded_run(connection: sqlite3.Connection, run_id: str) -> RecordedRun:
-    values = {"run_id": run_id, "most": MOST_ROWS}
+    values = {"run_id": run_id, "most": MAX_ROWS}
     dynamo = {
         row["hash"]: read_json(dict[str, Any], row["body"]) or {}
         for row in connection.execute(CONFIGS_SQL, values)

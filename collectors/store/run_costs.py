@@ -47,11 +47,11 @@ limit :limit
 STEPS_SQL = """
 select exists (select 1 from step_windows where run_id = :run_id and costs is not null)
 """
-MOST_RECORDED_AGAIN = 200
+MAX_RECORDED_AGAIN = 200
 
 
 def list_recorded_again(connection: sqlite3.Connection, run_id: str) -> list[RecordedAgain]:
-    values = {"run_id": run_id, "limit": MOST_RECORDED_AGAIN}
+    values = {"run_id": run_id, "limit": MAX_RECORDED_AGAIN}
     return [RecordedAgain(**dict(row)) for row in connection.execute(RECORDED_AGAIN_SQL, values)]
 
 

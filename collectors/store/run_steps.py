@@ -13,7 +13,7 @@ from compileboard.collectors.fixes.step_costs import (
 )
 from compileboard.collectors.store.reading import read_json
 
-MOST_WINDOWS = 16
+MAX_WINDOWS = 16
 
 WINDOWS_SQL = """
 select
@@ -46,7 +46,7 @@ def load_run_steps(connection: sqlite3.Connection, run_id: str) -> RunSteps | No
     """Return the steps of the window that takes longest in total until its process ends, and each
     graph break's largest cost.
     """
-    values = {"run_id": run_id, "most": MOST_WINDOWS}
+    values = {"run_id": run_id, "most": MAX_WINDOWS}
     windows = []
     for row in connection.execute(WINDOWS_SQL, values).fetchall():
         try:

@@ -17,14 +17,14 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.fingerprints import config_hash
 from compileboard.collectors.contract.rejects import Rejects
-from compileboard.collectors.contract.values import LARGEST_WHOLE, fit_event
+from compileboard.collectors.contract.values import MAX_EXACT_INTEGER, fit_event
 from compileboard.collectors.store.codec import pack, unpack, unpack_bytes
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
 from compileboard.collectors.store.ingest.payload_writer import TextReference
 from compileboard.collectors.store.stream_rows import Stream, find_texts, list_dropped, read_text
 from compileboard.collectors.wire.lines import (
-    LARGEST_LINE_BYTES,
-    MOST_PIECES,
+    MAX_LINE_BYTES,
+    MAX_PIECES,
     TRACE_PIECE_BYTES,
     UnknownLine,
     WireError,
@@ -42,8 +42,8 @@ try:
 except ImportError:
     parse = None
 
-MOST_LINES = 20_000
-MOST_TEXT_BYTES = 256 << 20  # of what is read whole for one request; artifacts' texts are not
+MAX_LINES = 20_000
+MAX_TEXT_BYTES = 256 << 20  # of what is read whole for one request; artifacts' texts are not
 
 
 class TooManyLines(Exception):
@@ -106,14 +106,14 @@ def _read_bodies(
     read: StreamLines, lines: bytes
 ) -> Iterable[tuple[int, bytes, Mapping[str, Json]]]:
     line_count = lines.count(b"\n")
-    if line_count > MOST_LINES:
-        raise TooManyLines(f"{line_count:,} lines; expected {MOST_LINES:,} at most in one request")
+    if line_count > MAX_LINES:
+        raise TooManyLines(f"{line_count:,} lines; expected {MAX_LINES:,} at most in one request")
     begin = 0
     for line in lines.split(b"\n")[:-1]:
         try:
-            if len(line) > LARGEST_LINE_BYTES:
+            if len(line) > MAX_LINE_BYTES:
                 raise WireError(
-                    f"a line of {len(line):,} bytes; expected {LARGEST_LINE_BYTES:,} at most"
+                    f"a line of {len(line):,} bytes; expected {MAX_LINE_BYTES:,} at most"
                 )
             body = read_line(line, parse) if parse else read_line(line)
             digests = list_digests(body)
@@ -140,9 +140,9 @@ class _Texts:
 
     def pack_pieces(self, mark: TracePieces) -> list[bytes]:
         rows = [self.rows[digest] for digest in mark.pieces]
-        if len(rows) > MOST_PIECES or any(row.size_bytes > TRACE_PIECE_BYTES for row in rows):
+        if len(rows) > MAX_PIECES or any(row.size_bytes > TRACE_PIECE_BYTES for row in rows):
             raise WireError(
-                f"{mark.name[:80]}: expected {MOST_PIECES} pieces of {TRACE_PIECE_BYTES:,} "
+                f"{mark.name[:80]}: expected {MAX_PIECES} pieces of {TRACE_PIECE_BYTES:,} "
                 "bytes at most"
             )
         self._count(sum(row.size_bytes for row in rows))
@@ -150,9 +150,9 @@ class _Texts:
 
     def _count(self, size_bytes: int) -> None:
         self._read_bytes += size_bytes
-        if self._read_bytes > MOST_TEXT_BYTES:
+        if self._read_bytes > MAX_TEXT_BYTES:
             raise TooManyLines(
-                f"texts of more than {MOST_TEXT_BYTES >> 20} MiB; send fewer lines at once"
+                f"texts of more than {MAX_TEXT_BYTES >> 20} MiB; send fewer lines at once"
             )
 
     def refer(self, digest: str) -> str | None:
@@ -190,7 +190,7 @@ def _add_event(read: StreamLines, line: bytes, body: Mapping[str, Json], texts: 
         )
     generation = body.get("generation")
     if generation is not None:
-        if type(generation) is not int or abs(generation) > LARGEST_WHOLE:
+        if type(generation) is not int or abs(generation) > MAX_EXACT_INTEGER:
             raise WireError(f"a {event.KIND} event of generation {str(generation)[:80]!r}")
         read.generations[id(event)] = generation
     if isinstance(event, (ArtifactSeen, ReproCaptured)):

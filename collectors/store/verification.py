@@ -40,7 +40,7 @@ from compileboard.collectors.store.sealed_files import (
 )
 from compileboard.collectors.store.trash import find_sealed_run, trash_path
 
-MOST_EXAMPLES = 5
+MAX_EXAMPLES = 5
 SUITES_SQL = """
 select distinct x.run_id, s.suite
 from results as x
@@ -205,7 +205,7 @@ def list_differences(connection: sqlite3.Connection) -> Iterator[str]:
     """Describe differing roll-ups, at most five of each kind."""
     for recount in RECOUNTS:
         yield from _compare(connection, recount)
-    yield from islice(_compare_summaries(connection), MOST_EXAMPLES)
+    yield from islice(_compare_summaries(connection), MAX_EXAMPLES)
 
 
 def _compare(connection: sqlite3.Connection, recount: Recount) -> Iterator[str]:
@@ -227,7 +227,7 @@ def _compare(connection: sqlite3.Connection, recount: Recount) -> Iterator[str]:
         for join, first, second in sides
     )
     statement = f"with counted as materialized ({recount.counted}) {statement}"
-    for row in connection.execute(f"{statement} limit {MOST_EXAMPLES}"):
+    for row in connection.execute(f"{statement} limit {MAX_EXAMPLES}"):
         values = list(row)
         key, numbers = values[: len(recount.key)], values[len(recount.key) :]
         changes = [
@@ -258,7 +258,7 @@ def _compare_summaries(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"run_summaries of run {run_id}, suite {suite}: not what its results come to"
 
 
-MOST_PROBLEMS = 20
+MAX_PROBLEMS = 20
 CACHE_KIB = (
     64 << 10
 )  # each row is looked up in every index: a third less CPU time, a quarter of the reads
@@ -298,11 +298,11 @@ def _verify_database(
             older = f"version {version}; `compileboard migrate` a copy to check them"
         checks: tuple[tuple[str, Iterator[str], str | None], ...] = (
             ("pages and indexes", _list_damage(reader), None),
-            ("references", islice(_list_orphans(reader), MOST_PROBLEMS), None),
+            ("references", islice(_list_orphans(reader), MAX_PROBLEMS), None),
             ("roll-ups", list_differences(reader), older),
             ("deleted runs", _list_lost_trash(reader, path, trash), older),
             ("sealed runs", _list_damaged_runs(reader, path, texts), older),
-            ("texts", islice(_list_damaged_texts(reader), MOST_PROBLEMS), unread),
+            ("texts", islice(_list_damaged_texts(reader), MAX_PROBLEMS), unread),
         )
         try:
             for subject, problems, skipped in checks:
@@ -319,7 +319,7 @@ def _verify_database(
 
 
 def _list_damage(reader: sqlite3.Connection) -> Iterator[str]:
-    for (problem,) in reader.execute(f"pragma integrity_check({MOST_PROBLEMS})"):
+    for (problem,) in reader.execute(f"pragma integrity_check({MAX_PROBLEMS})"):
         if problem != "ok":
             yield str(problem)
 
@@ -363,7 +363,7 @@ def _list_damaged_runs(reader: sqlite3.Connection, path: str, whole: bool) -> It
             problems = [str(error)] if get_sealed_run(reader, sealed.run_id) == sealed else []
         yield from (f"run {sealed.run_id}: {problem}" for problem in problems)
         count += len(problems)
-        if count >= MOST_PROBLEMS:
+        if count >= MAX_PROBLEMS:
             return
 
 

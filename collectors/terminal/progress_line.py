@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 INTERVAL_S = 0.5
-LEAST_ROWS = 5
+MIN_ROWS = 5
 WITHOUT_REGIONS = ("dumb", "unknown", "emacs", "eterm", "cons25", "network")
 LOCAL_FLAGS = 3  # index in the result of tcgetattr
 SAVE, RESTORE = "\x1b7", "\x1b8"
@@ -147,7 +147,7 @@ def _terminal_size(descriptor: int) -> tuple[int, int] | None:
         columns, rows = os.get_terminal_size(descriptor)
     except OSError:
         return None
-    return (columns, rows) if rows >= LEAST_ROWS and columns >= 20 else None
+    return (columns, rows) if rows >= MIN_ROWS and columns >= 20 else None
 
 
 def counts_text(compiles: int, breaks: int, recompiles: int) -> str:

@@ -42,8 +42,8 @@ from compileboard.collectors.store.run_costs import RunCost, list_run_costs
 from compileboard.collectors.store.runs import load_process_names
 from compileboard.collectors.terminal import values as command_hints
 
-MOST_OUTCOMES = 12
-MOST_CONFIGURATIONS = 6
+MAX_OUTCOMES = 12
+MAX_CONFIGURATIONS = 6
 
 
 def count_outcomes(connection: sqlite3.Connection, run_id: str) -> list[CountedItem]:
@@ -56,7 +56,7 @@ def count_outcomes(connection: sqlite3.Connection, run_id: str) -> list[CountedI
         order by result_count desc, experiment, status, word
         limit :most
         """,
-        {"run_id": run_id, "most": MOST_OUTCOMES},
+        {"run_id": run_id, "most": MAX_OUTCOMES},
     )
     return [CountedItem(_find_outcome(row), row["result_count"]) for row in rows]
 
@@ -81,7 +81,7 @@ def find_geomeans(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
     for *words, dynamic, speedup in rows:
         name = " ".join(word for word in (*words, "dynamic" if dynamic else "") if word)
         logs.setdefault(name, []).append(math.log(speedup))
-    most = sorted(logs.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_CONFIGURATIONS]
+    most = sorted(logs.items(), key=lambda item: (-len(item[1]), item[0]))[:MAX_CONFIGURATIONS]
     return [
         CountedItem(f"{math.exp(math.fsum(values) / len(values)):.3f}×  {name}", len(values))
         for name, values in most
@@ -96,7 +96,7 @@ SHOWN_STATE = (
     "state end"
 )
 PIPE_SIZE = (100, 24)  # if there is no terminal
-LEAST_COLUMNS = 40
+MIN_COLUMNS = 40
 NOTE_INDENT = 11
 
 
@@ -210,7 +210,7 @@ class RunSummary:
         return " · ".join(parts)
 
     def text(self) -> str:
-        columns = max(LEAST_COLUMNS, shutil.get_terminal_size(PIPE_SIZE).columns)
+        columns = max(MIN_COLUMNS, shutil.get_terminal_size(PIPE_SIZE).columns)
         lines = [printable(f"run {self.id}  {self.name}")]
         versions = [f"torch {self.torch_version or NOT_RECORDED}"]
         versions += [f"CUDA {self.cuda_version}"] if self.cuda_version else []
@@ -544,7 +544,7 @@ def _list_diverging_ranks(connection: sqlite3.Connection, run_id: str) -> list[C
         order by first
         limit :most
         """,
-        {"run_id": run_id, "most": MOST_OUTCOMES},
+        {"run_id": run_id, "most": MAX_OUTCOMES},
     ).fetchall()
     return [
         CountedItem(

@@ -21,7 +21,7 @@ from compileboard.collectors.trials.patches import CannotTry, join_diffs
 from compileboard.collectors.trials.trial import Candidate, Executions, Stopped, compare
 
 TIMED_COUNT = 3  # executions a side for times
-FEWEST_EXECUTIONS = 2 * TIMED_COUNT + 1
+MIN_EXECUTIONS = 2 * TIMED_COUNT + 1
 MAX_EXECUTIONS = 10
 Join = Callable[[Sequence[Candidate]], Candidate]
 

@@ -32,7 +32,7 @@ from compileboard.collectors.trials.patches import CannotTry, RecordedProgram
 
 # After each call that compiled: allocations, autotuning, recording of CUDA graphs.
 WARM_UP_CALLS = 2
-FEWEST_CALLS = 3
+MIN_CALLS = 3
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ProcessCalls:
             if since_compile[call.name] > WARM_UP_CALLS:
                 settled.setdefault(call.name, []).append(step_us)
         return {
-            name: settled[name] if len(settled.get(name, ())) >= FEWEST_CALLS else times
+            name: settled[name] if len(settled.get(name, ())) >= MIN_CALLS else times
             for name, times in warm.items()
         }
 
@@ -148,7 +148,7 @@ def pick_step(
         side: dict[str, float] = {}
         for process in processes[:1]:  # ranks wait for each other: the first one's times are theirs
             for name, times in process.list_steps().items():
-                if len(times) >= FEWEST_CALLS:
+                if len(times) >= MIN_CALLS:
                     side[name] = sum(times)
         totals.append(side)
     if not totals:

@@ -33,7 +33,7 @@ from compileboard.collectors.trials.patches import (
 )
 
 PrintLine = Callable[[str], None]
-MOST_CHARACTERS = 200  # of a command that is shown
+MAX_CHARACTERS = 200  # of a command that is shown
 TAG = "trial"  # its value is `base` or `fix`
 BASE = "base"
 
@@ -88,8 +88,8 @@ class Executions:
         self.count = self.earlier_count = 0
         self.started_us = read_clock_us()
         self._command = program.command
-        if len(self._command) > MOST_CHARACTERS:
-            self._command = f"{self._command[: MOST_CHARACTERS - 1]}…"
+        if len(self._command) > MAX_CHARACTERS:
+            self._command = f"{self._command[: MAX_CHARACTERS - 1]}…"
         self._ends_s = None if budget_s is None else time.monotonic() + budget_s
         self._longest_s = 0.0
 

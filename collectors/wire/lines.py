@@ -25,14 +25,14 @@ from compileboard.collectors.contract.events import (
 )
 
 WIRE_VERSION = 1
-SHORTEST_TEXT_BYTES = 4 << 10  # shorter ones stay in their line
-LARGEST_TEXT_BYTES = 64 << 20  # torch's own limit of a record
-LARGEST_LINE_BYTES = 4 << 20
-LARGEST_BODY_BYTES = 8 << 20  # of a PATCH, as sent
-LARGEST_PLAIN_BYTES = 16 << 20  # of a PATCH, unpacked
-LARGEST_RATIO = 200
+MIN_TEXT_BYTES = 4 << 10  # shorter ones stay in their line
+MAX_TEXT_BYTES = 64 << 20  # torch's own limit of a record
+MAX_LINE_BYTES = 4 << 20
+MAX_BODY_BYTES = 8 << 20  # of a PATCH, as sent
+MAX_PLAIN_BYTES = 16 << 20  # of a PATCH, unpacked
+MAX_RATIO = 200
 TRACE_PIECE_BYTES = 1 << 20  # of a trace log that is kept whole
-MOST_PIECES = 8  # per mark
+MAX_PIECES = 8  # per mark
 REQUEST_BYTES = 256 << 10  # sent by a client at once: long requests keep others waiting
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 STREAM_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -75,7 +75,7 @@ def dump_line(
     taken: dict[str, Any] = {}
     for name in TEXT_FIELDS.get(type(event), ()):
         text = getattr(event, name)
-        if not isinstance(text, str) or len(text) < SHORTEST_TEXT_BYTES:
+        if not isinstance(text, str) or len(text) < MIN_TEXT_BYTES:
             continue
         body = text.encode("utf-8", "surrogatepass")
         digest = digest_of(body)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from compileboard.collectors.contract.events import SCHEMA_VERSION, Json
 from compileboard.collectors.contract.rejects import KINDS, OF_LAST_READING, Reject, Rejects
-from compileboard.collectors.contract.values import LARGEST_WHOLE
+from compileboard.collectors.contract.values import MAX_EXACT_INTEGER
 from compileboard.collectors.wire.lines import DIGEST, UnknownLine, WireError
 
 MARKS: dict[str, type[Mark]] = {}
@@ -142,7 +142,7 @@ _WRONG = object()
 
 
 def _load_count(value: Json) -> Any:
-    return value if type(value) is int and 0 <= value <= LARGEST_WHOLE else _WRONG
+    return value if type(value) is int and 0 <= value <= MAX_EXACT_INTEGER else _WRONG
 
 
 def _load_text(value: Json) -> Any:

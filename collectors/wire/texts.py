@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from compileboard.collectors.wire.lines import WireError
 
-MOST_TEXTS = 1000  # per body
+MAX_TEXTS = 1000  # per body
 _HEAD = re.compile(rb"([0-9a-f]{32}) (\d{1,8}) (plain|gzip)\n")
 
 
@@ -37,7 +37,7 @@ def split_texts(body: bytes) -> Iterator[SentText]:
                 f"byte {begin:,} of the body: expected DIGEST BYTES plain|gzip and so many bytes"
             )
         count += 1
-        if count > MOST_TEXTS:
-            raise WireError(f"more than {MOST_TEXTS:,} texts")
+        if count > MAX_TEXTS:
+            raise WireError(f"more than {MAX_TEXTS:,} texts")
         yield SentText(head[1].decode(), body[head.end() : end], head[3] == b"gzip")
         begin = end

@@ -10,8 +10,8 @@ const tip = document.body.appendChild(document.createElement("div"));
 tip.className = "chart__tip";
 tip.hidden = true;
 
-const MOST_WORDS_NARROW = 4;
-const MOST_DATES_NARROW = 3;
+const MAX_WORDS_NARROW = 4;
+const MAX_DATES_NARROW = 3;
 
 function color(name) {
   probe.style.color = `var(--${name})`;
@@ -36,7 +36,7 @@ function paint(figure) {
   }
   if (innerWidth < 640 && layout.xaxis?.tickangle === 0) thin(layout.xaxis);
   // Plotly counts on narrower dates than these: on a phone they would touch.
-  if (innerWidth < 640 && layout.xaxis?.type === "date") layout.xaxis = { ...layout.xaxis, nticks: MOST_DATES_NARROW };
+  if (innerWidth < 640 && layout.xaxis?.type === "date") layout.xaxis = { ...layout.xaxis, nticks: MAX_DATES_NARROW };
   const data = figure.data.map(place).map((trace) => {
     const named = trace.meta?.color;
     if (!named) return trace;
@@ -48,7 +48,7 @@ function paint(figure) {
 
 // On a phone only so many words fit beside each other below a chart.
 function thin(axis) {
-  const step = Math.ceil((axis.ticktext?.length ?? 0) / MOST_WORDS_NARROW);
+  const step = Math.ceil((axis.ticktext?.length ?? 0) / MAX_WORDS_NARROW);
   if (step > 1) for (const key of ["tickvals", "ticktext"]) axis[key] = axis[key].filter((_, at) => at % step === 0);
 }
 

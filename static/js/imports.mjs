@@ -3,7 +3,7 @@
 const list = document.querySelector("[data-imports]");
 const form = document.querySelector("form[data-upload]");
 const POLL_MS = 500;
-const MOST_FILES = 1000;
+const MAX_FILES = 1000;
 
 function announce(text) {
   const place = document.querySelector("[data-announce]");
@@ -91,7 +91,7 @@ function addRow(files) {
 
 function refusal(files, bytes) {
   const most = Number(form.dataset.mostBytes);
-  if (files.length > MOST_FILES) return `These are ${files.length} files; at most ${MOST_FILES} go at once. Send an archive.`;
+  if (files.length > MAX_FILES) return `These are ${files.length} files; at most ${MAX_FILES} go at once. Send an archive.`;
   if (bytes <= most) return "";
   return `These are ${size(bytes)}; this server takes ${size(most)} at once. Compress the log, or import it on the server.`;
 }
@@ -134,7 +134,7 @@ async function readFolder(entry) {
   const found = [];
   for (;;) {
     const some = await new Promise((done, failed) => reader.readEntries(done, failed)); // a hundred at a time
-    if (!some.length || found.length > MOST_FILES) return found;
+    if (!some.length || found.length > MAX_FILES) return found;
     found.push(...some);
   }
 }

@@ -5,7 +5,7 @@ import { listen } from "./timeline-input.mjs";
 import { laneLabel, paint, readColors } from "./timeline-draw.mjs";
 
 const WAIT_MS = 120;
-const MOST_HIGH = 620; // as in app/timeline/pages.py
+const MAX_HEIGHT = 620; // as in app/timeline/pages.py
 const get = (id) => document.getElementById(id);
 const box = get("flame");
 const canvas = box.querySelector("canvas");
@@ -179,7 +179,7 @@ function fold(names, isFolded) {
   for (const name of names) (isFolded ? folded.add(name) : folded.delete(name));
   stack = stackLanes(data.lanes, folded);
   const space = box.querySelector(".flame__space");
-  space.setAttribute("height", Math.min(MOST_HIGH, Math.max(stack.height, Number(space.getAttribute("height")))));
+  space.setAttribute("height", Math.min(MAX_HEIGHT, Math.max(stack.height, Number(space.getAttribute("height")))));
   const button = document.querySelector("[data-flame=fold]");
   button?.setAttribute("aria-pressed", String(!folded.size));
   hideTip();

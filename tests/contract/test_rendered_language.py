@@ -24,7 +24,7 @@ NOTE = re.compile(
     re.S,
 )
 BADGE = re.compile(r'<span class="[^"]*\bbadge\b[^"]*"[^>]* title="([^"]*)"', re.S)
-MOST_PAGES = 150
+MAX_PAGES = 150
 MAX_HELP_WORDS = 12
 
 
@@ -50,7 +50,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         dict[str, str](),
         dict[object, int](),
     )
-    while waiting and len(shown) < MOST_PAGES:
+    while waiting and len(shown) < MAX_PAGES:
         address = waiting.pop(0)
         query = parse_qs(urlsplit(address).query)
         try:

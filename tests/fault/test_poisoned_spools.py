@@ -156,7 +156,7 @@ def test_a_run_that_waits_is_reported_once_and_by_who_is_asked(workplace: Workpl
 def test_a_line_that_is_too_long_is_passed_over(
     workplace: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compileboard.collectors.record.spool.LARGEST_LINE_BYTES", 1000)
+    monkeypatch.setattr("compileboard.collectors.record.spool.MAX_LINE_BYTES", 1000)
     monkeypatch.setattr("compileboard.collectors.record.spool.BATCH_BYTES", 300)
     insert_line(leave_spool(workplace), b"x" * 5000)
     pick_up(workplace)

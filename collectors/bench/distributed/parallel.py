@@ -318,7 +318,7 @@ def sum_up_parts(bench: RankWorkbench, parts: list[Any], dtype: torch.dtype | No
     return {name: gradient / len(parts) for name, gradient in sums.items()}
 
 
-MOST_NAMED = 20  # modules that run eagerly, by name
+MAX_NAMED = 20  # modules that run eagerly, by name
 
 
 def count_splits() -> list[int]:
@@ -355,7 +355,7 @@ def describe_parts(bench: RankWorkbench) -> dict[str, Any]:
             f"{name} ({type(module).__name__})" for name, module in list_eager(bench.loaded.module)
         ]
         described |= (
-            {"eager_module_count": len(eager), "eager_modules": eager[:MOST_NAMED]} if eager else {}
+            {"eager_module_count": len(eager), "eager_modules": eager[:MAX_NAMED]} if eager else {}
         )
     return described
 

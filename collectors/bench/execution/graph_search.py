@@ -29,7 +29,7 @@ from compileboard.start import own_command
 
 GRAPHS = "graphs"
 MINIFY_LIMIT_S = 300.0  # per graph
-MOST_MINIFIED = 2  # graphs per task
+MAX_MINIFIED = 2  # graphs per task
 PATIENCE_S = 60.0  # beyond its limit, for a search to end its last trial
 # Failures that no graph causes, or that would only repeat.
 NOT_OF_A_GRAPH = frozenset(
@@ -98,7 +98,7 @@ def search_graphs(
     lines, programs = [], []
     for position, graph in enumerate(graphs):
         answer = None
-        if position < MOST_MINIFIED:
+        if position < MAX_MINIFIED:
             limit_s = min(MINIFY_LIMIT_S, task.settings.timeout_s)
             answer = minify_graph(graph, run, folder / GRAPHS, cwd, limit_s)
         if answer is not None:

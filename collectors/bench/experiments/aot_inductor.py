@@ -52,8 +52,8 @@ from compileboard.collectors.bench.worker.workbench import (
 )
 
 CHECK_VARIABLE = "AOTI_RUNTIME_CHECK_INPUTS"
-MOST_ERROR = 1e-3  # relative: a correct answer for another batch may be as far from eager's
-LONGEST_MESSAGE = 300
+MAX_ERROR = 1e-3  # relative: a correct answer for another batch may be as far from eager's
+MAX_MESSAGE = 300
 
 
 class AotPackage:
@@ -155,8 +155,8 @@ def _check_batch(
         with eagerly():
             expected = bench.steps.step()(bench.module, inputs)
     except Exception as error:  # a model that supports one batch size
-        return {**report, "error": f"eager: {describe_error(error)}"[:LONGEST_MESSAGE]}
-    limit = max(MOST_ERROR, 4 * outcome.values.get("output_error", 0.0))
+        return {**report, "error": f"eager: {describe_error(error)}"[:MAX_MESSAGE]}
+    limit = max(MAX_ERROR, 4 * outcome.values.get("output_error", 0.0))
     report["unchecked"] = _try_batch(package, inputs, expected, limit)
     checked = AotPackage(package.path)
     # It is read only at the first call after loading, so load again.
@@ -172,7 +172,7 @@ def _try_batch(package: AotPackage, inputs: Inputs, expected: Any, limit: float)
         error = output_error(expected, result)
         difference = describe_difference(expected, result)
     except Exception as refusal:
-        return {"status": "refused", "message": describe_error(refusal)[:LONGEST_MESSAGE]}
+        return {"status": "refused", "message": describe_error(refusal)[:MAX_MESSAGE]}
     if error is not None and error <= limit:
         return {"status": "right", "message": ""}
-    return {"status": "wrong", "message": difference[:LONGEST_MESSAGE]}
+    return {"status": "wrong", "message": difference[:MAX_MESSAGE]}

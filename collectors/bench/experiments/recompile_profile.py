@@ -29,7 +29,7 @@ from compileboard.collectors.bench.worker.workbench import (
     list_shapes,
 )
 
-MOST_SIZES, MOST_REASONS, LONGEST_REASON = 4, 20, 500
+MAX_SIZES, MAX_REASONS, MAX_REASON = 4, 20, 500
 Change = contextlib.AbstractContextManager[Inputs]
 
 
@@ -59,8 +59,8 @@ def run(bench: Workbench) -> ExperimentOutcome:
                 {"change": name, **_list_reasons(seen), **({"error": error} if error else {})}
             )
     facts["graph_break_reasons"] = {
-        reason[:LONGEST_REASON]: count
-        for reason, count in counters["graph_break"].most_common(MOST_REASONS)
+        reason[:MAX_REASON]: count
+        for reason, count in counters["graph_break"].most_common(MAX_REASONS)
     }
     names = ("recompiles", "guard_failures")
     totals = {
@@ -80,13 +80,13 @@ def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str
     except (
         Exception
     ) as error:  # records why the model cannot be called so, and tries the other changes
-        return describe_error(error)[:LONGEST_REASON]
+        return describe_error(error)[:MAX_REASON]
     return None
 
 
 def _list_reasons(seen: RecompileCounts) -> dict[str, Any]:
-    texts = dict.fromkeys(failure.strip()[:LONGEST_REASON] for failure in seen.guard_failures)
-    return {"recompiles": seen.recompiles, "reasons": list(texts)[:MOST_REASONS]}
+    texts = dict.fromkeys(failure.strip()[:MAX_REASON] for failure in seen.guard_failures)
+    return {"recompiles": seen.recompiles, "reasons": list(texts)[:MAX_REASONS]}
 
 
 def iterate_changes(bench: Workbench) -> Iterator[tuple[str, Change]]:
@@ -103,7 +103,7 @@ def iterate_changes(bench: Workbench) -> Iterator[tuple[str, Change]]:
 def _iterate_sizes(bench: Workbench) -> Iterator[tuple[str, Inputs]]:
     resize, present = bench.loaded.resize, list_shapes(bench.inputs)
     if resize is not None:
-        for size in bench.loaded.sizes[:MOST_SIZES]:
+        for size in bench.loaded.sizes[:MAX_SIZES]:
             inputs = bench.prepare_inputs(resize(size))
             if list_shapes(inputs) != present:
                 yield f"{bench.loaded.size_name}={size}", inputs

@@ -42,7 +42,7 @@ BESIDE = {
     "second_process_latency": "second process {:.2f} s",
 }
 NOISY = 0.10  # a spread of the repeats worth mentioning
-MOST_EAGER = 3  # modules named in a result's line
+MAX_EAGER = 3  # modules named in a result's line
 LOW, HIGH = "speedup_low", "speedup_high"
 
 
@@ -153,8 +153,8 @@ def name_result(result: BenchMeasured) -> str:
 def _describe_eager(distributed: Mapping[str, Any]) -> str:
     """Name the first modules of which dynamo compiled no frame."""
     count: int = distributed.get("eager_module_count", 0)
-    names = ", ".join(distributed.get("eager_modules", ())[:MOST_EAGER])
-    more = " …" if count > MOST_EAGER else ""
+    names = ", ".join(distributed.get("eager_modules", ())[:MAX_EAGER])
+    more = " …" if count > MAX_EAGER else ""
     return f", {count_text(count, 'module')} not compiled: {names}{more}" if count else ""
 
 

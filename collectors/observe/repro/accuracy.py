@@ -25,9 +25,9 @@ from . import origins
 from .capture import ReproCapture
 from .origins import FailedGraph
 
-MOST_INPUT_BYTES = 2 << 30
+MAX_INPUT_BYTES = 2 << 30
 MEMORY_FACTOR = 6  # what clones, eager and float64 take of a GPU beside the inputs, at least
-MOST_SHAPES = 8  # of a graph
+MAX_SHAPES = 8  # of a graph
 HALF_LIMIT = 2e-2
 TOLERANCE = 1e-3  # torch._dynamo.config.repro_tolerance
 CANNOT_CLONE = "its inputs cannot be cloned"
@@ -75,7 +75,7 @@ class AccuracyCheck:
             given = arguments[0] if is_boxed else arguments
             key = _shapes(given)
             number = calls.get(key, 0) + 1
-            if number > 1 or len(calls) < MOST_SHAPES:
+            if number > 1 or len(calls) < MAX_SHAPES:
                 calls[key] = number
             if (
                 key in ended
@@ -293,8 +293,8 @@ def _why_not(graph: FailedGraph, values: Sequence[Any]) -> str | None:
             if _is_plain(t)
         }.values()
     )
-    if size > MOST_INPUT_BYTES:
-        return f"its inputs of {size} bytes are over the limit of {MOST_INPUT_BYTES}"
+    if size > MAX_INPUT_BYTES:
+        return f"its inputs of {size} bytes are over the limit of {MAX_INPUT_BYTES}"
     device = next((tensor.device for tensor in tensors if tensor.device.type == "cuda"), None)
     if device is not None:
         if torch.cuda.is_current_stream_capturing():

@@ -14,9 +14,9 @@ from typing import Any
 
 from ...contract import record_names
 from ...contract.repros import (
-    MOST_ERROR_CHARS,
-    MOST_PROGRAM_CHARS,
-    MOST_REPROS,
+    MAX_ERROR_CHARS,
+    MAX_PROGRAM_CHARS,
+    MAX_REPROS,
     WITHHELD,
     ReproInput,
     ReproManifest,
@@ -34,8 +34,8 @@ from . import origins, preload, script
 from .origins import FailedGraph
 
 MARK = "__compileboard_repro__"  # on an exception: (process, position)
-MOST_TRACEBACK_CHARS = 64_000
-MOST_FUNCTIONS = 10_000
+MAX_TRACEBACK_CHARS = 64_000
+MAX_FUNCTIONS = 10_000
 # Dynamo's and autograd's own control flow: nothing has failed.
 CONTROL_FLOW = frozenset(("SkipFrame", "RestartAnalysis", "Unsupported", "_StopRecomputationError"))
 _DEVICE_ERROR = re.compile(r"(?:CUDA|HIP)(?: driver)? error: ")
@@ -108,7 +108,7 @@ class ReproCapture:
         with self._guard, self._alone() as alone:
             if not alone or not isinstance(error, Exception) or _is_control_flow(error):
                 return
-            if _find_mark(error) is not None or self.count >= MOST_REPROS:
+            if _find_mark(error) is not None or self.count >= MAX_REPROS:
                 return
             if self.add_last(error, context, failure_position):
                 return
@@ -167,13 +167,13 @@ class ReproCapture:
 
     def add_interrupted(self, graph: RunningGraph) -> None:
         """Keep a graph whose compile was interrupted with Ctrl-C."""
-        if self.count < MOST_REPROS:
+        if self.count < MAX_REPROS:
             manifest = replace(graph.manifest, signal="SIGINT")
             fields = {"position": self._next_position(), "manifest": dump_manifest(manifest)}
             self._write(record_names.REPRO, fields, graph.programs, graph.context)
 
     def encode_running(self, graph: RunningGraph) -> bytes:
-        fields = {"position": MOST_REPROS, "manifest": dump_manifest(graph.manifest)}
+        fields = {"position": MAX_REPROS, "manifest": dump_manifest(graph.manifest)}
         return self._spool.encode(record_names.REPRO, fields, graph.programs, graph.context)
 
     def encode_values(self, graph: RunningGraph, arguments: Sequence[Any]) -> list[bytes]:
@@ -188,7 +188,7 @@ class ReproCapture:
         with_values = replace(graph, manifest=replace(graph.manifest, inputs=inputs))
         lines = [self.encode_running(with_values)] if bodies else []
         for digest, body in bodies.items():
-            fields = {"position": MOST_REPROS, "digest": digest}
+            fields = {"position": MAX_REPROS, "digest": digest}
             lines.append(self._spool.encode(record_names.REPRO_VALUES, fields, body))
         return lines
 
@@ -200,11 +200,7 @@ class ReproCapture:
 
         The device can no longer be read, so input values are those written earlier.
         """
-        if (
-            self.count >= MOST_REPROS
-            or not _is_device_error(error)
-            or _find_mark(error) is not None
-        ):
+        if self.count >= MAX_REPROS or not _is_device_error(error) or _find_mark(error) is not None:
             return False
         records = self.read_last()
         if not records:
@@ -218,8 +214,8 @@ class ReproCapture:
             **first["m"]["manifest"],
             "kind": "runtime",
             "error_type": type(error).__name__,
-            "message": self._clean(text_of(error), MOST_ERROR_CHARS),
-            "traceback": self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS),
+            "message": self._clean(text_of(error), MAX_ERROR_CHARS),
+            "traceback": self._clean(write_traceback(error, None), MAX_TRACEBACK_CHARS),
             "is_asynchronous": True,
         }
         position = self._next_position()
@@ -236,7 +232,7 @@ class ReproCapture:
 
     def _remember(self, output: Any) -> None:
         code = getattr(getattr(output, "root_tx", None), "f_code", None)
-        if isinstance(code, CodeType) and len(self._functions) < MOST_FUNCTIONS:
+        if isinstance(code, CodeType) and len(self._functions) < MAX_FUNCTIONS:
             self._functions[tuple(torch_compat.context_of() or ())] = (
                 code,
                 getattr(output, "compiler_fn", None),
@@ -280,8 +276,8 @@ class ReproCapture:
         failure_position: int | None = None,
         accuracy: dict[str, Any] | None = None,
     ) -> None:
-        if self.count >= MOST_REPROS:
-            self._guard.losses[f"repros beyond the first {MOST_REPROS} of this process"] += 1
+        if self.count >= MAX_REPROS:
+            self._guard.losses[f"repros beyond the first {MAX_REPROS} of this process"] += 1
             return
         program, described, symbols = self._write_program(failed)
         if program is None:
@@ -339,7 +335,7 @@ class ReproCapture:
         self, failed: FailedGraph
     ) -> tuple[str | None, tuple[ReproInput, ...], dict[str, int]]:
         text = failed.script or origins.write_script(failed.graph, failed.inputs)
-        if text is None or len(text) > MOST_PROGRAM_CHARS:
+        if text is None or len(text) > MAX_PROGRAM_CHARS:
             self._guard.losses["repro: torch has no script of this graph"] += 1
             return None, (), {}
         program = script.trim_script(text, os.environ, keep_source=self._config.keep_source)
@@ -377,7 +373,7 @@ class ReproCapture:
         self, failed: FailedGraph, error: BaseException | None, context: Any, backend: Any
     ) -> ReproManifest:
         root = origins.root_cause(error) if error is not None else None
-        message = self._clean(text_of(root), MOST_ERROR_CHARS) if root is not None else None
+        message = self._clean(text_of(root), MAX_ERROR_CHARS) if root is not None else None
         code, own_backend = self._functions.get(tuple(context or ()), (None, None))
         backend = backend if backend is not None else own_backend
         is_wrong = type(root).__name__ == "AccuracyError"
@@ -391,7 +387,7 @@ class ReproCapture:
             phase=failed.phase,
             error_type=type(root).__name__ if root is not None else None,
             message=message,
-            traceback=self._clean(write_traceback(error, None), MOST_TRACEBACK_CHARS)
+            traceback=self._clean(write_traceback(error, None), MAX_TRACEBACK_CHARS)
             if error is not None
             else None,
             operation=find_operation(message),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...contract.repros import ABSENT, FREED, KEPT, MOST_STORAGE_BYTES, TOO_LARGE, ReproInput, Size
+from ...contract.repros import ABSENT, FREED, KEPT, MAX_STORAGE_BYTES, TOO_LARGE, ReproInput, Size
 
 WriteValues = Callable[[str, str], object]  # a storage's digest and body
 
@@ -113,7 +113,7 @@ def keep_values(
             continue
         if storage._cdata not in states:
             size = storage.nbytes()
-            if size > left or size > MOST_STORAGE_BYTES:
+            if size > left or size > MAX_STORAGE_BYTES:
                 states[storage._cdata] = (TOO_LARGE, None)
             else:
                 try:

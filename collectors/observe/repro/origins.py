@@ -15,7 +15,7 @@ from typing import Any
 from ...contract.repros import ReproInput
 from .. import torch_compat
 
-MOST_CAUSES = 10
+MAX_CAUSES = 10
 GENERATED_CALL = "call"  # the function of inductor's generated module
 BACKWARD_COMPILER = "_wrapped_bw_compiler"  # of torch._dynamo.backends.common
 # Frames of a compile below the backend, by function: the names of the graph, an untouched copy, and
@@ -46,7 +46,7 @@ class FailedGraph:
 def causes(error: BaseException) -> Iterator[BaseException]:
     known: list[BaseException] = []
     waiting = [error]
-    while waiting and len(known) < MOST_CAUSES:
+    while waiting and len(known) < MAX_CAUSES:
         current = waiting.pop(0)
         if any(current is other for other in known):
             continue
@@ -60,7 +60,7 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def root_cause(error: BaseException) -> BaseException:
-    for _ in range(MOST_CAUSES):
+    for _ in range(MAX_CAUSES):
         try:
             inner = object.__getattribute__(error, "inner_exception")
         except AttributeError:

@@ -45,7 +45,7 @@ _TABLES = (
     ("torch._inductor.lowering", "lowerings"),
     ("torch._inductor.decomposition", "decompositions"),
 )
-MOST_MODULES = 20
+MAX_MODULES = 20
 
 
 def list_preload(graph: Any, backend: Any = None) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def list_preload(graph: Any, backend: Any = None) -> tuple[str, ...]:
     )
     for name in found:
         modules.setdefault(name)
-    return tuple(modules)[:MOST_MODULES]
+    return tuple(modules)[:MAX_MODULES]
 
 
 def _of_operations(graph: Any) -> Iterator[str]:

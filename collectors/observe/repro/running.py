@@ -17,8 +17,8 @@ from typing import Any
 from ...contract.spool_format import GRAPHS_SUFFIX, RUNNING_BYTES, RUNNING_SUFFIX, read_running
 from ..spool_writer import Spool, open_apart
 
-MOST_GRAPHS = 2_000
-MOST_VALUES_BYTES = 1 << 30  # of all graphs of a process, as they stand in the file
+MAX_GRAPHS = 2_000
+MAX_VALUES_BYTES = 1 << 30  # of all graphs of a process, as they stand in the file
 RUNNING, LAST = 0, 1
 
 
@@ -42,7 +42,7 @@ class RunningGraphs:
         """Write a graph's record; return its number, or None if there are too many. Raises
         OSError.
         """
-        if self.count >= MOST_GRAPHS:
+        if self.count >= MAX_GRAPHS:
             return None
         if self._descriptor is None:
             self._open()
@@ -54,7 +54,7 @@ class RunningGraphs:
 
     def add_values(self, lines: Sequence[bytes]) -> int | None:
         size_bytes = sum(len(line) + 1 for line in lines)
-        if self.values_bytes + size_bytes > MOST_VALUES_BYTES or self._descriptor is None:
+        if self.values_bytes + size_bytes > MAX_VALUES_BYTES or self._descriptor is None:
             return None
         self.values_bytes += size_bytes
         offset = os.lseek(self._descriptor, 0, os.SEEK_END)

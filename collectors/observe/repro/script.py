@@ -41,7 +41,7 @@ _FUNCTIONS: dict[str, Any] = {
     "PythonMod": operator.mod,
     "Mod": operator.mod,
 }
-MOST_EXPONENT = 64
+MAX_EXPONENT = 64
 
 
 def trim_script(text: str, environment: Mapping[str, str], *, keep_source: bool = True) -> str:
@@ -244,7 +244,7 @@ def _value(node: ast.expr, symbols: Mapping[str, int]) -> int:
         return -_value(node.operand, symbols)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         left, right = _value(node.left, symbols), _value(node.right, symbols)
-        if isinstance(node.op, ast.Pow) and not 0 <= right <= MOST_EXPONENT:
+        if isinstance(node.op, ast.Pow) and not 0 <= right <= MAX_EXPONENT:
             raise ValueError(ast.unparse(node))
         return int(_OPERATORS[type(node.op)](left, right))
     if (

@@ -37,7 +37,7 @@ from compileboard.collectors.repro.locate.surgery import (
 from compileboard.collectors.repro.repro import PASSED, WRONG_ANSWERS, Failure, raised
 
 DEFAULT_MEMORY_BYTES = 4 << 30  # of intermediate values at a time
-MOST_EXPLAINED = 5  # nodes computed by eager, one by one
+MAX_EXPLAINED = 5  # nodes computed by eager, one by one
 WITHOUT_DECOMPOSITIONS, WITH_DECOMPOSITIONS = "aot_eager", "aot_eager_decomp_partition"
 
 
@@ -221,16 +221,16 @@ def analyze_graph(
     if not wrong:
         status = findings.UNEXPLAINED if failure.fails else findings.NOT_REPRODUCED
         return _make_answer(analyzer, status, rows, failure)
-    explained = [_add_explanation(analyzer, row, failure) for row in wrong[:MOST_EXPLAINED]]
+    explained = [_add_explanation(analyzer, row, failure) for row in wrong[:MAX_EXPLAINED]]
     notes: tuple[str, ...] = ()
     if failure.fails and len(wrong) > 1 and not any(row.explains for row in explained):
-        together = analyzer.explains(wrong[:MOST_EXPLAINED])
+        together = analyzer.explains(wrong[:MAX_EXPLAINED])
         notes = (
             "No operation alone explains the outputs"
             + ("; all of them together do" if together else ""),
         )
     rows = findings.sort_rows(
-        [*explained, *wrong[MOST_EXPLAINED:], *(row for row in rows if row not in wrong)]
+        [*explained, *wrong[MAX_EXPLAINED:], *(row for row in rows if row not in wrong)]
     )
     return _make_answer(analyzer, findings.NAMED, rows, failure, rows[0], findings.COMPILER, notes)
 
@@ -245,7 +245,7 @@ def _name_decomposition(
     names = {row.node for row in _list_wrong(analyzer.judge_nodes(WITHOUT_DECOMPOSITIONS))}
     decomposed = [row for row in wrong if row.node not in names]
     chosen = decomposed or wrong
-    explained = [_add_explanation(analyzer, row, failure) for row in chosen[:MOST_EXPLAINED]]
+    explained = [_add_explanation(analyzer, row, failure) for row in chosen[:MAX_EXPLAINED]]
     others = [row for row in rows if row.node not in {entry.node for entry in explained}]
     rows = findings.sort_rows([*explained, *others])
     first = next(row for row in rows if row.node in {entry.node for entry in explained})

@@ -29,7 +29,7 @@ from compileboard.collectors.repro.locate.graph_trial import (
 )
 from compileboard.collectors.repro.repro import Repro
 
-MOST_FUSED_NODES = 400  # of a graph whose hidden nodes are searched
+MAX_FUSED_NODES = 400  # of a graph whose hidden nodes are searched
 
 
 def analyze(task: ReproTask) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def _find_fusion(task: ReproTask, how: Judge, analysis: Analysis) -> Analysis:
     count = find_shortest_failing(len(calls), lambda length: tries.fails(GraphEdit(cut=length)))
     considered = calls[: count or len(calls)]
     names = [name for name, _ in considered[: -1 if count else None]]
-    if len(names) > MOST_FUSED_NODES:
+    if len(names) > MAX_FUSED_NODES:
         text = (
             f"It fails only fused; the first {len(names)} operations are too many to be taken apart"
         )

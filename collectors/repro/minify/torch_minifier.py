@@ -95,7 +95,7 @@ class QueryLog:
                 file.write("\n" + json.dumps({"key": key, "failure": answer.to_json()}))
 
 
-MOST_GUESSES = 3
+MAX_GUESSES = 3
 # Nodes of a graph that compute nothing.
 PLUMBING = ("getitem", "alias", "detach", "_to_copy")
 
@@ -228,7 +228,7 @@ class GraphSearch:
         self, module: Any, inputs: list[Any], operation: str | None
     ) -> tuple[Any, list[Any]] | None:
         """Try the suspected operation alone, which saves most of the search if it fails."""
-        for node in self._list_suspects(module, inputs, operation)[:MOST_GUESSES]:
+        for node in self._list_suspects(module, inputs, operation)[:MAX_GUESSES]:
             alone = isolate_node(module, inputs, node)
             if alone is not None and self._fails(*alone):
                 return alone

@@ -13,7 +13,7 @@ from compileboard.collectors.contract.events import (
     SpanSeen,
 )
 from compileboard.collectors.contract.records import RECORDS
-from compileboard.collectors.contract.values import LARGEST_SUMMED
+from compileboard.collectors.contract.values import MAX_SUMMED_INTEGER
 from compileboard.collectors.store.codec import dumps
 from compileboard.collectors.store.connection import has_row, read_value
 from compileboard.collectors.store.ingest.insert import Insert, take
@@ -110,7 +110,7 @@ class SpanRows:
         lane.last_us = max(event.at_us, lane.last_us or event.at_us)
         name_id = self._name(event.name)
         if event.phase == "E" and (span := _take_open(lane.open, name_id, event.compile_id)):
-            span.duration_us = min(max(0, event.at_us - span.begin_us), LARGEST_SUMMED)
+            span.duration_us = min(max(0, event.at_us - span.begin_us), MAX_SUMMED_INTEGER)
             span.args = {**span.args, **args}
             span.compile_key = span.compile_key if span.compile_key is not None else compile_key
             if event.text is not None:

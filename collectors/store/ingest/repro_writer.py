@@ -17,7 +17,7 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.fingerprints import content_id, parse_id
 from compileboard.collectors.contract.repros import (
-    MOST_STORAGE_BYTES,
+    MAX_STORAGE_BYTES,
     ReproManifest,
     failure_fingerprint,
     load_manifest,
@@ -180,15 +180,15 @@ def measure_storage(body: bytes, digest: str) -> int:
     """
     expander, sha, size_bytes = zlib.decompressobj(), hashlib.sha256(), 0
     try:
-        while body and not expander.eof and size_bytes <= MOST_STORAGE_BYTES:
+        while body and not expander.eof and size_bytes <= MAX_STORAGE_BYTES:
             step = expander.decompress(body, _STEP_BYTES)
             body = expander.unconsumed_tail
             sha.update(step)
             size_bytes += len(step)
     except zlib.error as error:
         raise ValueError(f"a storage's bytes are damaged: {error}") from None
-    if size_bytes > MOST_STORAGE_BYTES:
-        raise ValueError(f"a storage has more than {MOST_STORAGE_BYTES:,} bytes")
+    if size_bytes > MAX_STORAGE_BYTES:
+        raise ValueError(f"a storage has more than {MAX_STORAGE_BYTES:,} bytes")
     if not expander.eof or sha.hexdigest() != digest:
         raise ValueError(f"a storage's bytes are not those of {digest[:16]}")
     return size_bytes

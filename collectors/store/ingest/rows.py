@@ -61,7 +61,7 @@ from compileboard.collectors.store.reading import read_json
 from compileboard.collectors.store.results import COUNTS, NUMBERS
 from compileboard.collectors.store.rollups import ISSUES, RERECORDINGS
 
-MOST_COUNT = 2**53  # beyond it a float names no number of things
+MAX_COUNT = 2**53  # beyond it a float names no number of things
 _WORDS = ("mode", "dtype", "device", "hardware", "backend")
 _LATER = ("task", "reason", "accuracy", "message", "started_us", "duration_us", "command", "origin")
 SERIES = ("suite", "model", *_WORDS, "dynamic", "batch_size", "world_size")
@@ -119,7 +119,7 @@ def _sort_values(
     numbers: dict[str, float | int | None] = dict.fromkeys(NUMBERS)
     for name, column in STORED.items():
         value = finite.get(column.upstream)
-        is_whole = value is not None and abs(value) < MOST_COUNT and value == int(value)
+        is_whole = value is not None and abs(value) < MAX_COUNT and value == int(value)
         if value is not None and (is_whole or not column.is_count):
             del finite[column.upstream]
             numbers[name] = int(value) if column.is_count else value

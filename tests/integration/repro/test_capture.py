@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.contract.repros import MOST_REPROS
+from compileboard.collectors.contract.repros import MAX_REPROS
 from tests.integration.repro.spooled_repros import PLANTED, Spooled, observe
 from tests.programs import planted
 
@@ -258,10 +258,10 @@ torch.compile(lambda x: torch.ops.mine.twice(x).sin(), backend=refuse)(x)
 
 @pytest.mark.nightly
 def test_a_process_captures_a_bounded_number_each_once(tmp_path: Path) -> None:
-    spooled = observe(tmp_path, write(tmp_path, REFUSED), str(MOST_REPROS + 2), "again")
-    assert spooled.stdout.split() == ["BackendCompilerFailed"] * (MOST_REPROS + 2)
-    assert len(spooled.repros) == MOST_REPROS
-    assert spooled.losses == {f"repros beyond the first {MOST_REPROS} of this process": 2}
+    spooled = observe(tmp_path, write(tmp_path, REFUSED), str(MAX_REPROS + 2), "again")
+    assert spooled.stdout.split() == ["BackendCompilerFailed"] * (MAX_REPROS + 2)
+    assert len(spooled.repros) == MAX_REPROS
+    assert spooled.losses == {f"repros beyond the first {MAX_REPROS} of this process": 2}
 
 
 def test_without_source_no_line_no_module_and_no_value_is_kept(tmp_path: Path) -> None:

@@ -38,14 +38,14 @@ WORKERS = (
 )
 WORKER_AT, PARENT_AT = 4, 5  # in `python -c CODE PACKAGE WORKER PARENT …`
 PR_SET_PDEATHSIG = 1
-MOST_FILES = 16
-MOST_OTHERS = 4
+MAX_FILES = 16
+MAX_OTHERS = 4
 others = {}
 open_until_the_end = []
 BEYOND_ALL = 200  # no file that is passed has such a number
 OWN_START = ("COMPILEBOARD_TRIAL", "COMPILEBOARD_STACK_ROOM")
 LONGEST = 1 << 20
-LONGEST_WAIT_S = 10
+MAX_WAIT_S = 10
 
 
 def read_at_import(environment):
@@ -168,7 +168,7 @@ def serve(path):
         end_finished(running, ready)
         if listener in ready:
             asker, _ = listener.accept()
-            asker.settimeout(LONGEST_WAIT_S)
+            asker.settimeout(MAX_WAIT_S)
             try:
                 request, streams = receive(asker)
             except (OSError, ValueError):  # killed as it asked
@@ -258,7 +258,7 @@ def serve_beside(path, variables):
     key = json.dumps(variables, sort_keys=True)
     if key in others:
         return others[key]
-    if len(others) == MOST_OTHERS:
+    if len(others) == MAX_OTHERS:
         return None
     own = {name: value for name, value in os.environ.items() if not name.startswith(READ_BY_TORCH)}
     reading, writing = os.pipe()
@@ -283,7 +283,7 @@ def take_files(received, numbers):
 
 
 def receive(asker):
-    head, streams, _, _ = socket.recv_fds(asker, 8, MOST_FILES)
+    head, streams, _, _ = socket.recv_fds(asker, 8, MAX_FILES)
     body = b""
     while len(body) < int.from_bytes(head, "big"):
         more = asker.recv(LONGEST)

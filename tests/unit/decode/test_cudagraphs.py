@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from compileboard.collectors.decode.cudagraphs import MOST_INPUTS, parse_recording
+from compileboard.collectors.decode.cudagraphs import MAX_INPUTS, parse_recording
 from compileboard.collectors.decode.records import PathNamer
 
 LINE = "input name: arg{0}_1. data pointer changed from 1 to 2. input stack trace: "
@@ -37,7 +37,7 @@ def test_an_input_has_its_type_and_the_line_that_uses_it() -> None:
 def test_more_inputs_than_are_kept_are_counted() -> None:
     text = "moved.\n" + "".join(LINE.format(number) + "None\n" for number in range(30))
     (reason,) = parse(text, {}, 300)["reasons"]
-    assert (len(reason["inputs"]), reason["input_count"]) == (MOST_INPUTS, 300)
+    assert (len(reason["inputs"]), reason["input_count"]) == (MAX_INPUTS, 300)
 
 
 def test_a_record_without_reasons_is_not_the_hooks() -> None:

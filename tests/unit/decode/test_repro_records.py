@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.contract.events import Noted, ReproCaptured, ReproValues
-from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
+from compileboard.collectors.contract.repros import MAX_PROGRAM_CHARS
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured, PathNamer
 
@@ -61,7 +61,7 @@ def test_a_manifest_that_is_none_is_kept_as_it_came(manifest: Any) -> None:
     assert event.body["metadata"]["manifest"] == manifest
 
 
-@pytest.mark.parametrize("program", [5, "x" * (MOST_PROGRAM_CHARS + 1)], ids=["number", "long"])
+@pytest.mark.parametrize("program", [5, "x" * (MAX_PROGRAM_CHARS + 1)], ids=["number", "long"])
 def test_a_program_that_is_no_text_or_too_long_is_not_taken(program: Any) -> None:
     assert isinstance(decode(MANIFEST, {"program": program}), Noted)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.collectors.fixes.counterfactual import (
-    LARGEST_EXACT,
+    MAX_EXACT_SIZE,
     choose_causes,
     count_saved,
     find_steady_sets,
@@ -36,7 +36,7 @@ def test_the_best_set_of_each_size_is_that_of_brute_force(recompiles):
     found = {len(steady.sources): len(steady.saved) for steady in find_steady_sets(recompiles)}
     names = sorted({name for entries in recompiles for entry in entries for name in entry})
     most = 0
-    for size in range(1, LARGEST_EXACT + 1):
+    for size in range(1, MAX_EXACT_SIZE + 1):
         best = max(
             (count_saved(chosen, recompiles) for chosen in combinations(names, size)), default=0
         )
@@ -52,7 +52,7 @@ def test_the_last_set_saves_every_recompile(recompiles):
 @given(_RECOMPILES)
 def test_no_set_saves_as_much_without_one_of_its_sources(recompiles):
     for steady in find_steady_sets(recompiles):
-        if len(steady.sources) <= LARGEST_EXACT:
+        if len(steady.sources) <= MAX_EXACT_SIZE:
             for left_out in steady.sources:
                 fewer = [name for name in steady.sources if name != left_out]
                 assert count_saved(fewer, recompiles) < len(steady.saved)

@@ -81,7 +81,7 @@ def test_a_number_below_zero_in_the_json_is_counted_too() -> None:
 def test_a_file_of_too_many_rows_is_read_to_its_limit_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("compileboard.collectors.formats.result_file.MOST_ROWS", 3)
+    monkeypatch.setattr("compileboard.collectors.formats.result_file.MAX_ROWS", 3)
     file = read_text(HEADING + "".join(f"cpu,m{number},8,1.5,2.5\n" for number in range(9)))
     assert [result.model for result in file.results] == ["m0", "m1", "m2"]
     reject = file.rejects.by_kind["too_many_rows"]

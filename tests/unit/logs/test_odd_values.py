@@ -142,7 +142,7 @@ def test_lines_are_counted_over_blocks_and_what_is_too_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("compileboard.collectors.logs.log_blocks.BLOCK_BYTES", 700)
-    monkeypatch.setattr("compileboard.collectors.logs.log_blocks.LARGEST_BYTES", 2_000)
+    monkeypatch.setattr("compileboard.collectors.logs.log_blocks.MAX_BYTES", 2_000)
     good, odd = (
         record({"aot_forward_graph": {}}, "a\nb"),
         record({"aot_forward_graph": {}, "rank": "x"}, "c"),

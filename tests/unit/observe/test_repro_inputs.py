@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES, ReproInput
+from compileboard.collectors.contract.repros import MAX_STORAGE_BYTES, ReproInput
 from compileboard.collectors.observe.repro.inputs import InputReader, keep_values
 
 torch = pytest.importorskip("torch")
@@ -109,7 +109,7 @@ def test_what_is_gone_or_too_large_has_no_values() -> None:
     described = InputReader().describe("abcd", [alive, other, large, 7])
     written = keep_values(described, [alive, alive, large, 7], 100, lambda digest, body: None)
     assert [entry.values for entry in written] == ["kept", "freed", "too_large", "absent"]
-    assert written[1].digest is None and MOST_STORAGE_BYTES > 100
+    assert written[1].digest is None and MAX_STORAGE_BYTES > 100
 
 
 def test_values_that_cannot_be_read_cost_the_values_alone() -> None:

@@ -107,9 +107,9 @@ def test_repetitions_are_counted_and_the_last_count_is_written(recorder: Recorde
 
 
 def test_failures_of_a_process_are_bounded(recorder: Recorder) -> None:
-    for number in range(runtime_failures.MOST_FAILURES + 5):
+    for number in range(runtime_failures.MAX_FAILURES + 5):
         call(runtime_failures.make_watched(fail, "forward", (None, number)), ValueError("x"))
-    assert len(recorder.written) == runtime_failures.MOST_FAILURES
+    assert len(recorder.written) == runtime_failures.MAX_FAILURES
     assert list(recorder.losses.values()) == [5]
 
 

@@ -25,7 +25,7 @@ from compileboard.collectors.store.connection import StoreMoved
 from compileboard.collectors.wire.marks import StreamEnd
 from tests.unit.push.push_server import PushServer, push_server
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def server() -> Iterator[PushServer]:
 
 
 def open_sink(
-    root: Path, server: PushServer, most_bytes: int = MOST_BYTES, run_id: str = "RUN"
+    root: Path, server: PushServer, most_bytes: int = MAX_BYTES, run_id: str = "RUN"
 ) -> OutboxSink:
     return OutboxSink(root, run_id, Target(server.address), most_bytes)
 

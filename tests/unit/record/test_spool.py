@@ -252,7 +252,7 @@ def test_a_line_longer_than_the_largest_is_passed_over_and_the_next_is_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch, size: int, is_read: bool
 ) -> None:
     monkeypatch.setattr(spool_files, "BATCH_BYTES", 1)
-    monkeypatch.setattr(spool_files, "LARGEST_LINE_BYTES", 8)
+    monkeypatch.setattr(spool_files, "MAX_LINE_BYTES", 8)
     path, reader = folder / "p.jsonl", SpoolReader(folder)
     path.write_bytes(b"x" * size)
     assert list(reader.read_lines(path)) == []  # its end is still to come

@@ -18,8 +18,8 @@ from compileboard.collectors.contract.events import (
     RunEnded,
 )
 from compileboard.collectors.wire.lines import (
-    LARGEST_LINE_BYTES,
-    SHORTEST_TEXT_BYTES,
+    MAX_LINE_BYTES,
+    MIN_TEXT_BYTES,
     UnknownLine,
     WireError,
     dump_line,
@@ -28,7 +28,7 @@ from compileboard.collectors.wire.lines import (
     read_line,
 )
 
-ARTIFACT = ArtifactSeen("p", 3, 17, name="graph", state="kept", text="é" * SHORTEST_TEXT_BYTES)
+ARTIFACT = ArtifactSeen("p", 3, 17, name="graph", state="kept", text="é" * MIN_TEXT_BYTES)
 
 
 def send(event: Event, lost: bool = False) -> Event:
@@ -43,7 +43,7 @@ def send(event: Event, lost: bool = False) -> Event:
 
 @given(
     st.text(st.characters(exclude_categories=()), min_size=1),
-    st.integers(1, 3 * SHORTEST_TEXT_BYTES),
+    st.integers(1, 3 * MIN_TEXT_BYTES),
 )
 def test_wire_gives_any_text_back(text: str, length: int) -> None:
     long = (text * length)[:length]
@@ -57,7 +57,7 @@ def test_wire_gives_any_text_back(text: str, length: int) -> None:
 
 
 def test_wire_sends_a_long_text_by_its_content() -> None:
-    assert len(dump_line(ARTIFACT, lambda digest, text: None)) < 500 < LARGEST_LINE_BYTES
+    assert len(dump_line(ARTIFACT, lambda digest, text: None)) < 500 < MAX_LINE_BYTES
 
 
 def test_wire_says_what_a_lost_text_leaves() -> None:

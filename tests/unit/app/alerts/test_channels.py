@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from compileboard.app.alerts.alert_delivery import load_event
 from compileboard.app.alerts.channels import (
-    MOST_BLOCKS,
+    MAX_BLOCKS,
     SECTION_LIMIT,
     DeliveryFailed,
     DeliveryUnknown,
@@ -131,7 +131,7 @@ def test_slack_gets_no_mention_no_link_and_nothing_longer_than_it_takes(
 ) -> None:
     body = make_slack(make_hostile(store))
     document = json.loads(body)
-    assert len(document["blocks"]) <= MOST_BLOCKS
+    assert len(document["blocks"]) <= MAX_BLOCKS
     assert max(map(len, list_texts(document))) <= SECTION_LIMIT
     assert len(document["blocks"][0]["text"]["text"]) <= 150
     told = "\n".join([document["text"], *list_texts(document)[1:]])

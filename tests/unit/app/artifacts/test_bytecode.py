@@ -112,6 +112,6 @@ def test_page_shows_a_listing_as_columns(
 
 
 def test_a_long_listing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bytecode, "MOST_ROWS", 3)
+    monkeypatch.setattr(bytecode, "MAX_ROWS", 3)
     listing = parse_bytecode(RECORDED[ORIGINAL])
     assert listing is not None and (len(listing.rows), listing.row_count > 3) == (3, True)

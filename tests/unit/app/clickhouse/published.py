@@ -49,7 +49,7 @@ _PUBLISHED = (
     *ROLLUPS,
     *THINGS,
 )
-_MOST_DATABASES = 4
+_MAX_DATABASES = 4
 
 
 def open_clients(folder: Path) -> Clients:
@@ -100,7 +100,7 @@ class PublishedBoards:
         digest = digest_published(board)
         published = self._databases.pop(digest, None)
         if published is None:
-            is_new = len(self._databases) < _MOST_DATABASES
+            is_new = len(self._databases) < _MAX_DATABASES
             published = (
                 PublishedBoard(self._folder)
                 if is_new

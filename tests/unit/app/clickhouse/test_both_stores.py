@@ -162,8 +162,8 @@ def test_search_finds_the_same(
     clients: tuple[FlaskClient, FlaskClient], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where it looks into every file. Their order is another: what is on the board comes first."""
-    monkeypatch.setattr(search, "MOST_FILES", 1_000)
-    monkeypatch.setattr(search, "MOST_S", 60)
+    monkeypatch.setattr(search, "MAX_FILES", 1_000)
+    monkeypatch.setattr(search, "MAX_SECONDS", 60)
     expected, texts = (find_texts(client, words) for client in clients)
     assert texts == expected and texts
 
@@ -229,7 +229,7 @@ def test_a_notebook_reads_the_same(both: BothStores) -> None:
 
 
 def test_of_many_runs_few_files_are_open(both: BothStores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compileboard.app.core.store.MOST_OPEN", 2)
+    monkeypatch.setattr("compileboard.app.core.store.MAX_OPEN", 2)
     with closing(open_store(both.address)) as store:
         first, second, _third = map(store.open_run, both.sealed[:3])
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):

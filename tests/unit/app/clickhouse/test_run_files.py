@@ -174,7 +174,7 @@ def test_search_reads_the_newest_files_and_tells_how_many_it_did_not(
     assert len(seen) == len(set(seen)) == group["count"] > 60
     assert len({run_id for run_id, _artifact in seen}) == 4
     assert (answer["run_count"], answer["unsearched_run_count"]) == (9, 0)
-    monkeypatch.setattr(search, "MOST_FILES", 2)
+    monkeypatch.setattr(search, "MAX_FILES", 2)
     answer = client.get("/api/v1/search?q=torch").get_json()["data"]
     assert (answer["run_count"], answer["unsearched_run_count"]) == (2, 7)
     assert "7 older runs not searched" in client.get("/search?q=torch").text

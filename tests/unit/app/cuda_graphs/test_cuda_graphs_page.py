@@ -15,8 +15,8 @@ from flask.testing import FlaskClient
 
 from compileboard.app.core.store import FileStore
 from compileboard.app.cuda_graphs.model import (
-    MOST_LEVELS,
-    MOST_NODES,
+    MAX_LEVELS,
+    MAX_NODES,
     PathSegment,
     describe_functions,
     list_functions,
@@ -123,8 +123,8 @@ def test_a_function_that_was_only_warmed_up_has_no_time(graph: CudaGraph) -> Non
 def test_a_wide_tree_is_cut(graph: CudaGraph) -> None:
     children = [replace(graph, graph=number, parent_graph=0) for number in range(1, 1000)]
     (tree,) = list_trees([graph, *children])
-    assert count_nodes(tree.segments) == MOST_NODES
-    assert tree.cut_count == 1000 - MOST_NODES
+    assert count_nodes(tree.segments) == MAX_NODES
+    assert tree.cut_count == 1000 - MAX_NODES
     assert tree.segments[0].is_cut
 
 
@@ -133,14 +133,14 @@ def test_a_deep_tree_is_cut(graph: CudaGraph) -> None:
     for number in range(1, 100, 2):  # two graphs follow each second one
         graphs += [replace(graph, graph=number + i, parent_graph=number - 1) for i in (0, 1)]
     (tree,) = list_trees(graphs)
-    assert count_nodes(tree.segments) == 1 + 2 * MOST_LEVELS
-    assert tree.cut_count == len(graphs) - 1 - 2 * MOST_LEVELS
+    assert count_nodes(tree.segments) == 1 + 2 * MAX_LEVELS
+    assert tree.cut_count == len(graphs) - 1 - 2 * MAX_LEVELS
 
 
 @pytest.mark.parametrize("parent", [0, 7, -3])
 def test_a_parent_that_is_no_graph_before_it_ends(graph: CudaGraph, parent: int) -> None:
     looped = replace(graph, graph=0, parent_graph=parent)
-    assert count_nodes(list_trees([looped, looped])[0].segments) <= MOST_NODES
+    assert count_nodes(list_trees([looped, looped])[0].segments) <= MAX_NODES
 
 
 def test_the_page_says_what_was_recorded_and_why_again(

@@ -26,7 +26,7 @@ from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.pruning import PruneRule, prune_runs
 from compileboard.collectors.store.tokens import create_token
 from compileboard.collectors.store.trash import delete_run
-from compileboard.collectors.wire.lines import LARGEST_PLAIN_BYTES, checksum_of, digest_of
+from compileboard.collectors.wire.lines import MAX_PLAIN_BYTES, checksum_of, digest_of
 from compileboard.collectors.wire.marks import StreamEnd, dump_mark
 from compileboard.collectors.wire.texts import SentText, dump_texts
 from tests.tools.push.box import STREAM_PATH, StreamBytes, headers_of
@@ -192,7 +192,7 @@ def test_a_run_belongs_to_who_began_it(client: FlaskClient, store: sqlite3.Conne
     assert client.post("/api/v1/texts/missing", json=dropped, headers=headers).status_code == 403
 
 
-BOMB = gzip.compress(b"\n" * (LARGEST_PLAIN_BYTES + 1), mtime=0)
+BOMB = gzip.compress(b"\n" * (MAX_PLAIN_BYTES + 1), mtime=0)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from compileboard.app.reasons.queries import (
     list_history,
     list_reasons,
 )
-from compileboard.app.runs.queries import MOST_SLOTS, list_slots
+from compileboard.app.runs.queries import MAX_SLOTS, list_slots
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.store.connection import checkpoint
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -279,7 +279,7 @@ def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(
     open_engine: OpenEngine, store: sqlite3.Connection
 ) -> None:
     distinct = add_distinct_break(store, "print")
-    for number in range(2 * MOST_SLOTS):
+    for number in range(2 * MAX_SLOTS):
         add_run(store, f"R{number:03}", started_us=START_US + number)
         if number < 3:  # 4 + 4 in the first two runs, 4 + 0 in the next two
             insert(
@@ -291,9 +291,9 @@ def test_beyond_48_runs_a_place_of_a_trend_is_the_mean_of_its_runs(
                 compile_us=1,
             )
     slots = list_slots(open_engine(store), ALL.runs)
-    assert [slot.run_count for slot in slots] == [2] * MOST_SLOTS
+    assert [slot.run_count for slot in slots] == [2] * MAX_SLOTS
     cells = get_reason_trends(open_engine(store), GRAPH_BREAKS, ALL).grid
-    assert cells.line(format_id(distinct)) == [4.0, 2.0] + [0.0] * (MOST_SLOTS - 2)
+    assert cells.line(format_id(distinct)) == [4.0, 2.0] + [0.0] * (MAX_SLOTS - 2)
     assert cells.kinds[0].trend == cells.line(format_id(distinct))
 
 

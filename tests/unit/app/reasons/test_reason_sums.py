@@ -136,12 +136,12 @@ def test_what_is_remembered_is_bounded(
         add(store, number, distinct)
     first = ask(store)
     of_one = reason_sums._memory._size // 2
-    monkeypatch.setattr(reason_sums, "MOST_REMEMBERED", 3 * of_one)
+    monkeypatch.setattr(reason_sums, "MAX_REMEMBERED", 3 * of_one)
     for suite in ("a", "b", "captures"):
         list_reasons(SqliteEngine(store), GRAPH_BREAKS, BreakFilter(RunFilter(suite=suite)))
     assert ask(store) == first
     assert reason_sums._memory._size <= 3 * of_one
-    monkeypatch.setattr(reason_sums, "MOST_REMEMBERED", 1)
+    monkeypatch.setattr(reason_sums, "MAX_REMEMBERED", 1)
     grow(store, "R0009")
     assert ask(store) != first
     assert reason_sums._memory._size <= 1  # of a filter that no run passes

@@ -13,8 +13,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.core.settings import Settings
-from compileboard.app.reasons.model import MOST_CAUSES, MOST_STEPS
-from compileboard.app.reports.markdown import MOST_TABLE_ROWS
+from compileboard.app.reasons.model import MAX_CAUSES, MAX_STEPS
+from compileboard.app.reports.markdown import MAX_TABLE_ROWS
 from compileboard.collectors.contract.events import GuardFailure, Recompiled, dump_event
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.store.dashboard import Trial, save_trial
@@ -119,7 +119,7 @@ def add_recompiles(store: sqlite3.Connection, count: int) -> None:
 def test_every_cause_is_named_everywhere(
     get: Callable[..., str], store: sqlite3.Connection, client: FlaskClient
 ) -> None:
-    count = MOST_TABLE_ROWS + 3
+    count = MAX_TABLE_ROWS + 3
     add_observed_run(store, compile_count=count, recompile_count=count, compile_us=10**6)
     add_recompiles(store, count)
     listed = client.get(f"/api/v1/runs/{RUN}/causes").json["data"]
@@ -135,27 +135,27 @@ def test_every_cause_is_named_everywhere(
 
 
 def test_causes_have_one_limit(get: Callable[..., str], store: sqlite3.Connection) -> None:
-    add_observed_run(store, compile_count=1, recompile_count=MOST_CAUSES + 5)
-    add_causes(store, MOST_CAUSES + 5)
+    add_observed_run(store, compile_count=1, recompile_count=MAX_CAUSES + 5)
+    add_causes(store, MAX_CAUSES + 5)
     for path in (f"/runs/{RUN}?tab=recompiles", f"/runs/{RUN}/report.html"):
         text = get(path)
         table = text[text.index("Recompile causes</caption>") :]
         sources = re.findall(
             r"<code>L\[&#39;x(\d+)&#39;\]</code>", table[: table.index("</table>")]
         )
-        assert sources == [str(number) for number in range(MOST_CAUSES + 4, 4, -1)], path
-        assert f"The first {MOST_CAUSES}." in table, path
+        assert sources == [str(number) for number in range(MAX_CAUSES + 4, 4, -1)], path
+        assert f"The first {MAX_CAUSES}." in table, path
 
 
 def test_a_long_chain_is_cut_alike(get: Callable[..., str], store: sqlite3.Connection) -> None:
-    count = MOST_STEPS + 15
+    count = MAX_STEPS + 15
     add_observed_run(store, compile_count=count, recompile_count=count - 1)
     function_id = add_function(store)
     for number in range(count):
         add_compile(
             store, number, function_id, **({"recompiled_from": f"0/{number - 1}"} if number else {})
         )
-    ends = [*range(MOST_STEPS // 4), *range(MOST_STEPS // 4 + 15, count)]
+    ends = [*range(MAX_STEPS // 4), *range(MAX_STEPS // 4 + 15, count)]
     for path in (f"/runs/{RUN}?tab=recompiles", f"/runs/{RUN}/report.html"):
         text = get(path)
         chain = text[text.index('<ol class="chain">') :]

@@ -20,7 +20,7 @@ from compileboard.app.repros.model import describe_message
 from compileboard.collectors.cli.run import list_summary_lines
 from compileboard.collectors.contract.events import ReproCaptured
 from compileboard.collectors.contract.fingerprints import format_id
-from compileboard.collectors.contract.repros import MOST_PROGRAM_CHARS
+from compileboard.collectors.contract.repros import MAX_PROGRAM_CHARS
 from compileboard.collectors.formats.repro_archive import read_archive
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.ingest.repro_writer import repro_id
@@ -284,7 +284,7 @@ def test_a_deleted_run_takes_its_repros_along(
 def test_a_huge_hostile_program_is_shown_in_part(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
-    text = "<script>alert(1)</script>\n" * (MOST_PROGRAM_CHARS // 26)
+    text = "<script>alert(1)</script>\n" * (MAX_PROGRAM_CHARS // 26)
     event = ReproCaptured("huge", 1, 2, manifest=MANIFEST, program=text)
     Ingestor(store).ingest("R3", [event])
     key = format_id(repro_id("huge", 0))

@@ -19,7 +19,7 @@ from compileboard.app import create_app
 from compileboard.app.cli.main import main
 from compileboard.app.core.access import IDLE_US, SESSION_US
 from compileboard.app.core.login_records import (
-    MOST_FAILURES,
+    MAX_FAILURES,
     WINDOW_US,
     MemoryLoginStore,
     WrongTokenCounter,
@@ -378,7 +378,7 @@ def test_failed_logins_of_before_and_of_a_clock_that_was_ahead_block_nobody(
     serve: Serve, store: sqlite3.Connection, shift_us: int
 ) -> None:
     client, then_us = serve(), time.time_ns() // 1000 + shift_us
-    for _ in range(MOST_FAILURES):
+    for _ in range(MAX_FAILURES):
         save_login_failure(store, "127.0.0.1", now_us=then_us, window_us=WINDOW_US)
     assert client.post("/login", data={"token": "cb_x"}).status_code == 401
     assert store.execute("select count(*) from login_failures").fetchone()[0] == 1

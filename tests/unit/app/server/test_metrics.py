@@ -73,7 +73,7 @@ def test_promtool_accepts_them(client: FlaskClient, store: sqlite3.Connection) -
 def test_models_with_metrics_are_bounded(
     client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "MOST_MODELS", 2)
+    monkeypatch.setattr(metrics, "MAX_MODELS", 2)
     bench_suite(store)
     samples = read_samples(client.get("/metrics").text)
     assert len(samples["compileboard_model_failed"]) == 2
@@ -110,7 +110,7 @@ def test_a_missing_database_a_lock_and_a_full_disk_are_not_ready(
     client: FlaskClient, store: sqlite3.Connection, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "WRITE_TIMEOUT_MS", 10)
-    monkeypatch.setattr(health, "LEAST_FREE_BYTES", 2**62)
+    monkeypatch.setattr(health, "MIN_FREE_BYTES", 2**62)
     store.execute("begin immediate")
     checks = client.get("/readyz").get_json()["checks"]
     assert checks["write"] == "locked by another program"

@@ -16,7 +16,7 @@ from compileboard.collectors.contract.events import (
     RunStarted,
     SpanSeen,
 )
-from compileboard.collectors.contract.values import LARGEST_SUMMED, LARGEST_WHOLE
+from compileboard.collectors.contract.values import MAX_EXACT_INTEGER, MAX_SUMMED_INTEGER
 from compileboard.collectors.store.connection import checkpoint
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.tools.odd_records import Cost, OddBoard, make_base_bundle, measure_bundle, measure_push
@@ -77,11 +77,11 @@ def test_the_largest_durations_of_a_run_do_not_overflow_their_sum(
 ) -> None:
     events: list[Event] = [RunStarted("r", 0, 5, "R9", "run"), ProcessStarted("p", 0, 6, "R9", 42)]
     for number in range(1, 4_000, 3):
-        took = LARGEST_SUMMED
+        took = MAX_SUMMED_INTEGER
         events += [
             CacheLookedUp("p", number, 7, time_taken_us=took, time_saved_us=-took),
-            SpanSeen("p", number + 1, 8, name="compile", phase="B", at_us=-LARGEST_WHOLE),
-            SpanSeen("p", number + 2, 9, name="compile", phase="E", at_us=LARGEST_WHOLE),
+            SpanSeen("p", number + 1, 8, name="compile", phase="B", at_us=-MAX_EXACT_INTEGER),
+            SpanSeen("p", number + 2, 9, name="compile", phase="E", at_us=MAX_EXACT_INTEGER),
         ]
     Ingestor(store).ingest("R9", events)
     checkpoint(store)

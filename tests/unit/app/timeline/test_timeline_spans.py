@@ -107,7 +107,7 @@ def test_crowded_windows_give_the_longest(
     monkeypatch.setattr(
         timeline, "READ", 0
     )  # at least 1000 are looked at, so many lanes share that
-    monkeypatch.setattr(timeline, "_LEAST_READ", 20)
+    monkeypatch.setattr(timeline, "_MIN_READ", 20)
     crowded = timeline.get_window(*args)
     assert crowded.spans == calm.spans
     assert (

@@ -58,7 +58,7 @@ def test_wrong_rows_come_first_and_the_rest_of_many_is_counted():
     )
     body = Analysis(findings.NAMED, rows=(*right, wrong, explaining)).dump()
     assert [row["node"] for row in body["rows"][:3]] == ["atan", "late", "n299"]
-    assert len(body["rows"]) == findings.MOST_ROWS and body["left_out_count"] == 102
+    assert len(body["rows"]) == findings.MAX_ROWS and body["left_out_count"] == 102
 
 
 def test_a_bisection_is_read_back_from_its_json():

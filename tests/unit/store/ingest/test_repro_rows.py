@@ -22,7 +22,7 @@ from compileboard.collectors.contract.events import (
     RunEnded,
     RunStarted,
 )
-from compileboard.collectors.contract.repros import MOST_STORAGE_BYTES
+from compileboard.collectors.contract.repros import MAX_STORAGE_BYTES
 from compileboard.collectors.store.bundles import merge_bundle, write_bundle
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -135,7 +135,7 @@ def test_a_bad_record_costs_itself_alone(store: sqlite3.Connection) -> None:
         captured(2, "", position=1),
         captured(3, position=2, manifest={"kind": "other"}),
         values(b"right", digest="0" * 64),
-        values(b"0" * (MOST_STORAGE_BYTES + 1), sequence=6),
+        values(b"0" * (MAX_STORAGE_BYTES + 1), sequence=6),
         ReproValues("p", 7, 7, 0, "0" * 64, "not base64!"),
         ReproValues("p", 8, 8, 0, "0" * 64, base64.b64encode(b"not zlib").decode()),
         ReproValues(
