@@ -188,7 +188,7 @@ def _shorten(test: str) -> str:
 
 def _load(path: Path) -> dict[str, list[dict[str, Any]]]:
     __tracebackhide__ = True
-    what_to_do = f"mend it, or delete it and write it anew with `pytest {UPDATE}`"
+    what_to_do = f"fix it, or delete it and create it again with `pytest {UPDATE}`"
     try:
         breaks_by_test = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -1,7 +1,6 @@
-"""The demo's program: a small model trained and served under torch.compile, with what usually goes
-wrong in it.
+"""The demo's program: a small model trained and served under torch.compile, with common problems.
 
-Run by `make demo` under the collector; on CUDA where torch sees a GPU, else on the CPU.
+`make demo` runs it under the collector, on CUDA if torch sees a GPU, else on the CPU.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def choose_backend() -> str:
-    """Return inductor where it can build code: on a GPU, or with a C++ compiler and Python's
+    """Return inductor if it can build code: on a GPU, or with a C++ compiler and Python's
     headers.
     """
     compiler = any(shutil.which(name) for name in ("g++", "clang++", "c++"))
@@ -60,7 +59,7 @@ class Chatty(nn.Module):
 
 
 def scale(x: torch.Tensor, factor: int, mode: str) -> torch.Tensor:
-    """A function that is called with many factors and two modes: it recompiles."""
+    """Recompile for many factors and two modes."""
     return x.sin() * factor if mode == "sin" else x.cos() * factor
 
 
@@ -93,7 +92,7 @@ def serve() -> None:
 
 
 def stubborn() -> None:
-    """Recompile until dynamo gives up: a string argument that never comes twice."""
+    """Recompile until dynamo gives up, with a string argument that is different in every call."""
 
     def label(x: torch.Tensor, name: str) -> torch.Tensor:
         return x + len(name) if name.startswith("a") else x - 1
@@ -104,7 +103,7 @@ def stubborn() -> None:
 
 
 def graphs() -> None:
-    """On a GPU, use CUDA graphs, and meet what they skip."""
+    """Use CUDA graphs on a GPU, including a function that they must skip."""
     fast = torch.compile(lambda x, y: (x @ y).relu(), mode="reduce-overhead")
     slow = torch.compile(lambda x, y: (x @ y.to(DEVICE)).relu(), mode="reduce-overhead")
     x = torch.randn(32, 32, device=DEVICE)

@@ -1,4 +1,4 @@
-"""Deleted runs, and the audit log."""
+"""API of deleted runs, the audit log, and tokens."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from compileboard.app.runs.model import Run, describe_runs
 
 @operation("/deleted_runs")
 def list_deleted_runs(page: PageQuery) -> Page[DeletedRun]:
-    """List deleted runs that can be put back."""
+    """List deleted runs that can be restored."""
     return activity.list_deleted_runs(get_reader(), page.cursor, page.limit)
 
 
 @operation("/deleted_runs/<run_id>/restore", method="POST", body=NoBody)
 def restore(run_id: str) -> Run:
-    """Put a deleted run back, with all that belongs to it."""
+    """Restore a deleted run with all its data."""
     restore_deleted_run(run_id)
     return describe_runs(get_engine(), [find_run(run_id).run], get_clock())[0]
 

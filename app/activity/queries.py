@@ -84,7 +84,7 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class DeletedRun:
-    """A deleted run that can be put back."""
+    """A deleted run that can be restored."""
 
     tables = ("removed_runs",)
 

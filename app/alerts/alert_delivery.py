@@ -52,7 +52,7 @@ class SendReport:
 
 
 def send_due(db_path: str, rules_path: str, environ: Mapping[str, str], now_us: int) -> SendReport:
-    """Send every delivery that is due under a file of rules.
+    """Send every due delivery of the rules in a file.
 
     Raises RulesError for an invalid file, StoreError or sqlite3.Error for the database.
     """
@@ -213,8 +213,8 @@ def _drop_settled(
 def _group_messages(
     rule: AlertRule, channel: Channel, due: list[tuple[Delivery, IncidentEvent]]
 ) -> Iterator[tuple[str, list[tuple[Delivery, IncidentEvent]]]]:
-    """Yield retries first, unchanged, then new deliveries: joined to a failed message, they would
-    inherit its attempts.
+    """Yield retries first, unchanged, then new deliveries. New ones are not joined to a failed
+    message, because they would inherit its attempts.
     """
     again: dict[str, list[tuple[Delivery, IncidentEvent]]] = {}
     fresh: list[tuple[Delivery, IncidentEvent]] = []

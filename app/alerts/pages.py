@@ -154,7 +154,7 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def incidents() -> Response:
     """Send the confirmed incidents of a filter, most recently confirmed first.
 
-    Ordered by newest run, late confirmations would be missed by occasional readers.
+    If they were ordered by newest run, occasional readers would miss late confirmations.
     """
     given = {key: value for key, value in request.args.items() if value}
     if given.get("state") == "unconfirmed":

@@ -1,4 +1,4 @@
-"""Quiet hours, quiet days and digest times, in the local time of a time zone."""
+"""Alert rules: read a rules file, match incidents, and find quiet hours and digest times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DIGEST = re.compile(rf"(?:daily|weekly ({'|'.join(DAYS)})) ({_TIME.pattern})")
 
 @dataclass(frozen=True)
 class Quiet:
-    """The minutes of the day in which nothing is sent; a range may pass midnight.
+    """Days and minutes of the day in which nothing is sent; a range may pass midnight.
 
     Units: minutes since midnight; two equal minutes are an empty range. Days: 0 is Monday.
     """
@@ -154,7 +154,7 @@ class Channel:
 
 @dataclass(frozen=True)
 class AlertRule:
-    """One rule. Filters are file name patterns (`resnet*`); an empty one matches everything."""
+    """One rule. Filters are file name patterns (`resnet*`); without patterns everything matches."""
 
     name: str
     channels: tuple[str, ...]
@@ -328,8 +328,8 @@ def parse_address(value: Any) -> str | None:
 
 
 def show(value: object) -> str:
-    """Shorten an invalid value for an error message. It may hold secrets: of a URL only the host is
-    shown.
+    """Shorten an invalid value for an error message. Of a URL only the host is shown, because a
+    value may contain secrets.
     """
     if isinstance(value, dict):
         return "a table"
@@ -414,7 +414,7 @@ _PATTERN_FORM = "a pattern as resnet*, or a list of such"
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a table: what it accepts, as code and in words, and its default."""
+    """A key of a table: its parser, the values it accepts in words, and its default."""
 
     accept: Accept
     expected: str

@@ -1,4 +1,4 @@
-"""Errors that AOTAutograd's wrappers raise around compiled code, recognised by torch's message.
+"""A run's AOTAutograd graphs: what their wrappers do, saved tensors, and wrapper errors.
 
 Source: torch/_functorch/_aot_autograd/runtime_wrappers.py of 2.13
 """
@@ -127,7 +127,8 @@ class SavedTensors:
 def measure_saved(
     text: str, symbols: Mapping[str, int], donated: Sequence[int] | None
 ) -> SavedTensors | None:
-    """Return what a backward graph receives from its forward, or None if the text is not a graph.
+    """Return the size of the tensors that a backward graph receives from its forward, or None if
+    the text is not a graph.
 
     `donated` are indices of the backward graph's parameters, `symbols` the recorded sizes.
     """
@@ -212,7 +213,10 @@ def explain_graphs(
     saved: Mapping[int, SavedTensors | None],
     times: Mapping[int, WrapperTime] = MappingProxyType({}),
 ) -> list[AotGraphRow]:
-    """`wrappers`, `rng_settings` and `times` are by compile, `saved` by graph."""
+    """Add to each graph what its wrappers do and what it saves for its backward.
+
+    `wrappers`, `rng_settings` and `times` are by compile, `saved` by graph.
+    """
     return [
         _explain_graph(graph, wrappers, rng_settings, saved.get(graph.id), times)
         for graph in graphs
@@ -259,7 +263,7 @@ def sum_up_graphs(
     rng_settings: Mapping[int, bool],
     times: Mapping[int, WrapperTime] = MappingProxyType({}),
 ) -> WrapperReport:
-    """List what the wrappers of a run's graphs do, each once, the most frequent first.
+    """List the actions of the wrappers of a run's graphs, each once, the most frequent first.
 
     `rows` are id, compile, compile id and summary (JSON) of each graph.
     """

@@ -1,4 +1,4 @@
-"""The AOTAutograd page of a run."""
+"""The AOTAutograd page of a run, and its API."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def show(run_id: str) -> str:
 
 @dataclass(frozen=True)
 class AotReport(WrapperReport):
-    """A run's graphs."""
+    """What AOTAutograd's wrappers do in a run, and one page of its graphs."""
 
     graphs: Annotated[Sequence[AotGraphRow], "One page of graphs, as they were compiled."]
     next: Annotated[str | None, "`cursor` of the next page of graphs, null on the last."]

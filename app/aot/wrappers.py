@@ -1,4 +1,4 @@
-"""What AOTAutograd's wrappers do around each call of a compiled graph, and what it costs.
+"""The actions of AOTAutograd's wrappers around each call of a compiled graph, and their costs.
 
 Source: torch/_functorch/_aot_autograd/runtime_wrappers.py, graph_compile.py (2.6 to 2.13)
 """
@@ -343,7 +343,7 @@ Summary = Mapping[str, Any]
 
 
 def explain_graph(summary: Summary) -> list[WrapperCost]:
-    """List what the compiled function does besides its graph, outermost wrapper first."""
+    """List the actions of the compiled function besides its graph, outermost wrapper first."""
     costs = [
         *_explain_merged_inputs(summary),
         *_explain_mutations(summary),

@@ -1,4 +1,6 @@
-"""Labels of artifacts: torch's names, the language of a text, and why a text is missing."""
+"""Labels of artifacts: torch's names, the language of a text, and the reason why a text is
+missing.
+"""
 
 from __future__ import annotations
 

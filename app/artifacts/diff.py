@@ -110,7 +110,10 @@ def diff_texts(
     context: int = 3,
     shown_limit: int = SHOWN_LIMIT,
 ) -> TextDiff:
-    """`ignore` names kinds of NOISE to ignore. Raises ValueError for an unknown kind."""
+    """Compare two texts by lines, ignoring the kinds of NOISE that `ignore` names.
+
+    Raises ValueError for an unknown kind.
+    """
     if unknown := sorted(set(ignore) - set(NOISE)):
         raise ValueError(f"ignore: {unknown[0]!r} is not one of {', '.join(NOISE)}.")
     ignored = tuple(name for name in NOISE if name in ignore)

@@ -1,7 +1,8 @@
-"""A printed graph as a Python program that runs it.
+"""Turn a printed graph into a Python program that runs it.
 
 The text has each input's type, sizes, strides and device, so no values are needed. torch's parser
-of such texts makes contiguous tensors of fixed sizes or single symbols; the program makes the rest.
+of such texts makes only contiguous tensors whose sizes are numbers or single symbols; the program
+makes the others too.
 
 Source: torch/_dynamo/debug_utils.py aot_graph_input_parser of 2.11 and 2.13
 """
@@ -35,7 +36,7 @@ class TensorType:
     device: str
 
     def sizes(self, symbols: Mapping[str, int]) -> tuple[int, ...]:
-        """Raises ValueError for an unknown symbol."""
+        """Return the sizes as numbers. Raises ValueError for an unknown symbol."""
         return tuple(evaluate_size(size, symbols) for size in self.size)
 
     def strides(self, symbols: Mapping[str, int]) -> tuple[int, ...]:
@@ -47,7 +48,7 @@ class TensorType:
         return list_contiguous_strides(self.sizes(symbols))
 
     def count_bytes(self, symbols: Mapping[str, int]) -> int:
-        """Raises ValueError for an unknown symbol or dtype."""
+        """Return the size in bytes. Raises ValueError for an unknown symbol or dtype."""
         if self.dtype not in DTYPES:
             raise ValueError(f"{self.dtype[:40]!r} is not a known dtype")
         count = 1
@@ -84,8 +85,8 @@ DTYPES = {
 
 
 def parse_tensor_type(text: str) -> TensorType | None:
-    """Parse a tensor type as torch prints it, such as `f32[8, s0][s0, 1]cuda:0`; None for anything
-    else.
+    """Parse a tensor type as torch prints it, such as `f32[8, s0][s0, 1]cuda:0`. None for another
+    text.
     """
     match = _TENSOR.match(text)
     if match is None or match["dtype"] not in DTYPES:

@@ -1,4 +1,4 @@
-"""Line comparison of two artifacts, with a size limit."""
+"""Artifacts as shown: one text, the directory, diffs, changes between compiles, provenance."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ COMPARED_CHARS = 1_000_000  # per text; the largest of the recorded models has 4
 
 @dataclass(frozen=True)
 class ArtifactDiff:
-    """`diff` is None if an artifact has no text; `remark` says what was not compared."""
+    """Two artifacts compared. `diff` is None if one has no text; `remark` says what was not
+    compared.
+    """
 
     a: Artifact
     b: Artifact
@@ -149,8 +151,8 @@ class ArtifactPair:
 
 @dataclass(frozen=True)
 class Section:
-    """The artifacts of one kind of two compiles; `alone` are those of each that have no partner
-    with a text.
+    """The artifacts of one kind of two compiles; `alone` are those of each compile without a
+    partner that has a text.
     """
 
     key: str

@@ -132,7 +132,7 @@ def _send_text(text: str, kind: str, disposition: str) -> Response:
 
 
 def _find_side(run_id: str, name: str, text: str) -> Artifact | None:
-    """Return the artifact whose id a parameter gives, None if the run does not have it."""
+    """Return the artifact whose id is in a query parameter, None if the run does not have it."""
     return read_artifact(get_store(), run_id, check_artifact_id(name, text))
 
 

@@ -1,7 +1,4 @@
-"""Python, FX graphs, C++ and JSON as coloured lines of HTML, by one regular expression each.
-
-Pygments takes 97 ms for 72 KB of inductor's output code, this 23 ms, and it knows FX graphs.
-"""
+"""Parse and highlight artifact texts: code as coloured HTML lines, bytecode, metadata fields."""
 
 from __future__ import annotations
 
@@ -245,7 +242,7 @@ _CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)\s*\Z", re.DOTALL | re.ASCII)
 
 @dataclass(frozen=True)
 class FieldChange:
-    """A field that differs."""
+    """A metadata field whose value differs between two artifacts."""
 
     name: Annotated[str, "Its name."]
     before: Annotated[str | None, "Value before; null where it was not there."]

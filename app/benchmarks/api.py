@@ -1,4 +1,4 @@
-"""Benchmark results."""
+"""API of benchmark results: those of a run, the newest ones, matrices, and one model over time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ModelSeriesJson(SeriesFields):
 
 @dataclass(frozen=True)
 class ModelHistoryJson:
-    """One model over time."""
+    """A model's results over time, by series, with its newest exports and distributed results."""
 
     model: Annotated[str, "Its name."]
     suites: Annotated[list[str], "The suites that have a model of this name."]
@@ -68,7 +68,7 @@ class SuiteQuery:
 
 @operation("/runs/<run_id>/results")
 def list_results(detail: RunDetail, page: PageQuery) -> Page[ResultRow]:
-    """List a run's benchmark results, one row a model and metric set, by suite and model."""
+    """List a run's benchmark results, one row per model and metric set, by suite and model."""
     return paginate(
         read_results(get_run_reader(detail.run.id), detail.run.id), page.cursor, page.limit
     )
@@ -76,8 +76,8 @@ def list_results(detail: RunDetail, page: PageQuery) -> Page[ResultRow]:
 
 @operation("/models")
 def list_newest(selection: ModelFilter, order: ModelSort, page: PageQuery) -> Page[ResultRow]:
-    """List the newest benchmark result of each model and metric set, or those of one run, the worst
-    first.
+    """List the newest benchmark result of each model and metric set, or the results of one run, the
+    worst first.
     """
     if selection.run:
         find_run(selection.run)

@@ -39,7 +39,7 @@ TEXTS_SQL = "select hash, author, subject, time_us from commits where hash $in(:
 
 
 class CommitSpan(NamedTuple):
-    """A period and its commits: equal spans have the same commits."""
+    """A period and its commits. Spans with the same commits are equal."""
 
     since_us: int
     until_us: int
@@ -143,10 +143,10 @@ class CommitOrder:
 
 
 def order_commits(first_seen_us: Mapping[str, int], parents: Parents) -> CommitOrder:
-    """Order commits: an ancestor before its descendants, the rest by commit time, else when first
-    seen.
+    """Order commits: ancestors before descendants, the others by commit time, or by when they were
+    first seen.
 
-    Parents may lack commits, name unknown ones, or form cycles: no commit is lost.
+    No commit is lost, even if `parents` lacks commits, has unknown ones, or forms cycles.
     """
     nearest, ends = _find_nearest(first_seen_us, parents)
     _break_cycles(nearest)
@@ -185,7 +185,7 @@ def _find_nearest(
 
 
 def _break_cycles(nearest: dict[str, str | None]) -> None:
-    """Treat one commit of each cycle as a first one. Git makes no cycles, a hostile database
+    """Treat one commit of each cycle as a first one. Git makes no cycles, but a hostile database
     may.
     """
     done: set[str] = set()

@@ -1,4 +1,4 @@
-"""Results outside torch.compile: exported programs, packages and distributed runs."""
+"""Results of exported and precompiled models, and of models on several ranks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _split_command(command: str) -> list[str]:
 
 @dataclass(frozen=True)
 class ExportFailure:
-    """Where an export failed; unknown values are null."""
+    """The step at which an export failed, and the error; unknown values are null."""
 
     stage: Annotated[str | None, "`export`, `compile`, `load` or `run`."]
     error: Annotated[str | None, "The exception's class."]
@@ -117,7 +117,7 @@ class ExportedResult:
 
 @dataclass(frozen=True)
 class RankResult:
-    """What one rank measured."""
+    """Latency, memory and counts of one rank."""
 
     rank: Annotated[Count, "The rank."]
     latency_ms: Annotated[float | None, "Median latency compiled. Milliseconds."]

@@ -115,7 +115,9 @@ def is_wrong(row: JudgedResult) -> bool:
 
 
 def is_slower(row: JudgedResult) -> bool:
-    """True if eager mode is faster beyond noise: by the 95% interval, else by the HUD's 5%."""
+    """Return whether eager mode is faster beyond noise: by the 95% interval, else by the
+    HUD's 5%.
+    """
     if row.speedup is None:
         return False
     return row.speedup < 1 - THRESHOLD if row.speedup_high is None else row.speedup_high < 1

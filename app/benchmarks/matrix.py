@@ -60,8 +60,8 @@ def _rank_severity(result: ResultRow) -> int:
 
 
 def rank_result(result: JudgedResult) -> tuple[int, float]:
-    """Return how bad a result is: failed, wrong, slower beyond noise, not started, then the rest,
-    slowest first.
+    """Return a sort key by severity: failed, wrong, slower beyond noise, not started, then the
+    rest, slowest first.
     """
     is_measured = result.status == "measured"
     if is_measured and not is_wrong(result):
@@ -212,7 +212,7 @@ def sort_results(rows: Sequence[ResultRow], sort: str) -> list[ResultRow]:
 
 
 def paginate(rows: Sequence[Row], cursor: str | None, limit: int) -> Page[Row]:
-    """Raises FilterError for an unusable cursor."""
+    """Return one page of rows. Raises FilterError for an unusable cursor."""
     (start,) = decode_cursor(cursor, int) or (0,)
     first = max(int(start), 0)
     end = first + limit
@@ -289,7 +289,7 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class MatrixModel:
-    """One model."""
+    """One row of the matrix: a model's results in each column."""
 
     model: Annotated[str, "Its name."]
     columns: Sequence[Sequence[MatrixCell]] = field(metadata=PRIVATE)

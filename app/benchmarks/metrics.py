@@ -61,8 +61,10 @@ _SOURCES = {
 
 
 def read_metrics(text: str) -> tuple[Metric, ...]:
-    """Parse metrics, one per line: name, label, unit, better, decimals (0 for counts), source,
-    meaning, and the columns of an interval. Without a unit, that of the result's column.
+    """Parse metrics, one per line.
+
+    The fields are name, label, unit, better, decimals (0 for counts), source, meaning, and the
+    columns of an interval. An empty unit is that of the result's column.
     """
     metrics = []
     for line in text.strip().replace("\n  ", " ").splitlines():

@@ -209,7 +209,7 @@ class BenchmarkRun:
 
 
 def read_model_filter(query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS) -> ModelFilter:
-    """An empty parameter selects everything.
+    """Read the filter of models from a query. An empty parameter selects everything.
 
     Raises FilterError for an unknown key or invalid value.
     """
@@ -237,8 +237,8 @@ def filter_rows(rows: Iterable[ResultRow], selection: ModelFilter) -> list[Resul
 
 
 def judge_answer(row: ResultRow) -> str:
-    """Return which of ACCURACIES an answer is. A verdict of a newer upstream passes if its name
-    begins with pass.
+    """Return which of ACCURACIES the accuracy check of a row found. An unknown verdict of a newer
+    upstream passes if its name begins with pass.
     """
     return _judge_accuracy(row.accuracy, row.judge.status if row.judge else "")
 
@@ -265,8 +265,8 @@ def _bind_selection(selection: ModelFilter) -> dict[str, Any]:
 
 
 def list_brief_results(engine: Engine, selection: ModelFilter) -> list[BriefResult]:
-    """List the results of `list_measured` in brief: reading every column of thousands takes 0.1 s
-    or more.
+    """List the results of `list_measured` with few columns: reading all columns of thousands takes
+    0.1 s or more.
     """
     if selection.run:
         rows = engine.stream(RUN_BRIEF_SQL, _bind_selection(selection) | {"run_id": selection.run})

@@ -48,7 +48,9 @@ def _name_program(point: RunPoint) -> str:
 
 
 def chart_recorded(points: Sequence[RunPoint], program: str | None = None) -> dict[str, Any]:
-    """Chart the states of all runs, and the compile cost of the runs of `program`, or of all."""
+    """Chart the states of all runs, and the compile cost of the runs of `program`, or of
+    all runs.
+    """
     own = [point for point in points if program in (None, _name_program(point))]
     return {
         "points": own,

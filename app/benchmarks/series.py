@@ -1,7 +1,7 @@
 """Series of one model's history, and model names in URLs.
 
 Characters that browsers and servers would change (`..`, `//`, control characters) are written as
-`~` and two digits.
+`~` and two hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ def split_series(history: Iterable[Pair]) -> list[ModelSeries]:
 def choose_series(
     series: Sequence[ModelSeries], given: Mapping[str, str], run_id: str | None = None
 ) -> ModelSeries | None:
-    """Return the series that matches a URL's parameters; of several, the first that was timed."""
+    """Return the series that matches a URL's parameters; if several do, the first that was
+    timed.
+    """
     fit = [
         model_series
         for model_series in series

@@ -1,4 +1,4 @@
-"""The points of every series, for detection."""
+"""The points of every series, for the detection of changes."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class _Status(NamedTuple):
 class ModelPoints:
     """A series' rows of its leading experiment, and each run's statuses of all experiments.
 
-    Shape: rows: series_id, run_id, speedup_low, speedup_high, then the requested metrics
+    `rows` have series_id, run_id, speedup_low, speedup_high, then the requested metrics.
     """
 
     series_id: int
@@ -158,8 +158,8 @@ def get_newest_pub(engine: Engine) -> int:
 
 
 def list_series_of(engine: Engine, run_ids: Iterable[str]) -> list[int]:
-    """List the series that runs have results of, or that a failure without a batch size may belong
-    to.
+    """List the series of the runs' results, and those to which a failure without a batch size may
+    belong.
     """
     own = [int(row[0]) for row in engine.rows(SERIES_OF_RUNS_SQL, {"run_ids": list(run_ids)})]
     siblings = _list_siblings(engine)

@@ -100,7 +100,7 @@ class Period:
 
 
 def read_period(since: str | None, until: str | None, last: str | None, now_us: int) -> Period:
-    """Parse a period that ends at `until` (including that day), else now, and begins at `since` or
+    """Parse a period. It ends at `until` (including that day), else now, and begins at `since`, or
     `last` before its end.
 
     Raises FilterError for an invalid time, or an end that is not after the beginning.
@@ -183,8 +183,8 @@ class SuiteScreen:
     """A suite over a period; `base` and the comparison are None if no other run has a model of
     `new`.
 
-    `summaries` (newest first) and `runs` (oldest first) are those of the period, preceded
-    in time by `base` where it is older.
+    `summaries` (newest first) and `runs` (oldest first) are those of the period, preceded in time
+    by `base` if it is older.
     """
 
     period: Period
@@ -246,7 +246,7 @@ def build_suite(
     clock: RecorderClock,
     definition: str | None = None,
 ) -> SuiteScreen:
-    """Build a suite's period for the selected configuration that was measured last."""
+    """Build a suite's page for a period, for the selected configuration that was measured last."""
     during = replace(asked, since_us=period.since_us, until_us=period.until_us)
     engine = store.engine
     chosen, others = _choose_configuration(engine, asked, during, period)

@@ -1,4 +1,4 @@
-"""Points over time, commits or versions of torch: their order, and what is left out."""
+"""The axis and the points of trends: over time, commits or versions of torch, with limits."""
 
 from __future__ import annotations
 
@@ -247,8 +247,8 @@ CHOICES = ("pass_ratio", *BY_NAME)
 
 
 def find_metric(name: str, *, of_suite: bool) -> Metric | None:
-    """Return None for a metric that this kind of page lacks. Raises FilterError for an unknown
-    one.
+    """Return the metric of a name, None if this kind of page lacks it. Raises FilterError for an
+    unknown one.
     """
     if name not in BY_NAME and name not in SUMMARY_BY_NAME:
         known = ", ".join(dict.fromkeys((*BY_NAME, *SUMMARY_BY_NAME)))

@@ -1,4 +1,4 @@
-"""The Trends page."""
+"""The Trends page, and the API of trends and summaries."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ DefinitionName = Annotated[
 
 @dataclass(frozen=True)
 class SummaryDefinition:
-    """How a summary counts."""
+    """The formula of a summary: which results count, and how."""
 
     name: Annotated[str, one_of(DEFINITIONS), "Its name."]
     label: Annotated[str, "Its source."]
@@ -234,7 +234,9 @@ class SummaryDefinition:
 
 @dataclass(frozen=True)
 class SetSummaryJson(SuiteNumbers, SetFields):
-    """Summary of the models of one configuration. null is not measured, never 0."""
+    """Summary of the models of one configuration. A value that was not measured is null,
+    never 0.
+    """
 
     is_incomplete: Annotated[
         bool, "Whether usually measured models failed: its means are of the others."
@@ -258,7 +260,7 @@ class SummaryJson:
 
 @dataclass(frozen=True)
 class TrendPointJson(TrendPoint, RunOfPoint):
-    """One run. Missing points are left out, not interpolated."""
+    """The value of one run. Missing points are left out, not interpolated."""
 
     tables = ("runs", "results")
 
@@ -270,7 +272,7 @@ class TrendPointJson(TrendPoint, RunOfPoint):
 
 @dataclass(frozen=True)
 class TrendSeriesJson:
-    """Points that can be compared with each other."""
+    """Points that are comparable with each other."""
 
     tables = ("series",)
 
@@ -363,13 +365,13 @@ def get_summary(asked: SummaryQuery, selection: TrendFilter) -> SummaryJson:
 def get_trend(asked: TrendQuery, selection: TrendFilter) -> TrendJson:
     """Return a metric over the newest runs, for every matching suite, for one model, or a count.
 
-    Counts are of a function's recompiles, a distinct graph break, or a kind of guard.
+    A count is of a function's recompiles, a distinct graph break, or a kind of guard.
     """
     return make_trend(build_requested_trend(asked, selection))
 
 
 def build_requested_trend(asked: TrendQuery, selection: TrendFilter) -> TrendScreen:
-    """Raises FilterError for an invalid value."""
+    """Build the trend that the API's parameters select. Raises FilterError for an invalid value."""
     run_count = read_last({"last": asked.last or ""})[1]
     counted = [
         (name, value) for name in _COUNTED if (value := getattr(asked, _FIELDS.get(name, name)))

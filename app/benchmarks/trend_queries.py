@@ -51,7 +51,7 @@ def find_usual_count(measured_counts: Sequence[int]) -> float:
 
 
 def is_incomplete(measured_count: int, failed_count: int, usual: float) -> bool:
-    """True if models failed that are usually measured."""
+    """Return whether models failed that are usually measured."""
     return failed_count > 0 and measured_count < usual
 
 
@@ -250,8 +250,8 @@ _WORD = Parameter(read=_read_optional)
 class TrendFilter:
     """Which results a trend includes.
 
-    None selects all values of a field, and '' results that do not record it. `commit` is a prefix
-    of a hash.
+    None selects all values of a field, and '' selects results that do not record it. `commit` is a
+    prefix of a hash.
     """
 
     suite: Annotated[SuiteName, _WORD] = None
@@ -367,8 +367,8 @@ def list_summaries(
 def list_eligible_summaries(
     engine: Engine, selection: TrendFilter, definition: str | None, limit: int = MAX_RUNS
 ) -> tuple[Definition, list[StoredSummary]]:
-    """List summaries by a definition; None is the HUD's, or the one without accuracy if no run
-    checked it.
+    """List summaries by a definition. None is the HUD's definition, or the one without accuracy if
+    no run checked it.
     """
     summaries = list_summaries(engine, selection, definition or HUD.name, limit)
     if definition or any(
@@ -455,12 +455,15 @@ DEFAULT_LAST = "90"
 
 
 def read_trend_filter(query: Mapping[str, str]) -> TrendFilter:
-    """An empty parameter selects everything. Raises FilterError for an invalid value."""
+    """Read a trend's filter from a query. An empty parameter selects everything.
+
+    Raises FilterError for an invalid value.
+    """
     return read_filter(TrendFilter, query)
 
 
 def read_text(query: Mapping[str, str], key: str) -> str | None:
-    """Return None if the value is empty. Raises FilterError if it is too long."""
+    """Return a parameter, None if it is empty. Raises FilterError if it is too long."""
     value = query.get(key, "").strip()
     if len(value) > MAX_CHARACTERS:
         raise FilterError(f"{key}: must have at most {MAX_CHARACTERS} characters, got {len(value)}")
@@ -468,7 +471,9 @@ def read_text(query: Mapping[str, str], key: str) -> str | None:
 
 
 def read_choice(query: Mapping[str, str], key: str, choices: Iterable[str], default: str) -> str:
-    """Raises FilterError unless the value is one of `choices`."""
+    """Return a parameter, or the default. Raises FilterError unless the value is one of
+    `choices`.
+    """
     text, choices = query.get(key, "").strip() or default, tuple(choices)
     if text not in choices:
         raise FilterError(f"{key}: {text[:40]!r} is not one of {', '.join(choices)}")
@@ -476,7 +481,7 @@ def read_choice(query: Mapping[str, str], key: str, choices: Iterable[str], defa
 
 
 def read_last(query: Mapping[str, str]) -> tuple[str, int]:
-    """Raises FilterError unless the value is a number or `all`."""
+    """Return how many runs to show. Raises FilterError unless the value is a number or `all`."""
     text = query.get("last", "").strip() or DEFAULT_LAST
     if text == "all":
         return text, MAX_RUNS
@@ -485,7 +490,7 @@ def read_last(query: Mapping[str, str]) -> tuple[str, int]:
 
 
 def read_ids(key: str, values: Iterable[str]) -> dict[str, int]:
-    """Raises FilterError for an invalid id."""
+    """Return values as ids. Raises FilterError for an invalid one."""
     return {text: check_content_id(key, text) for value in values if (text := value.strip())}
 
 

@@ -285,7 +285,9 @@ def list_changes(
 def count_lines(
     engine: Engine, kind: str, values: Sequence[str], suite: str | None, run_count: int
 ) -> list[TrendLine]:
-    """Raises UnknownCountedError for an unknown function or graph break."""
+    """Return lines of per-run counts. Raises UnknownCountedError for an unknown function or graph
+    break.
+    """
     if kind == "category":
         known = {category.name: category.label for category in CATEGORIES}
         for name in values:

@@ -1,4 +1,6 @@
-"""Components of a cache key, what each means, and how two keys differ."""
+"""Cache lookups: the components of their keys, differences, and the nearest earlier key of
+a miss.
+"""
 
 from __future__ import annotations
 
@@ -163,7 +165,7 @@ class KeyDiff:
 
 @dataclass(frozen=True)
 class KeyFingerprint:
-    """A key as 16-byte hashes of its components, valid within one Python process."""
+    """A cache key as 16-byte hashes of its components, valid within one Python process."""
 
     names: array[int]
     pairs: array[int]
@@ -308,7 +310,9 @@ class ComponentGroup:
 
 
 def read_lines(text: str) -> list[str]:
-    """Read a key's components as whole lines: 0.2 ms for 600 of them, against 3 ms for parsing."""
+    """Read a key's components as whole lines. This takes 0.2 ms for 600 of them, against 3 ms for
+    parsing.
+    """
     try:
         payload = orjson.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""One lookup in a compile cache."""
+"""The page of one cache lookup, and the API of a run's lookups."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class EarlierRuns:
 
 @dataclass(frozen=True)
 class KeyComponent:
-    """One component of the key."""
+    """One component of a cache key."""
 
     name: Annotated[str, "torch's name of it."]
     digest: Annotated[str, "torch's hash of it."]
@@ -118,14 +118,14 @@ class CacheLookupDetail(CacheLookup):
 
 @dataclass(frozen=True)
 class LookupSummary(CacheLookup):
-    """One cache lookup."""
+    """A lookup in a list; `differs` says which key components changed."""
 
     differs: Differs
 
 
 @dataclass(frozen=True)
 class CachesReport:
-    """Cache results of a run."""
+    """A run's cache lookups: totals by result, and one page of lookups."""
 
     results: Annotated[Sequence[CacheResult], "By cache, result and reason: at most 200."]
     lookups: Annotated[

@@ -48,7 +48,7 @@ def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | N
     if text in ("latest", "previous"):
         if run is None:
             raise CannotCompare(
-                f"the {text} run is that of a run of the database; what is compared is a CSV: "
+                f"`{text}` needs a run of the database, but a CSV is being checked: "
                 "name its baseline"
             )
         return load_run(store, clock, find_word(store.engine, clock, text, run))
@@ -241,7 +241,11 @@ def _make_row(
 
 
 def select_results(side: Side, choices: Mapping[str, Any], models: Iterable[str]) -> Side:
-    """Raises CannotCompare if no row is left. A bare CSV has no fields."""
+    """Return the side with the chosen rows only. Rows of a bare CSV have no fields and always
+    match.
+
+    Raises CannotCompare if no row is left.
+    """
     names = set(models)
     rows = [
         row

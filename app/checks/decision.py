@@ -43,8 +43,8 @@ from compileboard.exit_codes import DONE, FAILED, REFUSED
 class CheckedRule:
     """The result of one rule.
 
-    `is_due` means that the baseline has what the rule compares, so that a rule that cannot be
-    applied does not pass.
+    `is_due` means that the baseline has the values that the rule compares. A due rule that cannot
+    be applied does not pass.
     """
 
     rule: Rule = field(metadata=PRIVATE)

@@ -335,7 +335,7 @@ def publish(
 ) -> None:
     """Publish a check's results; `report` is None if nothing was compared.
 
-    What GitHub rejects becomes a notice in the job. Raises OSError if the summary cannot be
+    A rejection by GitHub becomes a notice in the job. Raises OSError if the summary cannot be
     written.
     """
     note = ""

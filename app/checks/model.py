@@ -91,7 +91,7 @@ class Side:
         return {row.name for row in self.rows}
 
     def get(self, name: str, column: str) -> Any | None:
-        """Return a cell; None unless exactly one row has the name, and the column."""
+        """Return a cell, or None unless exactly one row has the name and the row has the column."""
         rows = self._by_name.get(name, ())
         return rows[0].cells.get(column) if len(rows) == 1 else None
 
@@ -217,7 +217,9 @@ def describe_missing_columns(side: Side, columns: Sequence[str]) -> str:
 
 
 def require_columns(*columns: str, both: bool = False) -> Callable[[Side, Side, RuleOptions], str]:
-    """Return a rule's `applies`: some row of the run, or of each side, has one of these columns."""
+    """Return a test of whether a rule applies: some row of the run, or of each side, has one of
+    these columns.
+    """
 
     def applies(actual: Side, expected: Side, _options: RuleOptions) -> str:
         for side, asked in ((actual, True), (expected, both)):

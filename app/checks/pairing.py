@@ -21,8 +21,8 @@ _CONFIGURATION = tuple(name for name in MODEL_FIELDS if name not in ("model", "b
 
 
 def align_row_names(actual: Side, expected: Side) -> tuple[Side, Side]:
-    """Give rows of the same configuration the same name on both sides, by Compare's key as far as
-    both know it.
+    """Give rows of the same configuration the same name on both sides, by those fields of Compare's
+    key that both sides have.
 
     Raises CannotCompare if a run has several results of a model that the other side cannot
     distinguish.

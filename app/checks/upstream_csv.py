@@ -1,4 +1,4 @@
-"""CSVs as upstream's checkers read them: short rows and pandas' NA words are empty cells."""
+"""Read CSVs as upstream's checkers do: short rows and pandas' NA words are empty cells."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
 
 
 def is_file(text: str) -> bool:
-    """True if a text names a CSV rather than something in the database; a baseline's name may have
-    slashes.
+    """Return whether a text is the path of a CSV rather than something in the database; a
+    baseline's name may have slashes.
     """
     if text.startswith("baseline:"):
         return False

@@ -30,7 +30,7 @@ DAY_US = 86_400 * 1_000_000
 def trash() -> None:
     """Delete runs.
 
-    A deleted run can be restored for a week; `serve` and `trash prune` then delete it for good.
+    A deleted run can be restored for a week; `serve` and `trash prune` then delete it permanently.
     """
 
 
@@ -91,11 +91,11 @@ def restore(run: str, db: str) -> int:
     type=int,
     default=7,
     metavar="N",
-    help="Least days since the run was deleted. Default: 7.",
+    help="Minimum days since the run was deleted. Default: 7.",
 )
 @board_option
 def prune(days: int, db: str) -> int:
-    """Delete for good what was deleted some days ago."""
+    """Permanently delete runs that have been in the trash for at least --days days."""
     if days < 0:
         return fail(f"--days is {days}; expected 0 or more")
     open_reader(db).close()  # reports what is wrong with it

@@ -54,8 +54,8 @@ Answer = tuple[list[str], int]
 
 @click.group(cls=Group, epilog=EPILOG)
 def alerts() -> None:
-    """Send incidents through channels when they open and when they recover, by the rules of a
-    file.
+    """Send incidents through channels when they open and when they recover, by the rules of
+    a file.
     """
 
 
@@ -90,7 +90,7 @@ rules_option = click.option(
 @db_option
 @rules_option
 def check(db: str, rules_path: str) -> Answer:
-    """Check the rules, and show what each would send now."""
+    """Check the rules, and show what each of them would send now."""
     rules, now_us = _load_rules(rules_path), _read_now_us()
     lines = [f"{rules.path}: {format_plural(len(rules.rules), 'rule')}, valid"]
     if not rules.base_url:
@@ -121,7 +121,7 @@ def check(db: str, rules_path: str) -> Answer:
 @rules_option
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
 def send(db: str, rules_path: str, dry_run: bool) -> Answer:
-    """Send what is due."""
+    """Send due alerts."""
     if dry_run:
         rules, now_us = _load_rules(rules_path), _read_now_us()
         with closing(open_reader(db)) as reader:

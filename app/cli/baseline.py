@@ -172,7 +172,7 @@ def list_all(store: Store, _path: str) -> Iterator[str]:
 @action
 @name_argument
 def delete(_store: Store, path: str, name: str) -> Iterator[str]:
-    """Delete a baseline for good."""
+    """Delete a baseline permanently."""
     with closing(open_writer(path)) as writer:
         if not delete_baseline(writer, name):
             raise FilterError(f"there is no baseline {name!r}; `baseline list` lists them")

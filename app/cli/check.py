@@ -234,7 +234,7 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
 )
 @output("--all", is_flag=True, help="Print the verdicts that pass as well.")
 def check(db: str, **given: Any) -> int:
-    """Compare a run with a baseline under named rules, and fail where it got worse."""
+    """Compare a run with a baseline under named rules, and fail if any rule finds it worse."""
     arguments = SimpleNamespace(**given)
     try:
         check_targets(_list_targets(arguments))

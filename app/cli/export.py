@@ -173,7 +173,7 @@ def _read_count(text: str) -> int:
 def export(**options: Any) -> int:
     """Write one run's report, what changed between two sides, or a suite over a period.
 
-    The file appears whole or not at all; one that is there is replaced.
+    The file is written atomically and replaces an existing one.
     """
     arguments = SimpleNamespace(**options)
     if arguments.site is not None:

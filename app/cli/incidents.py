@@ -41,7 +41,7 @@ _ACTION_HELP = {
 
 @click.group(cls=Group, epilog=EPILOG)
 def incidents() -> None:
-    """Detect changes of every series, group them into incidents, and triage those."""
+    """Detect changes in every series, group them into incidents, and triage the incidents."""
 
 
 id_argument = click.argument(
@@ -53,7 +53,7 @@ id_argument = click.argument(
 @db_option
 @click.option("--everything", is_flag=True, help="Scan all series again, not only new runs.")
 def update(db: str, everything: bool) -> None:
-    """Bring the incidents up to date with the runs."""
+    """Update the incidents from the recorded runs."""
     from compileboard.app.incidents.update import update_incidents
 
     done = update_incidents(db, everything=everything)
@@ -85,7 +85,7 @@ def list_command(
     everything: bool,
     limit: int,
 ) -> int:
-    """List incidents, those of the newest runs first."""
+    """List incidents, the one with the newest run first."""
     from compileboard.app.incidents.queries import list_incidents
 
     if not 1 <= limit <= 10_000:

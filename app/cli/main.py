@@ -1,4 +1,6 @@
-"""`compileboard` = `python -m app`: the dashboard's commands, imported when they are called."""
+"""The `compileboard` command (`python -m app`): its subcommands are imported when they are
+called.
+"""
 
 from __future__ import annotations
 

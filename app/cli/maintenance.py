@@ -1,4 +1,6 @@
-"""`backup`, `restore`, `verify`, `copy` and `prune` of a database that is served meanwhile."""
+"""`backup`, `restore`, `verify`, `copy` and `prune`. Except for `restore` the database may be
+served meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ Exit codes: 0 done, 1 a sealed run's file is damaged or missing and stays, 2 not
 @click.argument("folder", metavar="DST", help="New folder.")
 @board_option
 def backup(folder: str, db: str) -> int:
-    """Back up a database, also while it is served and recorded into."""
+    """Back up a database, even while it is served and recorded into."""
     from compileboard.collectors.store.backup import write_backup
 
     problems: list[str] = []
@@ -115,7 +117,7 @@ def backup(folder: str, db: str) -> int:
 )
 @board_option
 def restore(folder: str, run_files: bool, db: str) -> int:
-    """Put a backup in place of a database that is not served."""
+    """Restore a backup over a database that is not being served."""
     from compileboard.collectors.store.backup import restore_backup
 
     if run_files:
@@ -172,7 +174,7 @@ def _restore_run_files(folder: str, db: str) -> int:
 )
 @board_option
 def verify(path: str | None, texts: bool, db: str) -> int:
-    """Check a database, also while it is served, or a backup."""
+    """Check a backup, or a database, even while it is served."""
     from compileboard.collectors.store.verification import verify as verify_store
 
     problem_count = 0
@@ -258,7 +260,7 @@ def prune(
     vacuum: bool,
     db: str,
 ) -> int:
-    """Delete the detail of old runs; totals, results and trends stay."""
+    """Delete the detail of old runs; totals, results and trends are kept."""
     from compileboard.collectors.store.leases import PRUNE, take_lease
     from compileboard.collectors.store.pruning import (
         list_prunable,

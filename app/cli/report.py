@@ -1,4 +1,4 @@
-"""`compileboard report`: the last days of every suite as dated files in a folder, fit for cron."""
+"""`compileboard report`: the last days of every suite as dated files in a folder, for cron."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def serve(**given: str | None) -> int:
 @click.command(cls=Command)
 @db_option
 def migrate(db: str) -> None:
-    """Bring an older database up to date, or make an empty one. Safe to run twice, or by two at
+    """Upgrade an older database, or create an empty one. Safe to run twice, or by two processes at
     once.
     """
     from compileboard.app.clickhouse.tables import prepare_store

@@ -35,7 +35,7 @@ Exit codes: 0 done, 2 not done.
 
 @click.group(cls=Group, epilog=NOTES)
 def token() -> None:
-    """Make, list and revoke tokens, with which people log in and machines send runs."""
+    """Create, list and revoke tokens, with which people log in and machines send runs."""
 
 
 @token.command(cls=Command)
@@ -54,7 +54,7 @@ def token() -> None:
 )
 @board_option
 def create(name: str, scope: str, expires: str, db: str) -> int:
-    """Make a token, and print its secret. The secret is not shown again."""
+    """Create a token, and print its secret. The secret is not shown again."""
     now_us = time.time_ns() // 1000
     try:
         scopes, life_us = read_scopes(scope), read_life_us(expires)

@@ -31,7 +31,7 @@ _linking = threading.Lock()
 
 def find_writable(path: str) -> str:
     """Return `path`, or a folder of links to its files if its disk is read-only. Raises StoreError
-    if no links can be made.
+    if the links cannot be made.
     """
     try:
         is_read_only = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
@@ -124,9 +124,7 @@ class EngineUnavailable(StoreError):
 
 
 class Clients:
-    """Over HTTP one client serves every thread; chdb refuses a statement while its client
-    streams.
-    """
+    """A pool of ClickHouse clients: one shared client over HTTP, and one per borrower for chdb."""
 
     def __init__(self, address: ClickHouseAddress, password: str = "") -> None:
         self.address = address
@@ -163,7 +161,7 @@ class Clients:
 
 
 def connect(address: ClickHouseAddress, password: str = "") -> Client:
-    """Return a new client; those of chdb share one engine.
+    """Return a new client. All clients of chdb share one engine.
 
     Raises EngineUnavailable if it cannot be reached, another process has its files, or the
     libraries are not installed.

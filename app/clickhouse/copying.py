@@ -337,7 +337,7 @@ def copy_store(
 ) -> StoreComparison:
     """Copy a store to an empty place, and compare the two.
 
-    Raises CopyError if something differs, and leaves the copy for `resume`; StoreError.
+    Raises StoreError, or CopyError if something differs; the copy is then kept for `resume`.
     """
     work = _find_work_folder(target)
     with _open_work_folder(work, source, target, resume) as state:

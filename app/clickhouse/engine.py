@@ -1,4 +1,4 @@
-"""ClickHouse as the engine that queries all runs: its macros, and rows as SQLite returns them."""
+"""ClickHouse as the engine for queries across runs: its macros, and rows like those of SQLite."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class ClickHouseEngine:
         return self.clients.address.label
 
     def rows(self, sql: str, values: Mapping[str, Any] = {}) -> list[Row]:
-        """Raises EngineUnavailable if ClickHouse cannot be reached, or a time or memory limit ends
-        the statement.
+        """Run a query. Raises EngineUnavailable if ClickHouse cannot be reached, or a time or
+        memory limit ends the query.
         """
         from clickhouse_connect.driver.exceptions import Error
 

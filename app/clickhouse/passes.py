@@ -87,7 +87,7 @@ def list_months(client: Client) -> set[int]:
 
 
 def rebuild_month(client: Client, month: int, version: int) -> None:
-    """Replace a month's sums; nothing may be published concurrently."""
+    """Replace a month's sums. Nothing may be published concurrently."""
     for table, rollup in MONTHS.items():
         client.command(f"truncate table {table}_new")
         client.command(_sum_sql(table, rollup), parameters={"month": month}, settings=SETTINGS)
@@ -434,7 +434,9 @@ class Publisher:
         self._changed_us |= dict.fromkeys(months, now_us)
 
     def rebuild_months(self, board: sqlite3.Connection, now_us: int, most: int = 1) -> list[int]:
-        """Return the months that were summed up. Raises EngineUnavailable, ForeignBoard."""
+        """Sum up at most `most` changed months that have become quiet, and return them. Raises
+        EngineUnavailable, ForeignBoard.
+        """
         with self._connected(board, now_us):
             months = sorted(list_months(self._client) - self._clean, reverse=True)
             quiet = [

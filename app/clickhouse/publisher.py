@@ -1,7 +1,7 @@
 """Publication of runs and commits.
 
-A run's roll-ups are inserted under a new number, then its row, which names the number and thereby
-commits them. So a failed attempt may be repeated.
+A run's roll-ups are inserted under a new number. Then its row, which has that number, is inserted
+and thereby commits them, so a failed attempt can be repeated.
 """
 
 from __future__ import annotations
@@ -92,7 +92,11 @@ _POINTING = {
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """Shape: run: RUN_NAMES; rollups: by table, ROLLUPS; things: by table, THINGS"""
+    """The rows of a run to publish.
+
+    `run` has the columns RUN_NAMES; `rollups` and `things` have the rows of each table, with the
+    columns of ROLLUPS and THINGS.
+    """
 
     run_id: str
     run_pub: int  # runs.pub in ClickHouse
@@ -230,7 +234,7 @@ _KNOWN_COMMITS_SQL = "select hash, parent_hash from commits"
 
 
 class IdClash(StoreError):
-    """Two items have the same id: nothing of the run is published."""
+    """Two items have the same id, so nothing of the run is published."""
 
 
 def find_clashes(client: Client, snapshots: Sequence[RunSnapshot]) -> dict[str, IdClash]:
@@ -318,7 +322,9 @@ def list_measured(snapshot: RunSnapshot) -> set[tuple[int, str]]:
 def renew_newest(
     client: Client, run_ids: Sequence[str], measured: Iterable[tuple[int, str]], version: int
 ) -> None:
-    """Recompute the newest result of every series that the runs measured or were the newest of."""
+    """Recompute the newest result of each series that the runs measured, or whose stored newest
+    result is from one of them.
+    """
     keys = set(measured)
     for some_ids in _slice_values(run_ids):
         rows = client.query(

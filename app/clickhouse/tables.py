@@ -1,4 +1,4 @@
-"""Creates the tables of ClickHouse (tables.sql)."""
+"""Create the tables of ClickHouse (tables.sql)."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ class Upkeep:
         self.problems: list[str] = []
 
     def publish_if_written(self) -> None:
-        """Publish if the board changed, collecting changes for two seconds.
+        """Publish if the board changed, at most every two seconds so that changes are sent
+        together.
 
         Raises EngineUnavailable or StoreError.
         """

@@ -1,4 +1,4 @@
-"""Comparisons."""
+"""API of comparisons: two sides, two compiles, checks and stored baselines."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class ComparedModel(PairedSeries):
 
 @dataclass(frozen=True)
 class UnpairedModel(NamedSeries):
-    """A model of one side."""
+    """A model that only one side measured."""
 
     run_id: Annotated[str | None, "The run that its result is of."]
     status: Annotated[str, "Its outcome."]
@@ -162,7 +162,7 @@ class ExcludedModel(PairedSeries):
 
 @dataclass(frozen=True)
 class ComparedFunction:
-    """One function."""
+    """A function's counts and compile time on both sides."""
 
     file: Annotated[str, "Its file."]
     function: Annotated[str, "Its name."]
@@ -174,7 +174,7 @@ class ComparedFunction:
 
 @dataclass(frozen=True)
 class ComparisonJson:
-    """What changed from base to new, over what both sides have."""
+    """What changed from base to new, over the data that both sides have."""
 
     base: Annotated[ComparedSide, "The base."]
     new: Annotated[ComparedSide, "The new side."]
@@ -213,7 +213,7 @@ class KeptDistinct(Distinct):
 
 @dataclass(frozen=True)
 class KeptResult:
-    """One model in a baseline."""
+    """A model's result in a baseline."""
 
     model: Annotated[str, "The model's name."]
     series: Annotated[dict[str, Any], "Suite, mode, dtype and so on."]
@@ -308,8 +308,8 @@ def _list_distinct(items: Iterable[DistinctItem] | None) -> list[KeptDistinct] |
 
 @operation("/check")
 def get_check(query: CheckQuery) -> Check:
-    """Check a run against a baseline under rules, as `compileboard check` does. Sides that cannot
-    be compared are answered with 400.
+    """Check a run against a baseline under rules, as `compileboard check` does. The response is 400
+    if the sides cannot be compared.
     """
     asked = query.run or "latest"
     for name, value in (("run", asked), ("baseline", query.baseline)):
@@ -370,7 +370,7 @@ class CompilesQuery:
 
 @dataclass(frozen=True)
 class CompileSide:
-    """One of two compiles."""
+    """A compile of the comparison, with its run."""
 
     run_id: RunId
     run_name: Annotated[str, "The run's name."]

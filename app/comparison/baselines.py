@@ -58,7 +58,7 @@ class Baseline(BaselineRow):
 def list_baselines(
     connection: sqlite3.Connection, cursor: str | None = None, limit: int = 1000
 ) -> Page[BaselineRow]:
-    """Raises FilterError for an invalid cursor."""
+    """List stored baselines by name. Raises FilterError for an invalid cursor."""
     after, _created_us = decode_cursor(cursor, str, int) or ("", 0)
     rows = connection.execute(LIST_SQL, {"after": after, "limit": limit + 1})
     return make_page(
@@ -86,7 +86,7 @@ def dump_baseline(side: Side) -> dict[str, Any]:
 
 
 def load_baseline(body: Mapping[str, Any], title: str) -> Side:
-    """Raises CannotCompare if a newer CompileBoard wrote it."""
+    """Read a stored baseline. Raises CannotCompare if a newer CompileBoard wrote it."""
     if body.get("version") != BASELINE_VERSION:
         raise CannotCompare(
             f"{title} has version {body.get('version')}, this knows {BASELINE_VERSION}; "
@@ -128,7 +128,9 @@ class BaselineChange:
 
 
 def merge(saved: Side, run: Side, models: Iterable[str]) -> Side:
-    """Raises CannotCompare if one of the models is on neither side."""
+    """Update a baseline with a run's results. Raises CannotCompare if one of the models is on
+    neither side.
+    """
     names = set(models)
     if not names:
         return replace(run, title=saved.title)

@@ -1,4 +1,4 @@
-"""Two sides as dots: new relative to base, one dot per model, with its noise."""
+"""A chart of two sides: new relative to base, one dot per model, with its noise."""
 
 from __future__ import annotations
 

@@ -64,12 +64,12 @@ _MACHINE = ("device", "host", "torch_version")
 
 
 class NoSuchCompile(LookupError):
-    """The text names no compile of this database; the message is a sentence."""
+    """The text is no compile of this database; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class ComparedFact:
-    """One fact of both compiles."""
+    """A value of both compiles, their runs or their phases."""
 
     group: Annotated[str, one_of(("run", "compile", "phase")), "What it is of."]
     name: Annotated[str, "Its name."]
@@ -81,7 +81,7 @@ class ComparedFact:
     @property
     @published
     def word(self) -> Annotated[str, one_of(("same", "differs", "one side", "not recorded"))]:
-        """Whether both values are equal; `one side` if only one of them was recorded."""
+        """Return whether both values are equal, or `one side` if only one of them was recorded."""
         if self.a is None or self.b is None:
             return "not recorded" if self.a is self.b else "one side"
         return "same" if self.a == self.b else "differs"
@@ -89,7 +89,7 @@ class ComparedFact:
     @property
     @published
     def change(self) -> float | None:
-        """Return b ÷ a − 1 of a number; null where `a` is not above 0."""
+        """Return b ÷ a − 1 for numbers; null unless `a` is above 0."""
         if self.unit not in ("count", "us") or not self.a or self.b is None:
             return None
         return float(self.b / self.a - 1)
@@ -137,7 +137,9 @@ class CompileComparison:
 
 @dataclass(frozen=True)
 class CompileChoices:
-    """Compiles to compare with: of the function in the runs at hand, and the newest other runs."""
+    """Compiles to compare with: those of the same function in these runs, and the newest other
+    runs.
+    """
 
     own: Sequence[CompileRow]
     other: Sequence[CompileRow]
@@ -145,8 +147,8 @@ class CompileChoices:
 
 
 def find_compile(store: Store, text: str) -> ComparedCompile:
-    """Find the compile that `RUN:NUMBER`, or the address of its page, names; `RUN:FUNCTION`, with
-    the id of a function, is that run's first compile of it.
+    """Find a compile by `RUN:NUMBER` or the address of its page. `RUN:FUNCTION`, with the id of a
+    function, is that run's first compile of it.
 
     Raises NoSuchCompile if there is none.
     """

@@ -1,4 +1,6 @@
-"""Differences in environment that make two sides incomparable or doubtful, and in settings."""
+"""Differences between two environments that make them incomparable or doubtful, and changed
+settings.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,9 @@ _COUNTS = (
 
 
 def load_side(store: Store, clock: RecorderClock, named: NamedSide) -> ComparedSide:
-    """Raises FilterError if a newer CompileBoard wrote the baseline."""
+    """Load a side's results and environment. Raises FilterError if a newer CompileBoard wrote the
+    baseline.
+    """
     if named.baseline:
         return _load_baseline(named)
     ids = [detail.run.id for detail in named.runs]

@@ -1,4 +1,4 @@
-"""Data types of a comparison. Base is the reference, new is judged."""
+"""Data types of a comparison. The base is the reference with which the new side is compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ MetricDelta = Verdict[Metric]
 
 @dataclass(frozen=True)
 class ModelResult:
-    """One side's result of one series; an unmeasured metric is missing from `values`, never 0.
+    """One side's result of one series. A metric that was not measured is missing from `values`,
+    never 0.
 
     Units: eager and compiled are ms, the others as named.
     """
@@ -136,7 +137,7 @@ class Excluded:
 
 @dataclass(frozen=True)
 class MetricSum:
-    """One metric over the models of both sides: a geometric mean of times or sizes, a sum of
+    """One metric over the models of both sides: a geometric mean of times or sizes, or a sum of
     counts.
     """
 

@@ -1,4 +1,4 @@
-"""The Compare page."""
+"""The Compare page, and the page that compares two compiles."""
 
 from __future__ import annotations
 
@@ -202,8 +202,9 @@ def _find_ids(table: str, diff: CompareDistinct) -> dict[str, str]:
 
 
 def _entry_url(models: str, entry: ModelResult) -> str:
-    """Return the address of a result, or of a baseline's model. `url_for` takes 0.1 ms for so many
-    parameters, and a chart has one address per model.
+    """Return the address of a result, or of a baseline's model.
+
+    A chart has one address per model, and `url_for` takes 0.1 ms for so many parameters.
     """
     here = f"{models}/{quote(entry.model)}"
     if not entry.run_id:

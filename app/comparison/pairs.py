@@ -92,7 +92,7 @@ def match(
 ) -> tuple[tuple[Pairs[Entry], Pairs[Entry], Pairs[Entry]], list[Entry], list[Entry]]:
     """Pair the entries of both sides with equal fields; return the pairs and the rest of each side.
 
-    The three lists of pairs: on the same machine, on different ones, with different batch sizes.
+    The pairs are in three lists: same machine, different machines, different batch sizes.
     """
     batchless = [name for name in fields if name != "batch_size"]
     together, left, right = _match_alike(base, new, (*fields, *MACHINE_FIELDS), read)

@@ -231,7 +231,9 @@ class Distinct:
 
 @dataclass(frozen=True)
 class DistinctItem(Distinct):
-    """`model` is a result's key, or in a check the name of its row; None if only the whole side is
+    """A reason that occurred in a model.
+
+    `model` is a result's key, or in a check the name of its row; None if only the whole side is
     known. `experiment` is the one whose task had it, if known.
     """
 
@@ -323,7 +325,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class FunctionCost:
-    """One side's cost of a function."""
+    """A function's counts and compile time on one side."""
 
     id: int = field(metadata=PRIVATE)
     file: str = field(metadata=PRIVATE)

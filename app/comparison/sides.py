@@ -94,7 +94,7 @@ limit :limit
 
 
 class NoSuchRun(FilterError, LookupError):
-    """There is no run for a word such as `latest`."""
+    """No run matches a word such as `latest`."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def find_run(
 ) -> RunRow | None:
     """Find a run by `latest`, or by the beginning of its ID or of its commit's hash.
 
-    A commit stands for its newest run other than `beside`, preferably with the name and suite of
+    A commit selects its newest run other than `beside`, preferably with the name and suite of
     `beside`. Raises FilterError if several runs or commits match, or there are no runs.
     """
     if text == LATEST:

@@ -1,4 +1,6 @@
-"""A comparison as tables: which metrics, which models, in which order, and the text of a cell."""
+"""A comparison as tables: the choice of metrics, the models and their order, and the text of a
+cell.
+"""
 
 from __future__ import annotations
 

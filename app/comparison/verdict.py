@@ -26,7 +26,7 @@ _FEW = 3  # models that a sentence names
 
 
 class VerdictCount(NamedTuple):
-    """A count beside a verdict."""
+    """A count shown next to a verdict."""
 
     label: Annotated[str, "Its label."]
     value: Annotated[str, "Its value."]

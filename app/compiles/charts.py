@@ -73,7 +73,7 @@ def _stack_compiles(
 
 
 def chart_pair(compiles: Sequence[CompileRow], run_ids: Sequence[str]) -> Chart:
-    """Draw the phases of two compiles; the page has them as a table."""
+    """Draw the phases of two compiles, which the page also has as a table."""
     labels = [f"{side} · {row.compile_id} " for side, row in zip("AB", compiles)]
     figure = _stack_compiles(compiles, run_ids, labels)
     return Chart("phases-chart", "Time by phase", figure, (), (), "a bar opens its compile", "s")

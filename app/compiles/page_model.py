@@ -90,8 +90,8 @@ def build_compiles(
 class CompileScreen:
     """One compile with all its data.
 
-    `chain` has all compiles of its frame, `older` is the one it was recompiled from, `before` and
-    `after` are its neighbours in time. `stretch_us` is its interval on the timeline.
+    `chain` has all compiles of its frame, `older` is the compile from which it was recompiled,
+    `before` and `after` are its neighbours in time. `stretch_us` is its interval on the timeline.
     """
 
     compile: CompileRow
@@ -179,7 +179,7 @@ def build_compile(reader: sqlite3.Connection, run: RunRow, key: int) -> CompileS
 def make_compilation(record: Compilation) -> dict[str, Any]:
     """Return one CompilationMetrics record, every metric under torch's name at the top level.
 
-    torch's value wins over a field of ours with the same name; the compile ID is that of the
+    If one of our fields has the same name, torch's value is used; the compile ID is that of the
     record's envelope. Every known field is present, because hooks send only those with a value.
     """
     row = dict(vars(record))

@@ -1,4 +1,4 @@
-"""The page of one compile with every recorded field."""
+"""The page of one compile, and the API of a run's compiles and their events."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ CompilationRow = Annotated[
 
 @dataclass(frozen=True)
 class FrameCompile:
-    """One compile of the same frame."""
+    """Another compile of the same frame."""
 
     id: fields.RowId
     compile_id: Annotated[str, "Compile id."]
@@ -247,7 +247,7 @@ class FrameCompile:
 
 @dataclass(frozen=True)
 class CompileDetail(CompileRow):
-    """One compile with all that belongs to it. The lists of events have at most 100 rows."""
+    """One compile with its events. The lists of events have at most 100 rows."""
 
     stack: fields.Stack
     chain: Annotated[
@@ -281,7 +281,7 @@ def _read_page(
 def list_compiles(
     detail: RunDetail, selection: CompileFilter, order: CompileSort, page: PageQuery
 ) -> Page[CompileRow]:
-    """List a run's compiles: one row a compile of a function."""
+    """List a run's compiles: one row per compile of a function."""
     return compiles.list_compiles(
         get_run_reader(detail.run.id),
         detail.run.id,

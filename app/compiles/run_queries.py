@@ -98,8 +98,8 @@ RecordPhaseTimes = Annotated[dict[str, int | None], _describe_phases(PHASES[:-1]
 
 @dataclass(frozen=True)
 class Phases:
-    """Exclusive phases of forward and backward records in microseconds, None if torch recorded
-    none.
+    """Time in each phase of forward and backward records, in microseconds; None if torch recorded
+    none. Phases do not overlap.
 
     `first_calls` is the first run of compiled code.
     """
@@ -171,7 +171,9 @@ class CompileRow:
 
     @property
     def location(self) -> str:
-        """Return its file and line, or its caller's for a wrapper in torch or Python itself."""
+        """Return the file and line of the function, or of its caller for a wrapper in torch or
+        Python itself.
+        """
         file, line = (self.caller.file, self.caller.line) if self.caller else (self.file, self.line)
         return label_line(file, line)
 
@@ -182,8 +184,8 @@ class CompileRow:
     @property
     @published
     def label(self) -> str:
-        """Return its label: process, function, file and line, and which compile of the function it
-        is.
+        """Return the process, function, file and line, and the number of the compile among those of
+        the function.
         """
         return build_label(self.process, self.code, self.location, self.role)
 
@@ -424,7 +426,7 @@ def list_compiles(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[CompileRow]:
-    """`sort` is a name in ORDERS, largest first, or that name with ".asc".
+    """List a run's compiles. `sort` is a name in ORDERS, largest first, or that name with ".asc".
 
     Raises FilterError for an invalid sort, outcome or cursor.
     """

@@ -75,7 +75,9 @@ class Identity:
 
     @property
     def is_sent_by_browsers(self) -> bool:
-        """True if a browser or proxy attaches the credentials to cross-site requests as well."""
+        """Return whether a browser or proxy attaches the credentials to cross-site requests as
+        well.
+        """
         return self.origin in ("session", "proxy")
 
     def may(self, *scopes: str) -> bool:
@@ -95,7 +97,7 @@ def needs(*scopes: str) -> Callable[[View], View]:
 
 
 def open_to_all(view: View) -> View:
-    """Decorate a view that needs no login even where reading does."""
+    """Decorate a view that needs no login even if the dashboard requires one for reading."""
     return needs(_OPEN)(view)
 
 
@@ -229,7 +231,7 @@ def read_proxy_secret(settings: Settings) -> bytes | None:
 
 
 def identify_client() -> None:
-    """Authenticate the request; forged, expired and revoked credentials are refused instead of
+    """Authenticate the request. Forged, expired and revoked credentials are refused instead of
     treated as anonymous.
     """
     if _SECRET_IN_ADDRESS.search(request.full_path):
@@ -391,8 +393,8 @@ def list_needed_scopes() -> tuple[str, ...]:
 
 
 def check_scope() -> BaseResponse | None:
-    """Refuse a request without any of the needed scopes; a browser asking for a page is redirected
-    to the login.
+    """Refuse a request without any of the needed scopes. A browser that asks for a page is
+    redirected to the login.
     """
     needed = list_needed_scopes()
     if _OPEN in needed:  # a login changes nothing

@@ -21,7 +21,9 @@ _OPTIONS = ("folder", "secure")
 
 @dataclass(frozen=True)
 class ClickHouseAddress:
-    """Without a host, ClickHouse runs in this process (chdb) with its data in `path`."""
+    """The address of a ClickHouse server. Without a host, ClickHouse runs in this process (chdb)
+    with its data in `path`.
+    """
 
     host: str | None
     port: int | None
@@ -98,7 +100,9 @@ def parse_address(text: str) -> StoreAddress:
 
 
 def read_password(environ: Mapping[str, str]) -> str:
-    """Return '' if no password is set. Raises AddressError if its file cannot be read."""
+    """Return ClickHouse's password, '' if none is set. Raises AddressError if its file cannot be
+    read.
+    """
     name = environ.get(f"{_PASSWORD}_FILE")
     if not name:
         return environ.get(_PASSWORD, "")

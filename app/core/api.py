@@ -1,5 +1,5 @@
-"""Endpoints of the API: a view declares its path; its signature is its parameters and response, its
-docstring the summary.
+"""Endpoints of the API. A view declares its path; its signature declares the parameters and the
+response, and its docstring is the summary.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ select coalesce(
 class PublicationState:
     """Progress of publication to ClickHouse.
 
-    Units: passed_us, when nothing was last waiting, and error_us are since the epoch.
+    Units: `passed_us` (when nothing was last waiting) and `error_us` are since the epoch.
     """
 
     waiting_count: int  # runs whose newest state is not published
@@ -115,7 +115,9 @@ def get_reader() -> sqlite3.Connection:
 
 
 def get_run_reader(run_id: str) -> sqlite3.Connection:
-    """Raises StoreError as get_store does, or if the run's file is damaged or missing."""
+    """Return a reader of a run's data. Raises StoreError as get_store does, or if the run's file is
+    damaged or missing.
+    """
     return get_store().open_run(run_id)
 
 
@@ -136,7 +138,7 @@ def get_clock() -> RecorderClock:
 
 @contextmanager
 def writing(action: str, subject: str, detail: str | None = None) -> Iterator[sqlite3.Connection]:
-    """Open a writing connection for a block; its changes are audited. Raises StoreError as
+    """Open a writing connection for a block, whose changes are audited. Raises StoreError as
     get_store does.
     """
     get_reader()  # refuses a database that is older or newer

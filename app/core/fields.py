@@ -113,7 +113,7 @@ class TitledBreak(PublicBreak):
     @property
     @published
     def is_in_harness(self) -> bool:
-        """True if the break is in the step that `bench` measures, not in the user's code."""
+        """Return whether the break is in the step that `bench` measures, not in the user's code."""
         return is_harness_step(self.file)
 
     @property

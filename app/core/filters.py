@@ -183,8 +183,8 @@ def url_without_filters() -> str:
 def url_with(**changes: object) -> str:
     """Return the current address with changed query parameters; None or "" removes one.
 
-    Removes the cursor too, because a changed list starts at its first page; pass `cursor=` to keep
-    it.
+    The cursor is removed too, because a changed list starts at its first page; pass `cursor=` to
+    keep it.
     """
     query: dict[str, Any] = {
         k: v for k, v in request.args.to_dict(flat=False).items() if k != "cursor"
@@ -214,7 +214,7 @@ def board_option(run_id: str | None = None) -> str:
 
 
 def run_source(run_id: str | None = None) -> RunSource:
-    """Return where the source of a run is, by default of the run in the address."""
+    """Return the location of a run's source, by default of the run in the address."""
     run_id = run_id or (request.view_args or {}).get("run_id")
     sources: dict[str, RunSource] = g.setdefault("sources", {})
     if run_id and run_id not in sources:

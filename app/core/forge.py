@@ -1,6 +1,6 @@
-"""Links from a run to its source: commits and lines at their forge, files on the run's machine.
+"""Links from a run to its source: commits and lines on their code host, files on the run's machine.
 
-What a run recorded is other people's text: what does not fit a forge's pattern has no address.
+Recorded values are untrusted text. A value that does not match a code host's pattern gets no link.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from compileboard.collectors.store.reading import read_json
 
 
 class Forge(NamedTuple):
-    """Patterns of addresses, with {host}, {path} of the repository, {commit}, {file} and {line}."""
+    """URL patterns of a code host, with {host}, {path} of the repository, {commit}, {file} and
+    {line}.
+    """
 
     commit: str
     line: str
@@ -95,7 +97,7 @@ def _is_valid(forge: Forge) -> bool:
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository at a forge."""
+    """A repository on a known code host, with the URLs of its commits and lines."""
 
     forge: Forge
     host: str
@@ -135,7 +137,7 @@ def find_repository(remote: str | None, forges: Mapping[str, Forge]) -> Reposito
 
 
 class SourcePlace(NamedTuple):
-    """A file in a run's repository: its path there, at the forge and on the run's machine."""
+    """A file in a run's repository: its path there, on the code host and on the run's machine."""
 
     file: str
     url: str | None
@@ -144,7 +146,7 @@ class SourcePlace(NamedTuple):
 
 @dataclass(frozen=True)
 class RunSource:
-    """The repository and the CI job of a run, as far as they were recorded."""
+    """The repository and the CI job of a run, if they were recorded."""
 
     commit: str | None = None
     is_dirty: bool = False
@@ -157,11 +159,11 @@ class RunSource:
         return self.repository.commit_url(commit) if self.repository else None
 
     def find_place(self, file: str | None, line: int | None = None) -> SourcePlace | None:
-        """Return where a file is, or None if it may not belong to the repository.
+        """Return the location of a file, or None if it may not belong to the repository.
 
-        Recorded names are relative to the working directory, to the top of the repository or to
-        a package. Only the first two have a place here, and the commit must have the name's
-        first part in exactly one of them.
+        Recorded names are relative to the working directory, to the top of the repository or to a
+        package. Only names of the first two kinds can be found, and the commit must have the name's
+        first part in exactly one of the two.
         """
         parts = (file or "").split("/")
         if not file or "\0" in file or {"", ".", ".."} & set(parts):

@@ -58,8 +58,8 @@ class SharedTable:
     """A fixed-size table in shared memory for all workers of a server.
 
     Create it before the workers are forked. Records are read and written under a kernel lock, which
-    is released when a process dies. A set holds `records_a_set` records; a new record replaces the
-    one touched longest ago if its set is full.
+    is released when a process dies. A set has `records_a_set` records; if it is full, a new record
+    replaces the one touched longest ago.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class MemoryLoginStore:
         return BrowserSession(token_id.decode(), expires_us, record.touched)
 
     def save_last_use(self, session_hash: bytes, now_us: int) -> None:
-        """Save when a session was last used; an ended session stays ended."""
+        """Store the time at which a session was last used; an ended session stays ended."""
         self._sessions.update(
             session_hash, lambda before: before and SharedRecord(now_us, before.value)
         )
@@ -324,7 +324,7 @@ def begin_session(token_id: str, replaced_cookie: str, lasts_us: int) -> str:
 
 
 def end_session(token_id: str, cookie: str) -> None:
-    """Raises StoreError if the database cannot be written."""
+    """End a session. Raises StoreError if the database cannot be written."""
     if is_read_only():
         _get_memory_store().close_session(cookie)
         return

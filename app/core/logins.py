@@ -73,7 +73,7 @@ class StoredToken:
     revoked_us: int | None
 
     def describe_end(self, now_us: int) -> str | None:
-        """Return revoked or expired, None while it is in force."""
+        """Return "revoked" or "expired", None while the token is valid."""
         if self.revoked_us is not None:
             return "revoked"
         return "expired" if self.expires_us is not None and self.expires_us <= now_us else None

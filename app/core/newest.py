@@ -1,4 +1,4 @@
-"""The newest run and running runs: one definition for pages, API, reports and commands."""
+"""The newest run and the running runs, defined once for pages, API, reports and commands."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ def read_clock(stale_after_s: int = Settings.stale_after_s) -> RecorderClock:
 
 
 def newest_sql(dialect: Dialect, *, benched: bool, ended: bool) -> str:
-    """Return the statement for the newest run. coalesce() keeps SQLite from reading totals before
-    runs.
-    """
+    """Return the SQL of the newest run. coalesce() makes SQLite read runs before their totals."""
     is_ended = (
         "not (r.state = 'running' and r.heartbeat_us >= :alive_since_us)" if ended else "true"
     )

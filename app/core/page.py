@@ -1,4 +1,6 @@
-"""Keyset pages: each starts after the last row of the previous one, so page 900 costs no more."""
+"""Keyset pages. Each starts after the last row of the previous one, so page 900 costs no more than
+page 1.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def encode_cursor(*key: Key) -> str:
 
 
 def decode_cursor(cursor: str | None, *types: type) -> tuple[Key, ...] | None:
-    """Decode a cursor, None without one. An int is accepted where a float is expected.
+    """Decode a cursor; None if there is none. An int is accepted where a float is expected.
 
     Raises FilterError if the text is not a cursor of those types.
     """
@@ -93,7 +95,9 @@ def make_page(rows: Sequence[Row], limit: int, key: Callable[[Row], tuple[Key, .
 
 
 def check_limit(value: str | None, default: int, most: int = 1000) -> int:
-    """Raises FilterError if the value is not a whole number from 1 to `most`."""
+    """Return the number of rows of a page. Raises FilterError unless it is a whole number from 1 to
+    `most`.
+    """
     return check_whole("limit", value, default, 1, most)
 
 
@@ -105,7 +109,7 @@ def check_whole(
     most: int = 1 << 60,
     expected: str = "",
 ) -> int:
-    """Raises FilterError if the value is not a whole number in range."""
+    """Return a value as a number. Raises FilterError unless it is a whole number in range."""
     if not value:
         return default
     most_digits = 18 if most > 10**10 else 9
@@ -121,12 +125,12 @@ def check_whole(
 
 
 def read_id(text: str) -> int:
-    """Return -1, which no row has, for an invalid id."""
+    """Parse an id from a URL; an invalid one becomes -1, which no row has."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1
 
 
 def read_content_id(text: str) -> int:
-    """Return -1, which nothing has, for an invalid id."""
+    """Parse a content id from a URL; an invalid one becomes -1, which no row has."""
     try:
         return parse_id(text)
     except ValueError:
@@ -134,7 +138,7 @@ def read_content_id(text: str) -> int:
 
 
 def check_content_id(name: str, text: str) -> int:
-    """Raises FilterError for an invalid id."""
+    """Return a content id as a number. Raises FilterError for an invalid one."""
     if text.isascii() and text.isdigit() and len(text) < 16:
         return -1
     try:

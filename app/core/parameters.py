@@ -108,8 +108,9 @@ def _list_nested(model: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def read_filter(model: type[Filter], query: Mapping[str, str]) -> Filter:
-    """A missing or empty parameter is the field's default. Raises FilterError for an unusable
-    value.
+    """Read a filter from a query. A missing or empty parameter is the field's default.
+
+    Raises FilterError for an unusable value.
     """
     given: dict[str, Any] = {}
     taken = set()
@@ -132,7 +133,9 @@ def read_filter(model: type[Filter], query: Mapping[str, str]) -> Filter:
 def read_query(
     model: type[Filter], query: Mapping[str, str], others: Iterable[str] = OTHER_KEYS
 ) -> Filter:
-    """Raises FilterError for an unknown key or unusable value."""
+    """Read a filter from a query without other keys. Raises FilterError for an unknown key or
+    unusable value.
+    """
     check_keys(query, list_names(model), others)
     return read_filter(model, query)
 
@@ -182,7 +185,7 @@ def _to_microseconds(moment: datetime) -> int:
 
 
 def check_days(query: Mapping[str, str], since_us: int | None, before_us: int | None) -> None:
-    """Raises FilterError for a last day before the first."""
+    """Raises FilterError if the last day is before the first."""
     if since_us and before_us and since_us >= before_us:
         raise FilterError(
             f"since: {query['since']} is after until: {query['until']}, so nothing can match"

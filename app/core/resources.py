@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parents[1]
 
 
 def resource_folder(name: str) -> Path:
-    """Return the templates or static folder: inside the package if installed, beside it in a
+    """Return the templates or static folder: inside the package if it is installed, next to it in a
     clone.
     """
     inside = HERE / name

@@ -1,4 +1,6 @@
-"""Rows of statements as instances of their classes: a field's type says what its column becomes."""
+"""Make instances of classes from rows of statements. A field's type determines how its column is
+converted.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +64,8 @@ def make_row(kind: Callable[..., Made], row: Row | Mapping[str, Any]) -> Made:
 
 
 def read_facts(kind: Callable[..., Made], facts: Any, **beside: Any) -> Made:
-    """Make an instance of a class from JSON that a program wrote. A field is None if its value is
-    missing, empty or of another type.
+    """Make an instance of a class from untrusted JSON and the values `beside` it. A field is None
+    if its value is missing, empty or of another type.
     """
     known = facts if isinstance(facts, dict) else {}
     read = {
@@ -83,7 +85,9 @@ def list_rows(
     limit: int = 20,
     **values: Any,
 ) -> list[Made]:
-    """List the rows of a statement. A field `process` names the process of `process_id`."""
+    """List the rows of a statement. A field `process` is the name of the process in
+    `process_id`.
+    """
     records: Iterable[Any] = connection.execute(sql, {"run_id": run_id, "limit": limit} | values)
     if "process" in get_type_hints(kind):
         records = name_rows(connection, records)

@@ -22,8 +22,8 @@ _lock = threading.Lock()
 def cached_for_run(
     connection: sqlite3.Connection, run_id: str, make: Callable[[sqlite3.Connection, str], Found]
 ) -> Found:
-    """Return the cached result of `make`, computed again once the run has changed. Do not modify
-    it.
+    """Return the cached result of `make`, which is computed again once the run has changed. The
+    result must not be modified.
     """
     state = (run_id, make.__module__, make.__qualname__, *get_run_state(connection, run_id))
     path = str(connection.execute("pragma database_list").fetchone()["file"])
@@ -33,7 +33,7 @@ def cached_for_run(
 def cached_ancestry(
     engine: Engine, hashes: Iterable[str | None]
 ) -> Mapping[str, tuple[str | None, int]]:
-    """Return (first parent, time) by hash, for the given commits and those between them."""
+    """Return (first parent, time) by hash, for these commits and those between them. Cached."""
     span = find_span(engine, hashes)
     if span is None:
         return {}

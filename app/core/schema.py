@@ -1,5 +1,5 @@
-"""Dataclasses as JSON, and their JSON schemas: annotations describe the fields, the docstring the
-whole.
+"""Dataclasses as JSON, and their JSON schemas. Annotations describe the fields, the docstring the
+class.
 
 `Annotated[Count | None, "Graph breaks."]` is a field that may be null. A property with `@published`
 is a field too. For a class with `tables`, contract/records.py describes the fields that are columns

@@ -38,10 +38,10 @@ class Store(Protocol):
         """Opened runs whose file cannot be used, by id."""
 
     def open_run(self, run_id: str) -> sqlite3.Connection:
-        """Return a connection to the detail of one run, or to the board for an unknown run; closed
-        with the store.
+        """Return a connection to the data of one run, or to the board for an unknown run. It is
+        closed with the store.
 
-        Raises RunFileUnavailable if its file cannot be used.
+        Raises RunFileUnavailable if the run's file cannot be used.
         """
 
     def close(self) -> None: ...
@@ -103,8 +103,8 @@ class FolderStore:
 
 
 def open_store(text: str) -> Store:
-    """Open the store that `--db` names. Raises StoreError if it is missing, newer, older, locked or
-    not a database.
+    """Open the store in `--db`. Raises StoreError if it is missing, newer, older, locked or not a
+    database.
     """
     address = parse_address(text)
     reader = open_reader(address.board)

@@ -92,7 +92,9 @@ class FunctionGraphs:
 
 @dataclass(frozen=True)
 class RecordingReason:
-    """Recordings of one function, in all processes, for one reason. `status` is torch's word."""
+    """Recordings of one function, in all processes, for one reason. `status` is torch's name of the
+    reason.
+    """
 
     example: CudaGraph
     status: str | None
@@ -114,7 +116,7 @@ class PathNode:
 
     @property
     def why(self) -> Word | None:
-        """Return why it was recorded again."""
+        """Return the reason for which it was recorded again."""
         return None if self.graph.status is None else describe_mismatch(self.graph.status)
 
     @property
@@ -224,8 +226,8 @@ def _compile_key(graph: CudaGraph) -> tuple[object, ...]:
 
 
 def list_reasons(functions: Sequence[FunctionGraphs]) -> list[RecordingReason]:
-    """Return why functions have several graphs: graphs that could not be replayed first, then
-    calls after another graph, each by frequency.
+    """List the reasons for which functions have several graphs: graphs that could not be replayed
+    first, then calls after another graph, each by frequency.
     """
     groups: dict[tuple[object, ...], list[CudaGraph]] = {}
     for function in functions:

@@ -1,4 +1,4 @@
-"""The CUDA graphs page of a run."""
+"""The CUDA graphs page of a run, and its API."""
 
 from __future__ import annotations
 

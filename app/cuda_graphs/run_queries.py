@@ -1,4 +1,4 @@
-"""CUDA graphs of a run: recordings, the runs to warm up before them, and skips."""
+"""CUDA graphs of a run: recordings, the warm-up runs before them, and skips."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_GRAPHS = 5_000
 
 @dataclass(frozen=True)
 class MovedInput:
-    """An input that was at another address than when the graph was recorded."""
+    """An input whose address differs from that at the recording of the graph."""
 
     name: Annotated[str, "Its name in the graph."]
     dtype: Annotated[str | None, "Its type."]
@@ -35,7 +35,7 @@ class MovedInput:
 
 @dataclass(frozen=True)
 class GraphMismatch:
-    """Why a CUDA graph did not fit, so that another was recorded."""
+    """A reason why a CUDA graph could not be replayed, so that another was recorded."""
 
     graph: Annotated[int, "Number of the graph that did not fit, or began a path."]
     status: Annotated[str, "Why, in torch's word."]
@@ -147,5 +147,7 @@ list_graphs = partial(list_page, CudaGraph, GRAPHS_SQL)
 
 
 def list_all(connection: sqlite3.Connection, run_id: str) -> list[CudaGraph]:
-    """List a run's first graphs. Of their reasons, each has only that of its newest sibling."""
+    """List a run's CUDA graphs up to a limit, each only with the reason that concerns its newest
+    sibling.
+    """
     return list_rows(CudaGraph, NEWEST_REASONS_SQL, connection, run_id, limit=MAX_GRAPHS)

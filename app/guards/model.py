@@ -1,4 +1,4 @@
-"""Guards of a compile summed by kind and by source, with what each kind checks and costs."""
+"""A compile's guards: totals by kind and source, the tree, comparisons, and suggested fixes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class GuardChange:
 
 @dataclass(frozen=True)
 class GuardDiff:
-    """`identities` are guards that differ only in an object's id; they count as the same."""
+    """Two sets of guards compared. `identities` are guards that differ only in an object's id; they
+    count as the same.
+    """
 
     added: tuple[GuardNode, ...]
     removed: tuple[GuardNode, ...]
@@ -227,7 +229,9 @@ _MOST = 0.5
 
 @dataclass(frozen=True)
 class GuardBreakdown:
-    """`other_root_count` counts guards on roots beyond the twenty largest, which summaries omit."""
+    """A run's guards by kind and by origin. `other_root_count` counts guards on roots beyond the
+    twenty largest, which summaries omit.
+    """
 
     guard_count: int
     kinds: tuple[tuple[str, int], ...]
@@ -248,7 +252,7 @@ class GuardOrigin:
 
 @dataclass(frozen=True)
 class GuardFix:
-    """A suggested fix."""
+    """A suggestion that removes guards or makes them cheaper, with its drawback."""
 
     title: Annotated[str, "The fix."]
     seen: Annotated[str, "Why it applies to this run."]

@@ -159,7 +159,7 @@ class GuardTreeJson(GuardSet):
 
 @dataclass(frozen=True)
 class GuardDiffJson:
-    """The guards of two compiles compared. null where one is not recorded."""
+    """The guards of two compiles compared. A value that was not recorded is null."""
 
     a: Annotated[GuardSet, "The earlier one."]
     b: Annotated[GuardSet, "The later one."]
@@ -177,7 +177,7 @@ class GuardDiffJson:
 
 @operation(_RUN)
 def list_guard_sets(detail: RunDetail, order: GuardSort, page: PageQuery) -> Page[GuardSet]:
-    """List a run's sets of guards, one a compile, the largest latency first."""
+    """List a run's sets of guards, one per compile, the largest latency first."""
     return guards.list_guard_sets(
         get_run_reader(detail.run.id), detail.run.id, order.sort, page.cursor, page.limit
     )

@@ -164,7 +164,8 @@ def list_guard_sets(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[GuardSet]:
-    """`sort` is a name in ORDERS, largest first, or that name with ".asc".
+    """List a run's sets of guards. `sort` is a name in ORDERS, largest first, or that name with
+    ".asc".
 
     Raises FilterError for an invalid sort or cursor.
     """

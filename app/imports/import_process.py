@@ -82,7 +82,9 @@ def build_environ(folder: Path) -> dict[str, str]:
 def run(
     slot: QueueEntry, command: list[str], settings: Settings, lane: ImportLane | None = None
 ) -> bool:
-    """Return True if the import was stopped to let others run. Run it again in the second lane."""
+    """Import the logs. Returns True if the import was stopped to let others run; then run it again
+    in the second lane.
+    """
     errors = slot.folder / "errors"
     begun = slot.upload  # read by an earlier part of it
     slot.save(state="running")
@@ -120,7 +122,7 @@ def run(
 def _yield_lane(
     process: subprocess.Popen[bytes], lane: ImportLane | None, ended: threading.Event
 ) -> None:
-    """Let the next import begin: this one continues in the second lane, or stops until that is
+    """Let the next import begin. This one continues in the second lane, or stops until that is
     free.
     """
     wait_s = SLICE_S

@@ -205,8 +205,8 @@ class QueueEntry:
 
 
 class ImportLane:
-    """A slot for running imports, so that a long import does not delay short ones. At most two
-    run.
+    """One of two lanes, each of which runs one import at a time. A long import moves to the second,
+    so that it does not delay short ones.
     """
 
     def __init__(self, root: Path) -> None:
@@ -256,7 +256,7 @@ class ImportQueue:
     def enqueue(self, name: str, *, most_receiving: int, most_waiting: int) -> QueueEntry:
         """Add an import.
 
-        Raises UploadRejected if too many imports are under way, OSError if its folder cannot be
+        Raises UploadRejected if too many imports are in progress, OSError if its folder cannot be
         written.
         """
         self._make_root()

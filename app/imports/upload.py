@@ -84,7 +84,7 @@ def clean_path(name: str) -> str:
 def receive(
     environ: dict[str, Any], folder: Path, limit_bytes: int, filename: str | None
 ) -> ReceivedUpload:
-    """Store a multipart form's files, or a raw body as one file, in a new folder.
+    """Store the files of a multipart form, or a raw body as one file, in a new folder.
 
     Raises UploadRejected if it is too large, truncated or not an upload; OSError.
     """
@@ -230,8 +230,8 @@ def _receive_raw(stream: _CountingStream, received: ReceivedUpload, name: str) -
 
 
 def drain(environ: dict[str, Any]) -> None:
-    """Read and drop the rest of a body for a moment: a client that only writes would never see the
-    rejection.
+    """Read and discard the rest of a body for a moment, because a client that only writes would
+    never see the rejection.
     """
     connection = environ.get("gunicorn.socket")
     if connection is None:

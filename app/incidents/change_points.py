@@ -1,4 +1,6 @@
-"""Change points of a series: candidates, least squares between them, and a test of each."""
+"""Find the change points of a series: candidates, least squares between them, and a test of
+each.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,11 @@ _MIN_FOR_MEMORY = 12
 
 
 def noise_scale(values: Floats) -> float:
-    """Estimate the noise's standard deviation from successive differences; a step affects only one.
+    """Estimate the noise's standard deviation from successive differences, of which a step affects
+    only one.
 
-    Shape: at least 3 finite values
-    Source: Rousseeuw and Croux 1993 (MAD); von Neumann 1941 (successive differences).
+    Needs at least 3 finite values. Source: Rousseeuw and Croux 1993 (MAD); von Neumann 1941
+    (successive differences).
     """
     away = np.abs(values[1:] - values[:-1])
     smaller = np.sort(np.minimum(away[1:], away[:-1]))
@@ -42,8 +45,7 @@ def find_spikes(values: Floats, sigma: float) -> tuple[NDArray[np.bool_], Floats
     """Return which points are far from the median of the point and its two neighbours, and the
     medians.
 
-    Shape: at least 3 finite values
-    Source: Hampel's identifier over 3 points.
+    Needs at least 3 finite values. Source: Hampel's identifier over 3 points.
     """
     padded = np.concatenate((values[2:3], values, values[-3:-2]))
     before, after = padded[:-2], padded[2:]
@@ -99,7 +101,7 @@ class CleanSeries:
 
 
 def prepare(values: Numbers, errors: Numbers | None = None) -> CleanSeries | None:
-    """Return None if fewer than 3 values are finite or all are 0."""
+    """Scale a series for the search. None if fewer than 3 values are finite or all are 0."""
     given = np.asarray(values, dtype=np.float64)
     positions = np.flatnonzero(np.isfinite(given))
     raw = given[positions]
@@ -144,10 +146,12 @@ _NEWEST_SIGMAS, _SLACK_SIGMAS = 2.8, 1.4
 
 
 def find_candidates(series: WeightedValues, sigma: float) -> list[int]:
-    """Return both ends and every possible step, generously, because each is tested afterwards.
+    """Return both ends and every possible step. Too many are returned, because each is tested
+    afterwards.
 
-    Cuts out the segment whose mean is farthest from the rest's, then does the same in every piece.
-    Source: Olshen, Venkatraman, Lucito and Wigler 2004, circular binary segmentation.
+    The segment whose mean differs most from the mean of the rest is cut out, then the same is done
+    in every piece. Source: Olshen, Venkatraman, Lucito and Wigler 2004, circular binary
+    segmentation.
     """
     count = len(series)
     sigmas = math.sqrt(2 * math.log(count / ALPHA)) - _SLACK_SIGMAS
@@ -282,7 +286,7 @@ class ChangePoint:
     The first point after it is between `low` and `high`; `relative` is None if `before` is 0.
     `sigmas` is the size in standard errors, `p_value` is corrected for the number of tested
     positions. `recovered_at` is the first point back at the level before, `recovers` the index of
-    the earliest step that this one takes back. If the newest step seems to be over, the first point
+    the earliest step that this one reverses. If the newest step seems to be over, the first point
     back is between the positions `may_be_back`.
     """
 
@@ -416,8 +420,8 @@ def _test_cut(series: WeightedValues, fit: _Fit, j: int) -> _CutSignificance:
 
 
 def _end_newest_step(series: WeightedValues, fit: _Fit, sigma: float) -> _Fit:
-    """Turn the newest step into an excursion if that fits the points better. Both of its cuts get
-    the step's p-value.
+    """Turn the newest step into an excursion if that fits the points better. Both cuts of the
+    excursion get the step's p-value.
     """
     newest = len(fit.means) - 1
     ends, gains = _return_gains(series, fit.cuts)
@@ -470,8 +474,8 @@ def _measure_doubt(fit: _Fit, j: int, centre: float) -> float:
 
 
 def _differs_by_rank(fit: _Fit, j: int, raw: Floats) -> bool:
-    """Return whether a cut's sides also differ by rank. Levels that repeat one value exactly always
-    do.
+    """Return whether a cut's sides also differ by rank. This is always true for levels that repeat
+    one value exactly.
     """
     cuts, first = fit.cuts, fit.find_excursion(j)
     old = raw[max(cuts[j - 1], cuts[j] - _RANK_POINTS) : cuts[j]]
@@ -526,10 +530,10 @@ def _make_change_points(series: CleanSeries, fit: _Fit) -> list[ChangePoint]:
 
 
 def _find_recovered(fit: _Fit, *, beyond: bool = True) -> dict[int, int]:
-    """Return, for each step that was taken back, the level that took it back.
+    """Return, for each step that was reversed, the level that reversed it.
 
-    With `beyond`, a level on the far side of the one before did so too. A level that takes a step
-    back is not itself taken back: a later change is a step of its own.
+    With `beyond`, a level on the far side of the one before counts too. A level that reverses a
+    step is not itself reversed: a later change is a step of its own.
     """
     recovered: dict[int, int] = {}
     undoing: set[int] = set()

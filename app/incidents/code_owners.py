@@ -1,7 +1,7 @@
-"""Owners of a file by CODEOWNERS, as GitHub and GitLab document it: the last matching line counts.
+"""Find the owners of a file in CODEOWNERS as GitHub and GitLab do: the last matching line counts.
 
-GitLab has sections, each with owners of its own, and takes a path without a slash at its start at
-any depth; GitHub does so only without a slash in it.
+GitLab has sections, each with its own owners. Its patterns without a leading slash match at any
+depth; on GitHub only patterns without any slash do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ class _Rule(NamedTuple):
 
 
 def is_gitlab_syntax(text: str, remote: str | None) -> bool:
-    """Return whether GitLab reads a CODEOWNERS: it has a section, or the remote's name says so."""
+    """Return whether a CODEOWNERS file is GitLab's: it has a section, or the remote's name contains
+    gitlab.
+    """
     return "gitlab" in (remote or "") or any(map(_SECTION.fullmatch, text.splitlines()))
 
 

@@ -1,4 +1,6 @@
-"""Changes of a series (steps, drift, failures, an end), matched with the stored ones."""
+"""Detect the changes of a series (steps, drift, failures, an end), and match them with the stored
+ones.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ _ENOUGH_DRIFT_POINTS = 10
 def needs_rescan(
     series: Series, stored: Sequence[SeriesChange], ranks: Mapping[str, int], *, is_cut: bool
 ) -> bool:
-    """Return True if the newest points may contain a new change, so that the series has to be
+    """Return whether the newest points may contain a new change, so that the series has to be
     scanned.
     """
     if any(change.state == "unconfirmed" for change in stored):
@@ -92,7 +94,7 @@ def detect(series: Series) -> list[SeriesChange]:
     """Return the changes of a series: steps in both directions, including recovered ones, and slow
     drift.
 
-    A step that takes back an earlier one is that one's recovery, not a change.
+    A step that reverses an earlier one is the recovery of that one, not a change.
     """
     finite = series.values[np.isfinite(series.values)]
     if len(finite) < 2 or np.all(finite == finite[0]):
@@ -109,7 +111,9 @@ def detect(series: Series) -> list[SeriesChange]:
 
 
 def _detect_failures(series: Series) -> list[SeriesChange]:
-    """One passing run recovers a failure, because whether a model compiles is not noisy."""
+    """Return each change between passing and failing. One passing run ends a failure, because
+    compiling is not noisy.
+    """
     known = [int(position) for position in np.flatnonzero(np.isfinite(series.values))]
     changes: list[SeriesChange] = []
     starts = [
@@ -327,11 +331,11 @@ _ID_BYTES = 10
 def match(
     detected: Sequence[SeriesChange], stored: Iterable[SeriesChange], ranks: Mapping[str, int]
 ) -> tuple[list[tuple[SeriesChange, SeriesChange | None]], list[SeriesChange]]:
-    """Return the changes of one series, each with its id and matching stored change, and stored
-    ones that were not detected again.
+    """Return the changes of one series, each with its id and matching stored change, and the stored
+    changes that were not detected again.
 
     A match has the same kind and direction and an adjacent or overlapping range of runs; the
-    nearest wins.
+    nearest is chosen.
     """
     candidates = list(stored)
     left, taken = (

@@ -1,5 +1,5 @@
-"""Slow drift, which crosses no threshold on any day, and series that stopped. Pure functions over
-values and times.
+"""Detect slow drift, which crosses no threshold on any day, and series that stopped. Pure functions
+of values and times.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Drift:
 
     Indices are positions in the given values; `relative` is None if `before` is 0; `replaces` are
     the indices of the steps that the drift explains better; `recovered_at` is the first point of
-    the step that took it back.
+    the step that reversed it.
     """
 
     start: int
@@ -133,7 +133,9 @@ def find_changes(values: Numbers, errors: Numbers | None = None) -> SeriesChange
 
 @dataclass(frozen=True)
 class StopLimits:
-    """`times_longest` is relative to the longest gap of the series so far, in runs."""
+    """Limits beyond which a series has stopped. `times_longest` is relative to the longest gap of
+    the series so far, in runs.
+    """
 
     least_points: int = 3
     least_missed: int = 3

@@ -1,10 +1,10 @@
 """Group series changes from one change of code or machine into incidents.
 
-Changes of one branch and suite join if the ranges of runs in which they came overlap and they share
-a model, or a cause that is new in both. A gradual change joins only gradual ones, since it would
-chain every step of half a year, and small steps within it, which are how noise shows it. Changes of
-several models in one direction join if one run may have brought them all, as after a new driver. A
-measured change without a cause joins a change of its model with a cause in the next run.
+Changes of one branch and suite join if the ranges of runs in which they occurred overlap and they
+share a model, or a cause that is new in both. A gradual change joins only gradual ones, because it
+would chain every step of half a year, and small steps within it, which are noise of the drift.
+Changes of several models in one direction join if one run may have brought them all, as after a new
+driver. A measured change without a cause joins a change of its model with a cause in the next run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ _NEW = ("new", "more often", "changed")
 
 
 class RunSpan(NamedTuple):
-    """Ranks of the runs between which a change came: after `start`, up to and including `end`."""
+    """Ranks of the runs between which a change occurred: after `start`, up to and including
+    `end`.
+    """
 
     start: int
     end: int
@@ -50,7 +52,7 @@ class _Groups:
 def group_changes(
     changes: Sequence[SeriesChange], ranks: Mapping[str, int]
 ) -> list[list[SeriesChange]]:
-    """Group changes of one branch and suite; a withdrawn change stays with its incident."""
+    """Group changes of one branch and suite. A withdrawn change stays with its incident."""
     groups = _Groups(len(changes))
     spans = [
         None if change.state == "withdrawn" else find_span(change, ranks) for change in changes
@@ -160,8 +162,8 @@ def _join_touching(
 def _join_parts_of_drifts(
     groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
 ) -> None:
-    """Join a drift with the small steps that it shows as in a noisy series. A step larger than the
-    whole drift stays an incident of its own.
+    """Join a drift with the small steps into which noise divides it. A step larger than the whole
+    drift stays an incident of its own.
     """
     members: dict[int, list[int]] = {}
     for position, change in enumerate(changes):

@@ -1,4 +1,4 @@
-"""Likely causes of an incident, those with most checks passed first."""
+"""Find likely causes of an incident, those with most checks passed first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An incident as displayed: what is worse, since which commit, why, and who takes care of it."""
+"""An incident as displayed: the measurements that became worse, the commit range, the cause, and
+the owner.
+"""
 
 from __future__ import annotations
 
@@ -86,9 +88,9 @@ _UNKNOWN_SEVERITY = 7
 class SeriesChange:
     """A change of one series. An empty string or a 0 in the series' fields means not recorded.
 
-    The change came with `first_run_id`, or anywhere from `low_run_id` to `high_run_id`. It is
-    confirmed when a later run still shows it: `confirmed_us` is of that run, `noticed_us` when it
-    was found.
+    The change occurred in `first_run_id`, or anywhere from `low_run_id` to `high_run_id`. It is
+    confirmed when a later run still shows it: `confirmed_us` is the time of that run, `noticed_us`
+    the time when the change was found.
     """
 
     tables = ("series_changes",)
@@ -318,7 +320,9 @@ def describe_values(change: SeriesChange) -> str:
 
 
 def describe_size(change: SeriesChange) -> str:
-    """Format the size of a change: `−54%`, or `+3` if the level before was 0; '' if it has none."""
+    """Format the size of a change: `−54%`, or `+3` if the level before was 0; '' if it is
+    unknown.
+    """
     metric = find_metric_of(change)
     if change.kind == "vanished" or metric is PASSES:
         return ""
@@ -398,7 +402,7 @@ def _name_run(run: Mapping[str, Any], when: str) -> str:
 
 @dataclass(frozen=True)
 class IncidentRun:
-    """A run of an incident, as it was recorded."""
+    """A run at the edge of an incident, as it was recorded."""
 
     run_id: Annotated[str, "ID of the run."]
     commit: Annotated[str | None, "Its commit, whole."]

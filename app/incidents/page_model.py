@@ -146,7 +146,8 @@ class IncidentSeries:
 
 @dataclass(frozen=True)
 class IncidentScreen:
-    """One incident with the series of one of its changes, None if none of its runs is left.
+    """One incident with the series of one of its changes; the series is None if all its runs are
+    gone.
 
     `fixable` is its cause with known fixes, from the newest run that has it.
     """

@@ -1,4 +1,4 @@
-"""The Incidents page and the page of one incident."""
+"""The Incidents page, the page of one incident, and their API."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def link_series(change: SeriesChange) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class CommentBody:
-    """An action with the author's name and reason."""
+    """A comment or an action, with the author's name and the reason."""
 
     author: Annotated[
         str,
@@ -220,7 +220,7 @@ _INCIDENT = "/incidents/<incident_id>"
 
 @operation("/incidents")
 def list_incidents(selection: IncidentFilter, page: PageQuery) -> Page[Incident]:
-    """List incidents, those of the newest runs first."""
+    """List incidents, the one with the newest run first."""
     return list_page(get_reader(), selection, page.cursor, page.limit)
 
 
@@ -238,7 +238,7 @@ def get_incident(incident_id: str) -> IncidentDetail:
 
 @operation(f"{_INCIDENT}/acknowledge", method="POST", body=CommentBody)
 def acknowledge(incident_id: str) -> IncidentDetail:
-    """Acknowledge an incident: `author` takes care of it."""
+    """Acknowledge an incident; `author` becomes its owner."""
     return _add_comment(incident_id, "acknowledge")
 
 

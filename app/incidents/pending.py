@@ -1,4 +1,6 @@
-"""Runs that detection has not processed: cheap enough to query every few seconds, without numpy."""
+"""Find runs that detection has not processed. This is cheap enough to query every few seconds, and
+needs no numpy.
+"""
 
 from __future__ import annotations
 

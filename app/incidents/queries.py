@@ -191,7 +191,9 @@ def _read_choice(_name: str, text: str) -> str | None:
 
 @dataclass(frozen=True)
 class IncidentFilter:
-    """`state` and `status` may also be ACTIVE, CONFIRMED and NOT_IGNORED."""
+    """The filter of incidents. `state` and `status` may also be ACTIVE, CONFIRMED and
+    NOT_IGNORED.
+    """
 
     state: Annotated[
         str | None,
@@ -251,7 +253,7 @@ class Detection:
 
 @dataclass(frozen=True)
 class Publications:
-    """The numbers of the newest publication of a run, and of the newest removal; later ones are
+    """The numbers of the newest publication of a run, and of the newest removal. Later numbers are
     larger.
     """
 
@@ -266,7 +268,9 @@ def list_incidents(
     limit: int = 50,
     moment: Moment = "first_us",
 ) -> Page[Incident]:
-    """List incidents, those of the newest runs first. Raises FilterError for an invalid cursor."""
+    """List incidents, the one with the newest run first. Raises FilterError for an invalid
+    cursor.
+    """
     after_us, after_id = decode_cursor(cursor, int, str) or (2**62, "")
     values = {field.name: getattr(selection, field.name) for field in fields(selection)}
     values |= {"after_us": after_us, "after_id": after_id, "limit": limit + 1}
@@ -363,7 +367,7 @@ def _read_cause(cause: Mapping[str, Any]) -> IncidentCause:
 
 
 class WorseChange(NamedTuple):
-    """A series that became worse, and when its incident recovered."""
+    """A change of a series for the worse, and when its incident recovered."""
 
     key: tuple[str | int, ...]  # of its measured models
     branch: str
@@ -434,7 +438,7 @@ FILTERS = list_names(IncidentFilter)
 
 
 def read_incident_filter(query: Mapping[str, str]) -> IncidentFilter:
-    """An empty parameter selects everything.
+    """Read the filter of incidents from a query. An empty parameter selects everything.
 
     Raises FilterError for an unknown key or invalid value.
     """

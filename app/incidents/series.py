@@ -1,4 +1,6 @@
-"""Series for detection, as arrays: models, suites and observed runs, in order of commits."""
+"""Read the series for detection as arrays: models, suites and observed runs, in order of
+commits.
+"""
 
 from __future__ import annotations
 
@@ -216,7 +218,9 @@ def _judge(points: ModelPoints) -> dict[str, float]:
 
 
 def find_suite_runs(measured_runs: Iterable[MeasuredRuns]) -> dict[SeriesKey, set[str]]:
-    """Return the runs that had most of the usual models of each suite; others do not count."""
+    """Return the runs of each suite that measured most of its usual models; other runs do not
+    count.
+    """
     counts: dict[SeriesKey, Counter[str]] = {}
     for measured in measured_runs:
         counts.setdefault(measured.suite_key, Counter()).update(measured.run_ids)

@@ -1,4 +1,4 @@
-"""Update of incidents: all runs once, then the series of new runs."""
+"""Update the incidents: from all runs the first time, then from the series of new runs."""
 
 from __future__ import annotations
 
@@ -162,8 +162,8 @@ class SeriesScanner:
     def _save(
         self, detected: Sequence[SeriesChange], stored: Sequence[SeriesChange]
     ) -> list[SeriesChange]:
-        """Collect changes that differ from the stored ones; return those that were not detected
-        again.
+        """Collect changes that differ from the stored ones; return the stored ones that were not
+        detected again.
         """
         matched, lost = match(detected, stored, self._order.ranks)
         for change, before in matched:
@@ -203,8 +203,8 @@ class SeriesScanner:
     def _end_stops(
         self, lost: Iterable[SeriesChange], measured: MeasuredRuns, *, is_stopped: bool
     ) -> None:
-        """A stopped series that is measured again recovered; the newest runs alone cannot show that
-        it had stopped.
+        """Mark stopped series that were measured again as recovered, since the newest runs alone
+        cannot show that they had stopped.
         """
         ranks = self._order.ranks
         for change in lost:

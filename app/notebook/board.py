@@ -1,4 +1,4 @@
-"""A database read from Python: `compileboard.open("team.db")`."""
+"""A database as a Python object: `compileboard.open("team.db")`."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Board:
             raise explain(error, self.path) from error
 
     def close(self) -> None:
-        """Close the database: reading it again raises ValueError."""
+        """Close the database. Reading from it then raises ValueError."""
         self._is_closed = True
 
     def __enter__(self) -> Board:
@@ -192,7 +192,7 @@ class Board:
             return BoardComparison(screen)
 
     def model(self, name: str, **series: Any) -> BoardModel:
-        """Return one model's history; `suite`, `mode`, … choose the series that is drawn, `run` its
+        """Return one model's history. `suite`, `mode`, … choose the series that is drawn, `run` the
         point.
 
         Raises LookupError if there is no such model, series or point.

@@ -231,18 +231,18 @@ _RUN_ID = FrameColumn("run_id", TEXT, "The run's id.", ("run_id",))
 
 
 class FrameCut(UserWarning):
-    """A frame does not have all rows."""
+    """The frame does not have all rows."""
 
 
 class FrameSource(Protocol):
     def read(self, read: Callable[[str | None], pd.DataFrame]) -> pd.DataFrame:
-        """Call a function with the run's id, None for all runs, while the database can be read."""
+        """Call a function with the run's id (None for all runs) while the database can be read."""
 
 
 def read_filters(
     models: Iterable[type], filters: Mapping[str, Any], others: Iterable[str] = ()
 ) -> list[Any]:
-    """Raises FilterError for an unknown keyword or invalid value."""
+    """Make filters from keywords. Raises FilterError for an unknown keyword or invalid value."""
     models = list(models)
     parts = {part.name: part for model in models for part in list_parameters(model)}
     query = {name.removesuffix("_"): value for name, value in filters.items() if value is not None}

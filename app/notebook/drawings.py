@@ -1,4 +1,4 @@
-"""Results that are both frame and figure: a trend, a comparison, a history, an incident."""
+"""Results that have both a frame and a figure: a trend, a comparison, a history, an incident."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class BoardTrend:
 
     @property
     def notes(self) -> list[str]:
-        """What is left out, in sentences."""
+        """Return sentences on what is left out."""
         return self.screen.notes
 
     def frame(self) -> pd.DataFrame:

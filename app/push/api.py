@@ -69,7 +69,7 @@ large_bodies = threading.BoundedSemaphore(LARGE_BODIES)  # of this process
 
 @dataclass(frozen=True)
 class TextQuestion:
-    """Texts that a client has to send, and those that it no longer has."""
+    """Hashes of texts: those that a client would send, and those that it no longer has."""
 
     digests: Annotated[list[str], "32 hex digits each: BLAKE2b of the text, 16 bytes."]
     run: Annotated[str | None, "The run of those that were dropped."] = None
@@ -85,7 +85,9 @@ class MissingTexts:
 
 @dataclass(frozen=True)
 class RunContentsJson:
-    """How much of a run's recording the server has; adding to the run increases some of it."""
+    """How much of a run's recording the server has. Adding to the run increases some of the
+    numbers.
+    """
 
     process_count: Annotated[Count, "Processes."]
     event_count: Annotated[Count, "Events of its processes."]
@@ -108,7 +110,8 @@ def list_streams(page: PageQuery) -> Page[StreamRow]:
 @needs("ingest", "read")
 def get_contents(run_id: str) -> RunContentsJson:
     """Return how much of a run's recording is stored, so that a client that has more can send it;
-    410 for a pruned run. A token with only the scope `ingest` can query the runs it may add to.
+    410 for a pruned run. A token with only the scope `ingest` can query the runs that it may add
+    to.
     """
     if not get_identity().may("read") and not may_add(get_reader(), run_id, get_sender()):
         raise PushRefused(403, str(NotOwner(get_sender(), run_id)))
@@ -125,7 +128,9 @@ def get_contents(run_id: str) -> RunContentsJson:
 @operation("/runs/<run_id>/streams/<stream_id>", method="HEAD")
 @needs("ingest")
 def measure(run_id: str, stream_id: str) -> Annotated[Response, None]:
-    """Return how much of a stream is stored: Upload-Offset in bytes, Upload-Checksum of these."""
+    """Return how much of a stream is stored: Upload-Offset in bytes, and Upload-Checksum of these
+    bytes.
+    """
     return _answer(
         200,
         describe_place(
@@ -137,7 +142,7 @@ def measure(run_id: str, stream_id: str) -> Annotated[Response, None]:
 @operation("/runs/<run_id>/streams/<stream_id>", method="PATCH", status=204)
 @needs("ingest")
 def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
-    """Store whole lines of a stream from Upload-Offset on; what is there already is skipped."""
+    """Store whole lines of a stream from Upload-Offset on; lines already stored are skipped."""
     find = partial(
         find_stream,
         run_id=run_id,
@@ -183,7 +188,7 @@ def list_missing() -> MissingTexts:
 @operation("/texts/<digest>", method="PUT", status=201)
 @needs("ingest")
 def save(digest: str) -> Annotated[Response, None]:
-    """Store a text by its content; 200 if it was there."""
+    """Store a text by its content; returns 200 if it is already stored."""
     if not DIGEST.fullmatch(digest):
         raise PushRefused(400, f"digest: expected 32 hex digits, got {digest[:80]!r}.")
     with _limit_large_bodies():
@@ -203,7 +208,7 @@ def save(digest: str) -> Annotated[Response, None]:
 @operation("/texts", method="POST", status=204)
 @needs("ingest")
 def save_several() -> Annotated[Response, None]:
-    """Store several texts by their content, whole or not at all: `DIGEST BYTES plain|gzip`, a
+    """Store several texts by their content, all or none. Each text is `DIGEST BYTES plain|gzip`, a
     newline and the bytes.
     """
     with _limit_large_bodies():

@@ -1,4 +1,4 @@
-"""Pushed streams, the most recently active first."""
+"""Queries of pushed streams."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def is_pushed(reader: sqlite3.Connection, run_id: str) -> bool:
 
 
 def list_streams(reader: sqlite3.Connection, cursor: str | None, limit: int) -> Page[StreamRow]:
-    """Raises FilterError for an invalid cursor."""
+    """List pushed streams, the most recently active first. Raises FilterError for an invalid
+    cursor.
+    """
     updated_us, run_id, stream_id = decode_cursor(cursor, int, str, str) or (None, None, None)
     values = {
         "updated_us": updated_us,

@@ -1,4 +1,6 @@
-"""Request bodies of pushing clients: unpacked within limits, compared with their checksum."""
+"""Receive the request bodies of pushing clients: unpack them within limits, check them, and store
+them in one thread.
+"""
 
 from __future__ import annotations
 
@@ -206,7 +208,7 @@ MAX_LISTED_DIGESTS = 1000  # missing texts per response
 def find_stream(
     reader: sqlite3.Connection, run_id: str, stream_id: str, token_id: str | None, sender: RunSender
 ) -> Stream:
-    """Raises PushRefused if the stream's run was deleted or pruned, or belongs to another
+    """Return a stream. Raises PushRefused if its run was deleted or pruned, or belongs to another
     sender.
     """
     for name, value in (("run", run_id), ("stream", stream_id)):
@@ -239,7 +241,10 @@ def append_lines(
     offset: int,
     plain: bytes,
 ) -> Stream:
-    """Store the new part of a body; return the stream after it. Raises PushRefused, StoreError."""
+    """Append the lines of a body that are not stored yet; return the stream's new state.
+
+    Raises PushRefused, StoreError.
+    """
     if plain and not plain.endswith(b"\n"):
         raise PushRefused(400, "The body ends within a line; expected whole lines.")
     for _attempt in range(ATTEMPTS):
@@ -263,7 +268,7 @@ def append_lines(
             ) from None
         except UnknownLine as error:
             raise PushRefused(
-                426, f"{error}. Upgrade the server; what waits on the box goes out then."
+                426, f"{error}. Upgrade the server; the waiting data is then sent."
             ) from None
         except TooManyLines as error:
             raise PushRefused(413, f"{error}.") from None
@@ -331,7 +336,8 @@ class _WriteJob(Generic[Result]):
 
 
 class WriterThread:
-    """A thread that stores all waiting jobs in one transaction and answers them after its commit.
+    """A thread that stores all waiting jobs in one transaction, and returns their results after the
+    commit.
 
     If a job fails, each job gets a transaction of its own.
     """
@@ -429,9 +435,9 @@ class WriterThread:
 
 @contextmanager
 def _wait_for_turn(path: str) -> Iterator[None]:
-    """Wait for this worker's turn: SQLite's own waiting sleeps and is unordered.
+    """Wait for this worker's turn. SQLite itself would sleep, and in no order.
 
-    The folder is locked, not the file: closing a file drops SQLite's locks on it.
+    The folder is locked, not the file, because closing a file drops SQLite's locks on it.
     """
     folder = os.open(Path(path).absolute().parent, os.O_RDONLY)
     try:

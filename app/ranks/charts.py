@@ -1,4 +1,4 @@
-"""Compile time of each rank, by phase."""
+"""The chart of compile time by rank and phase."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The divergence of ranks in sentences: the first one, and each aspect that differs."""
+"""How the ranks of a run differ, in sentences and as rows for page and API."""
 
 from __future__ import annotations
 
@@ -248,7 +248,9 @@ class RanksScreen:
 
     @cached_property
     def verdicts(self) -> list[tuple[str, tuple[int, ...], dict[str, str]]]:
-        """Label, ranks and verdicts of ranks with equal verdicts, the most different first."""
+        """Return label, ranks and verdicts of ranks with equal verdicts, the most different
+        first.
+        """
         return [
             (name_ranks(ranks), ranks, verdicts)
             for ranks, verdicts in list_verdicts(self.comparison)
@@ -270,7 +272,7 @@ class RanksScreen:
 
 
 def build_ranks(reader: sqlite3.Connection, run_id: str) -> RanksScreen | None:
-    """Compare a run's ranks, None if it has fewer than two. 64 ranks with 500 compiles each take a
+    """Compare a run's ranks; None if it has fewer than two. 64 ranks with 500 compiles each take a
     second.
     """
     comparison = cached_for_run(reader, run_id, _compare)
@@ -336,7 +338,7 @@ _Verdicts = Annotated[
 
 @dataclass(frozen=True)
 class RankSummaryRow:
-    """One rank."""
+    """Totals of one rank, and whether it differs from the others."""
 
     rank: Annotated[int, "A rank."]
     pids: Annotated[Sequence[int | None], "Its processes, in the order they started."]
@@ -424,7 +426,7 @@ class RankScheduleRow:
 
 @dataclass(frozen=True)
 class RanksReport:
-    """How ranks differ."""
+    """The ranks of a run, where they differ, and the first divergence."""
 
     ranks: Annotated[Sequence[RankSummaryRow], "Every rank; none where the run has fewer than two."]
     schedules: Annotated[

@@ -1,4 +1,4 @@
-"""The Ranks page of a run."""
+"""The Ranks page of a run, and its API."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class RowsQuery:
 
 @operation("/runs/<run_id>/ranks")
 def get_ranks(detail: RunDetail, query: RowsQuery) -> RanksReport:
-    """Return where a run's ranks differ, and the first compile at which they diverge; empty without
-    ranks.
+    """Return where a run's ranks differ, and the first compile at which they diverge; empty if the
+    run has no ranks.
     """
     return report_ranks(
         build_ranks(get_run_reader(detail.run.id), detail.run.id), every_row=query.rows

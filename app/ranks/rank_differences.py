@@ -1,6 +1,8 @@
-"""Differences between the ranks of a run by aspect, and the first compile at which they diverge.
+"""Find the differences between the ranks of a run by aspect, and the first compile at which they
+diverge.
 
-Ranks are aligned by what they compiled, in their own order, since the clocks of machines differ.
+Compiles of ranks are aligned by function, in each rank's own order, since the clocks of machines
+differ.
 """
 
 from __future__ import annotations
@@ -342,7 +344,7 @@ def _judge_position(
 
 
 def list_outliers(values: Mapping[int, Hashable]) -> list[int]:
-    """List the ranks that differ from more than half of the others; all of them without a
+    """List the ranks that differ from more than half of the others, or all ranks if there is no
     majority.
     """
     counts = Counter(values.values())

@@ -1,4 +1,4 @@
-"""Each rank's compiles in order, reduced to what comparing them needs."""
+"""Each rank's compiles in order, with only the data needed to compare them."""
 
 from __future__ import annotations
 
@@ -230,7 +230,9 @@ def _read_phases(
 def read_texts(
     connection: sqlite3.Connection, ids: Iterable[int], most_bytes: int
 ) -> dict[int, str]:
-    """Read stored texts in order, up to `most_bytes` in total; one too long is left out."""
+    """Read stored texts in order, up to `most_bytes` in total; a text that is too long is
+    left out.
+    """
     texts: dict[int, str] = {}
     for number in ids:
         row = connection.execute(

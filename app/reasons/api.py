@@ -123,7 +123,7 @@ class BreakSort:
 
 @dataclass(frozen=True)
 class DistinctBreakDetail(DistinctBreak):
-    """One graph break over all runs."""
+    """One distinct graph break over all runs, with its newest events."""
 
     stack: Stack
     text: Annotated[str | None, "torch's full text of the newest one."]
@@ -197,7 +197,7 @@ class CauseTrends(Trends):
 def list_recompiles(
     selection: CauseFilter, order: CauseSort, page: PageQuery
 ) -> Page[RecompileCause]:
-    """List causes of recompiles across runs, the most recompiles first."""
+    """List causes of recompiles across runs, most frequent first by default."""
     return list_reasons(
         get_engine(), RECOMPILES, selection, sort=order.sort, cursor=page.cursor, limit=page.limit
     )

@@ -87,7 +87,7 @@ class IssueSummary:
 
 @dataclass(frozen=True)
 class IssueEvent:
-    """One failure."""
+    """One occurrence of a failure, in a compile of a run."""
 
     tables = ("failures",)
 
@@ -179,7 +179,7 @@ limit 20000
 
 
 def choose_issues(engine: Engine, selected: IssueFilter) -> IssueFilter:
-    """Add to a filter the failures with its status, at most the newest 5,000."""
+    """Add to a filter the ids of the failures with its status, at most the newest 5,000."""
     if selected.status is None:
         return selected
     seen = find_statuses(engine)
@@ -188,7 +188,7 @@ def choose_issues(engine: Engine, selected: IssueFilter) -> IssueFilter:
 
 
 def find_statuses(engine: Engine, ids: Sequence[int] | None = None) -> dict[int, str]:
-    """Return the status of failures, those seen last first."""
+    """Return the status of each failure, the last seen failure first."""
     programs: dict[tuple[str | None, str], list[int]] = defaultdict(list)
     runs: dict[str, tuple[tuple[str | None, str], int, int]] = {}
     for run_id, suite, name, started_us, could_have_it in engine.stream(RUNS_SQL):
@@ -226,7 +226,9 @@ class _ProgramOccurrences:
 
 
 def _judge(seen: _ProgramOccurrences, starts: Sequence[int]) -> str:
-    """Return the status in one program; `starts` has those of its complete runs, in order."""
+    """Return the status in one program. `starts` has the start times of its complete runs, in
+    order.
+    """
     first, after = bisect_left(starts, seen.first_us), bisect_right(starts, seen.last_us)
     if after < len(starts):
         return GONE

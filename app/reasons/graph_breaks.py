@@ -1,4 +1,4 @@
-"""Distinct graph breaks across runs: their filter, columns and events; reasons.py reads them."""
+"""Distinct graph breaks across runs: their filter, columns and events, queried by queries.py."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BreakFilter:
 
 @dataclass(frozen=True)
 class DistinctBreak(fields.TitledBreak):
-    """One graph break with its totals over the chosen runs."""
+    """A distinct graph break with its totals over the chosen runs."""
 
     tables = ("distinct_breaks", "run_breaks")
 
@@ -68,7 +68,7 @@ class BreakSummary:
 
 @dataclass(frozen=True)
 class BreakEvent:
-    """One graph break."""
+    """One occurrence of a graph break, in a compile of a run."""
 
     tables = ("graph_breaks",)
 

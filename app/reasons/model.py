@@ -144,7 +144,7 @@ def build_program_trends(
     shown: Sequence[str] | None = None,
     asked: str | None = None,
 ) -> ProgramTrends:
-    """Return the trends of one program of the chosen runs: the requested one, or the newest."""
+    """Return the trends of one program among the chosen runs: the requested one, or the newest."""
     chosen = replace(selected.runs, text=None)
     programs: dict[str, RunFilter] = {}
     runs = list_runs(engine, chosen, limit=NEWEST_RUNS, pinned_first=False).rows
@@ -226,7 +226,7 @@ def _find_cause(
 
 
 def _find_variation(causes: Sequence[CauseRow], cause: CauseRow) -> Variation | None:
-    """Return what varied in a cause's function, which only its first cause has."""
+    """Return what varied in a cause's function, which is stored only with its first cause."""
     return cause.variation or next(
         (
             other.variation

@@ -1,4 +1,4 @@
-"""Reasons across runs: how often each came, where, since when, at what cost; and one of them.
+"""Queries of reasons across runs: how often each occurred, where, since when, and at what cost.
 
 A reason is why graphs broke (a distinct graph break) or why functions were recompiled (a recompile
 cause). `ReasonSubject` has the differences between the two.
@@ -96,8 +96,9 @@ class ReasonOrder(NamedTuple):
 
 @dataclass(frozen=True)
 class ReasonSubject:
-    """In SQL `d` is a reason, `f` its function, `b` its counts in a run and `e` one of its
-    events.
+    """The tables and columns of one kind of reason.
+
+    In SQL `d` is a reason, `f` its function, `b` its counts in a run and `e` one of its events.
     """
 
     noun: str  # singular, for the message if it is not found
@@ -140,7 +141,9 @@ class ReasonSubject:
         return list_names(self.filter)
 
     def read_filter(self, query: Mapping[str, str]) -> Any:
-        """Raises FilterError for an unknown key or unusable value."""
+        """Read the subject's filter from a query. Raises FilterError for an unknown key or unusable
+        value.
+        """
         return read_query(self.filter, query)
 
     def bind(self, selected: Any) -> dict[str, Any]:
@@ -185,8 +188,10 @@ matching as materialized (
         with_kinds: bool = False,
         only: str = "",
     ) -> str:
-        """Shape: whether of the list, id, counts, runs, time, first_us, last_us; kind, GB id,
-        reasons, functions, whether of all kinds
+        """Return the SQL of the totals of reasons and, `with_kinds`, of their kinds.
+
+        Columns of the list: `is_listed`, `id`, the counts, `run_count`, the time, `first_us`,
+        `last_us`; of the kinds: `kind`, `gb_id`, `distinct_count`, `function_count`, `is_of_all`.
         """
         is_narrow = self.is_narrowed(selected)
         matching = self.matching if is_narrow else self._everything if with_kinds else ""
@@ -343,8 +348,10 @@ select
 """  # noqa: S608 - our own names
 
     def kind_slots_sql(self, selected: Any) -> str:
-        """Shape: kind, slot, count, partial ones or 0, time, runs with any, whether of all, the
-        recompile limits of all runs or 0
+        """Return the SQL of each kind's totals per slot.
+
+        Columns: `kind`, `slot`, `count`, `partial_count`, `duration_us`, `run_count`, `is_of_all`,
+        `limit_count`.
         """
         partial = "sum(b.partial_count)" if "partial_count" in self.counts else "0"
         sums = f"""
@@ -394,7 +401,7 @@ limit 10000000
 
     @property
     def _no_trial(self) -> str:
-        """Leave out trials if another run has the reason too."""
+        """Return the condition that leaves out trials if another run has the reason too."""
         return f"""(
     r.source <> 'trial' or (
       select count(*)
@@ -492,7 +499,7 @@ class AffectedRun:
 
 @dataclass(frozen=True)
 class HistoryPoint:
-    """One run of the same suite and name."""
+    """One run, among runs of the same suite and name."""
 
     run_id: RunId
     name: Annotated[str, "The run's name."]
@@ -781,7 +788,9 @@ def list_affected_runs(
 
 
 def history_sql(run_table: str, key: str, count: str) -> str:
-    """Runs without the reason count as 0, so that a trend shows when it disappeared."""
+    """Return the SQL of a reason's counts by run. Runs without the reason count as 0, so that a
+    trend shows when it disappeared.
+    """
     return f"""
 with series as materialized (
   select distinct r.suite, r.name

@@ -20,7 +20,7 @@ TrendLine = Annotated[list[float], "Mean count a run, one number for each of `sl
 
 @dataclass(frozen=True)
 class KindTrend:
-    """Totals of one kind."""
+    """Totals and trend of one kind of graph break, recompile, re-recording or failure."""
 
     kind: Annotated[
         str, "Kind of graph break, category of guard, status of CUDA graphs or type of exception."
@@ -64,9 +64,8 @@ def read_grid(
     lines: Iterable[Sequence[Any]],
     slots: list[Slot],
 ) -> TrendGrid:
-    """Read an engine's sums: reasons per kind, sums of kinds in slots, and lines of reasons.
-
-    Shape: lines: id, slot, count
+    """Build the grid of trends from an engine's totals per kind, per kind and slot, and per reason
+    and slot (`lines`: id, slot, count).
     """
     if not slots:
         return TrendGrid({}, slots, (), 0)

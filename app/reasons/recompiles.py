@@ -30,9 +30,9 @@ class CauseFilter:
 class RecompileCause(fields.TitledCause):
     """One recompile cause with its totals over the chosen runs.
 
-    It is the smallest set of sources that, had they not changed, would have saved a recompile; each
-    recompile counts for one. Of `partial_count` of them not every failed guard is known, so more
-    may have varied. `limit_count` is of its function.
+    A cause is the smallest set of sources whose staying the same would have saved a recompile; each
+    recompile counts for one cause. For `partial_count` of its recompiles not every failed guard is
+    known, so more sources may have varied. `limit_count` is that of its function.
     """
 
     tables = ("recompile_causes", "run_causes")

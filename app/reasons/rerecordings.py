@@ -80,7 +80,7 @@ class RerecordingSummary:
 
 @dataclass(frozen=True)
 class Rerecording:
-    """One CUDA graph re-recording."""
+    """One occurrence of a CUDA graph re-recording, in a run."""
 
     tables = ("cudagraphs",)
 

@@ -1,4 +1,4 @@
-"""A run's graph breaks: one by one, and the distinct ones with their costs."""
+"""A run's graph breaks, recompiles, their causes, and compiles that reached the recompile limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from compileboard.collectors.store.runs import name_rows
 
 @dataclass(frozen=True)
 class GraphBreakRow(fields.TitledBreak):
-    """One graph break."""
+    """One occurrence of a graph break in the run."""
 
     tables = ("graph_breaks", "distinct_breaks")
 
@@ -71,7 +71,7 @@ class GraphBreakRow(fields.TitledBreak):
 
 @dataclass(frozen=True)
 class RunDistinctBreak(fields.TitledBreak):
-    """One graph break with its totals in one run."""
+    """A distinct graph break with its totals in one run."""
 
     tables = ("run_breaks", "distinct_breaks")
 
@@ -210,7 +210,7 @@ def count_distinct_breaks(connection: sqlite3.Connection, run_id: str) -> int:
 
 @dataclass(frozen=True)
 class FailedGuard(fields.Categorized):
-    """Why one cache entry did not fit a call."""
+    """A guard that failed, so that a cache entry could not be used."""
 
     tables = ("guard_failures",)
 
@@ -230,7 +230,7 @@ class FailedGuard(fields.Categorized):
 
 @dataclass(frozen=True)
 class RecompileRow(fields.Categorized):
-    """One recompile: a frame that already had cache entries."""
+    """One recompile: a compile of a frame that already had cache entries."""
 
     tables = ("recompiles", "recompile_causes")
 
@@ -457,7 +457,7 @@ def _describe_failed(
 def list_recompiles(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[RecompileRow]:
-    """Raises FilterError for an invalid cursor."""
+    """List a run's recompiles in order. Raises FilterError for an invalid cursor."""
     values = bind_page(run_id, cursor, limit)
     rows = _to_rows(connection, connection.execute(RUN_RECOMPILES_SQL, values).fetchall())
     return make_page(rows, limit, lambda row: (row.time_us, row.id))
@@ -472,7 +472,10 @@ def list_compile_recompiles(connection: sqlite3.Connection, keys: list[int]) -> 
 def list_chains(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 10
 ) -> Page[Chain]:
-    """Most recompile time first. Raises FilterError for an invalid cursor."""
+    """List frames that were compiled several times, those with most recompile time first.
+
+    Raises FilterError for an invalid cursor.
+    """
     values = bind_page(run_id, cursor, limit, _FIRST)
     records = name_rows(connection, connection.execute(CHAINS_SQL, values))
     rows = []
@@ -487,7 +490,9 @@ def list_chains(
 def list_causes(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[RunCause]:
-    """Raises FilterError for an invalid cursor."""
+    """List a run's recompile causes, those with most compile time first. Raises FilterError for an
+    invalid cursor.
+    """
     page = list_page(
         RunCause,
         CAUSES_SQL,
@@ -508,7 +513,9 @@ def list_causes(
 def list_limit_hits(
     connection: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 50
 ) -> Page[LimitHit]:
-    """Raises FilterError for an invalid cursor."""
+    """List the compiles that reached the recompile limit. Raises FilterError for an invalid
+    cursor.
+    """
     values = bind_page(run_id, cursor, limit, {"us": -(2**62), "id": 0})
     rows = []
     for row in name_rows(connection, connection.execute(LIMITS_SQL, values)):

@@ -1,4 +1,4 @@
-"""Reports as one file: HTML, Markdown, JSON, CSV and Parquet."""
+"""Reports, each as one file: HTML, Markdown, JSON, CSV or Parquet."""
 
 # Name and media type of each format.
 FORMATS = {

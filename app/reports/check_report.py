@@ -1,4 +1,4 @@
-"""The result of a check for a terminal: failures first, then one line per rule."""
+"""Write the result of a check: a table for the terminal, Markdown, and JUnit XML."""
 
 from __future__ import annotations
 
@@ -115,9 +115,7 @@ def describe_next_step(report: Check, *, in_pull_request: bool = False) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return text on one line, with characters that could move a terminal's cursor replaced by
-    spaces.
-    """
+    """Replace line breaks, and characters that could move a terminal's cursor, by spaces."""
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 

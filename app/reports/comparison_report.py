@@ -112,7 +112,7 @@ def _build_chart(comparison: Comparison) -> Chart | None:
 
 
 def list_changes(comparison: Comparison) -> list[tuple[ModelPair, MetricDelta | None]]:
-    """Return the metrics that changed by more than noise; None stands for a pair's accuracy."""
+    """Return the metrics that changed by more than noise; None represents a pair's accuracy."""
     changes: list[tuple[ModelPair, MetricDelta | None]] = []
     for pair in comparison.pairs:
         changes += [

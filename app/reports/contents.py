@@ -1,4 +1,4 @@
-"""The content of HTML and Markdown reports of a run."""
+"""The data of a run that HTML and Markdown reports show."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ _MOST = 100_000
 def _paged(
     list_page: Callable[..., Page[Any]],
 ) -> Callable[[sqlite3.Connection, str], Iterator[Any]]:
-    """Iterate over all pages. Each is read whole, so that a slow client holds no read lock."""
+    """Iterate over all pages. Each page is read whole, so that a slow client holds no read lock."""
 
     def iterate(connection: sqlite3.Connection, run_id: str) -> Iterator[Any]:
         cursor: str | None = None
@@ -252,7 +252,7 @@ def dump(value: Any) -> bytes:
 
 
 def describe_document(kind: str, written_us: int) -> dict[str, Any]:
-    """Return the fields that every JSON report begins with."""
+    """Return the fields with which every JSON report begins."""
     return {
         "schema": f"compileboard.{kind}",
         "version": 1,

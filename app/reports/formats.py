@@ -1,4 +1,4 @@
-"""The writer of each report format."""
+"""Write a run's report in any format."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _PIECE_BYTES = 64 * 1024
 def write_output(output: str, pieces: Iterable[bytes]) -> int:
     """Write to a file, or to stdout for "-", and return the exit code.
 
-    Raises BrokenPipeError if stdout has no reader.
+    Raises BrokenPipeError if stdout is closed.
     """
     try:
         if output == "-":

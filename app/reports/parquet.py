@@ -1,4 +1,4 @@
-"""Reports as Parquet: column types, written in batches."""
+"""Write reports as Parquet in batches, with the column types of the tables."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def write_parquet(
     what: Mapping[str, Any],
     written_us: int,
 ) -> Iterator[bytes]:
-    """Return the chunks of a table; a column without a type is text.
+    """Return the chunks of a table. A column without a type is text.
 
     Raises FilterError immediately if pyarrow is not installed.
     """
@@ -235,7 +235,7 @@ def _fits(kind: str, value: Any) -> bool:
 
 
 class _Sink(io.RawIOBase):
-    """Buffers what was written since the last `take`."""
+    """A file object that buffers the data written since the last `take`."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A report on a suite over a period."""
+"""The report of a suite over a period."""
 
 from __future__ import annotations
 
@@ -164,7 +164,9 @@ def write_suite(suite: SuiteScreen, format: str, written_us: int, table: str) ->
 
 
 def name_part(text: str) -> str:
-    """Make a file name part from text; if characters had to change, a hash keeps names distinct."""
+    """Make a part of a file name from text. If characters had to be replaced, a hash keeps names
+    distinct.
+    """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:60]
     if plain == text:
         return plain

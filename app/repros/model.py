@@ -1,4 +1,4 @@
-"""Repros in words: the failure, input values, results of commands, and the next commands."""
+"""Repros as shown: the failure, input values, results of commands, and the next commands."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def title_repro(manifest: ReproManifest) -> str:
 
 
 def describe_message(message: str) -> str:
-    """Return the line of an error message that says most, without addresses, which differ between
+    """Return the most informative line of an error message, without addresses, which differ between
     runs.
     """
     return _ADDRESS.sub("0x…", find_telling_line(message))
@@ -195,7 +195,7 @@ def sum_up_values(inputs: Sequence[InputText]) -> str:
 
 
 def read_analysis(result: ReproResult) -> Analysis | None:
-    """Return None if the stored result is invalid: a database may come from anywhere."""
+    """Read a stored analysis. None if it is invalid, because a database may come from anywhere."""
     try:
         return Analysis.load(result.detail)
     except (TypeError, ValueError, AttributeError):
@@ -418,8 +418,8 @@ class ReproScreen:
 
 
 def _choose(answers: Sequence[Answer]) -> Answer | None:
-    """Return the newest answer where the graph failed, else the newest, so that a pass on another
-    machine hides nothing.
+    """Return the newest answer of a failing graph, else the newest answer, so that a pass on
+    another machine does not hide a failure.
     """
     return next(
         (answer for answer in answers if answer.status != NOT_REPRODUCED),

@@ -46,8 +46,8 @@ class FailureFilter:
 
 @dataclass(frozen=True)
 class DistinctFailure:
-    """The repros of one failure: those with the same error class, message without values, and
-    operation.
+    """The repros of one failure: those with the same error class, operation, and message without
+    values.
     """
 
     id: Annotated[
@@ -72,7 +72,7 @@ class DistinctFailure:
 
 @dataclass(frozen=True)
 class ReproRow:
-    """One repro."""
+    """A stored repro of a failure."""
 
     tables = ("repros",)
 
@@ -294,8 +294,10 @@ def list_repros(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Page[ReproRow]:
-    """List repros of a run, its tasks, a fingerprint, or a failure across runs, which leaves out
-    trials; newest first. Raises FilterError for an invalid cursor.
+    """List repros, newest first: those of a run, its tasks, a fingerprint, or a failure across
+    runs, without trials.
+
+    Raises FilterError for an invalid cursor.
     """
     conditions = {
         "r.run_id = :run_id": run_id,

@@ -1,4 +1,4 @@
-"""A run's causes and fixes as pages, reports and the API show them, and its verdict."""
+"""A run's causes and fixes as shown by pages, reports and the API, and its verdict."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _DISABLED = (
 
 @dataclass(frozen=True)
 class Problem:
-    """One problem of a run that is neither a graph break nor a recompile."""
+    """A problem of a run other than a graph break or a recompile."""
 
     kind: Annotated[str, "Its kind: unfinished, failure, limit, ranks, stack, cache or cudagraph."]
     severity: Annotated[
@@ -371,7 +371,7 @@ _BLANK = re.compile(r"\{\w+\}")
 
 @dataclass(frozen=True)
 class FixAdvice:
-    """A fix of a cause: what to change, when it applies and what it costs."""
+    """A fix of a cause: the change, when it applies, and its cost."""
 
     id: Annotated[str, "Its name in the catalogue."]
     title: Annotated[str, "The fix."]
@@ -397,7 +397,7 @@ class CauseRow(Cause):
     @property
     @published
     def is_expected(self) -> bool:
-        """True if there is nothing to fix."""
+        """Return whether there is nothing to fix."""
         return super().is_expected
 
     @property
@@ -437,7 +437,7 @@ class CauseRow(Cause):
 
     @property
     def statement(self) -> str | None:
-        """Return the whole statement, as far as it was recorded."""
+        """Return the statement, as much of it as was recorded."""
         code = self.code
         if code is not None and self.line is not None and code.file == self.file:
             return find_whole(code.lines, code.first_line, self.line) or self.source_line
@@ -467,7 +467,10 @@ class RunVerdict:
 
 
 def list_cause_rows(causes: Sequence[Cause], run: RunRow, *, is_pushed: bool) -> list[CauseRow]:
-    """A pushed run is not in a local database, so its fixes cannot be tried there."""
+    """Return the causes as rows with their fixes.
+
+    Causes of a pushed run have no `try` command, because the run is not in a local database.
+    """
     return [
         CauseRow(
             **vars(cause),

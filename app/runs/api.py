@@ -1,4 +1,4 @@
-"""Runs with their environment and totals, and configuration texts."""
+"""API of runs with their environment and totals, and of configuration texts."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ def get_run(detail: RunDetail) -> RunDetailJson:
 
 @operation("/runs/<run_id>/causes")
 def list_causes(detail: RunDetail, page: PageQuery) -> Page[CauseRow]:
-    """List the causes of a run's lost compile time with their fixes: those with a verified fix,
-    what runs eagerly, then what saves most.
+    """List the causes of a run's lost compile time with their fixes: those with a verified fix
+    first, then functions that run eagerly, then by saving.
     """
     causes = list_run_causes(get_run_reader(detail.run.id), detail.run)
     places = {cause.number: place for place, cause in enumerate(causes, 1)}

@@ -19,10 +19,10 @@ from compileboard.collectors.store.runs import name_rows
 
 @dataclass(frozen=True)
 class FailureRow:
-    """One exception that a compile or compiled code raised, or that ended the program.
+    """An exception that a compile or compiled code raised, or that ended the program.
 
-    `outcome` is the compile's; on its own page also skipped, if dynamo went on. A repeated runtime
-    failure is counted, not listed.
+    `outcome` is that of the compile; on the compile's own page it may also be skipped, if dynamo
+    continued. A repeated runtime failure is counted, not listed.
     """
 
     tables = ("failures",)
@@ -67,7 +67,7 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class CacheLookup:
-    """One cache lookup."""
+    """A lookup in a compile cache, with its result."""
 
     tables = ("cache_lookups",)
 
@@ -89,7 +89,7 @@ class CacheLookup:
 
 @dataclass(frozen=True)
 class CacheResult:
-    """Lookups of one cache, result and reason."""
+    """Number of lookups of one cache with the same result and reason."""
 
     cache: Annotated[str, "fx_graph or aot_autograd."]
     result: Annotated[str, "hit, miss or bypass."]
@@ -252,7 +252,7 @@ class OpenSpan:
 
 @dataclass(frozen=True)
 class UnfinishedCompile:
-    """A compile that never ended. `is_last`: no compile of its process began after it.
+    """A compile that never ended. `is_last` means that no compile of its process began after it.
 
     `until_us` is the time until the run's end, None if unknown or if another compile began.
     """

@@ -1,4 +1,4 @@
-"""The list of runs selected by a filter."""
+"""Runs as shown: the list, and one run's header, summary, environment and processes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Run(RunRow):
     @property
     @published
     def shown_state(self) -> str:
-        """Return `state`, or `interrupted?` for a running run whose recorder fell silent."""
+        """Return `state`, or `interrupted?` if the recorder of a running run no longer responds."""
         return self.standing.word
 
 
@@ -257,8 +257,8 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
 def _list_other_trials(
     reader: sqlite3.Connection, run_id: str, causes: Sequence[CauseRow]
 ) -> list[TriedFix]:
-    """List the run's trials that stand below no cause: of patches, of several fixes, and of advice
-    that is no longer given.
+    """List the trials shown under no cause: those of patches, of several fixes, and of fixes no
+    longer suggested.
     """
     own = {trial.key for trial in list_trials(reader, run_id)}
     shown = {trial.key[:2] for cause in causes for trial in cause.trials}
@@ -285,9 +285,10 @@ def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
 def read_facts(
     reader: sqlite3.Connection, run: RunRow, phases: compiles.Phases, explained: Container[int] = ()
 ) -> RunFacts:
-    """Read the facts that problems are derived from; skip queries that the totals show are empty.
+    """Read the facts from which problems are derived. Queries are skipped if the totals show that
+    they would be empty.
 
-    Recompile limits of `explained` compiles are skipped, since they have a cause of their own.
+    Recompile limits of `explained` compiles are skipped, because they have a cause of their own.
     """
     limit_hits = (
         reasons.list_limit_hits(reader, run.id, limit=100).rows if run.recompile_limit_count else ()
@@ -337,8 +338,8 @@ class EnvironmentScreen:
         return sorted({pair for process in self.processes for pair in process.environment.items()})
 
     def find_version(self, name: str) -> str | None:
-        """Return a version from the first process that recorded it; a launcher may not import
-        torch.
+        """Return a version from the first process that recorded it, because a launcher may not
+        import torch.
         """
         return next(
             (version for process in self.processes if (version := getattr(process, name))), None

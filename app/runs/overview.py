@@ -81,7 +81,7 @@ MAX_COMPILES = 5_000  # a run with more is too slow for a list of several
 
 @dataclass(frozen=True)
 class ProgramSavings:
-    """What the fixes of a program's newest run would save."""
+    """The time that fixes of a program's newest run would save."""
 
     run_id: RunId
     name: Annotated[str, "The run's name."]
@@ -300,7 +300,9 @@ def _is_beyond_noise(
     newest: StoredSummary,
     value: float,
 ) -> bool:
-    """True for a value outside all earlier ones, unless eager mode moved the speedup."""
+    """Return whether a value is outside all earlier ones. Not if eager mode explains the change of
+    a speedup.
+    """
     values = [older_value for _older, older_value in before]
     if len(values) < (1 if metric.name == "pass_ratio" else MIN_JUDGED) or min(
         values
@@ -379,7 +381,7 @@ class OverviewIncidents:
 @dataclass(frozen=True)
 class RecentRun:
     """A run with its failures and, for a benchmark, its speedup. `worse` are models with an
-    incident open at the time.
+    incident that was open at the time.
     """
 
     run: Run

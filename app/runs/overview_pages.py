@@ -1,4 +1,4 @@
-"""The Overview page."""
+"""The Overview page, and its API."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class OverviewScope:
 
 @dataclass(frozen=True)
 class Overview:
-    """The contents of this database and their verdict."""
+    """Totals of this database, and their verdict."""
 
     verdict: Annotated[PageVerdict, "The verdict of the overview."]
     tiles: Annotated[
@@ -211,7 +211,7 @@ class Overview:
 
 @operation("/overview")
 def get_overview(scope: OverviewScope) -> Overview:
-    """Return the contents of this database, and the verdict of the overview page."""
+    """Return the totals of this database, and the verdict of the overview page."""
     engine, clock, point_count = get_engine(), get_clock(), get_settings().trend_runs
     filters = read_overview_filters({key: value for key, value in vars(scope).items() if value})
     screen = build_overview(get_store(), filters, clock, point_count)

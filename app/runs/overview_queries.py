@@ -1,6 +1,6 @@
-"""The database at a glance: totals, a point per run, the costliest graph breaks and functions.
+"""Queries of the overview: totals, a point per run, the costliest graph breaks and functions.
 
-All of it comes from roll-ups of the `newest` runs.
+All of them read the roll-ups of the `newest` runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from compileboard.collectors.store.rollups import HUD_PASSING
 
 @dataclass(frozen=True)
 class DatabaseTotals:
-    """Sums over all runs; null if no run was observed, as with result files alone."""
+    """Sums over all runs. They are null if no run was observed, as in a database of result files
+    alone.
+    """
 
     tables = ("run_totals",)
 
@@ -41,7 +43,7 @@ class DatabaseTotals:
 
 @dataclass(frozen=True)
 class RunPoint:
-    """One run."""
+    """A run as a point in the overview's charts."""
 
     tables = ("runs", "run_annotations", "run_totals")
 
@@ -63,7 +65,7 @@ class RunPoint:
 
 @dataclass(frozen=True)
 class TopBreak(fields.TitledBreak):
-    """One graph break."""
+    """One of the graph breaks that cost most compile time."""
 
     tables = ("distinct_breaks", "run_breaks")
 
@@ -90,7 +92,7 @@ class TopBreak(fields.TitledBreak):
 
 @dataclass(frozen=True)
 class TopCause(fields.TitledCause):
-    """One cause of recompiles."""
+    """One of the recompile causes that cost most compile time."""
 
     tables = ("recompile_causes", "run_causes")
 
@@ -113,7 +115,7 @@ class TopCause(fields.TitledCause):
 
 @dataclass(frozen=True)
 class TopFunction:
-    """One function."""
+    """One of the functions that recompile most."""
 
     tables = ("run_functions", "functions")
 
@@ -129,7 +131,7 @@ class TopFunction:
 
 @dataclass(frozen=True)
 class RunSeries:
-    """One suite and name."""
+    """Runs of the same suite and name."""
 
     suite: Annotated[str | None, "Suite."]
     name: Annotated[str, "Name."]
@@ -318,7 +320,7 @@ limit :limit
 
 
 def programs_sql(scope: str) -> str:
-    """Return the statement for observed runs that ended without results, the newest first."""
+    """Return the SQL of observed runs that ended without results, the newest first."""
     return f"""
 select id, suite, name
 from (
@@ -520,7 +522,7 @@ def list_failed_models(
 
 
 def list_wrong_models(engine: Engine, run_id: str, suite: str) -> list[str]:
-    """List a suite's models that ran but failed the accuracy check as PyTorch's HUD counts it."""
+    """List a suite's models that ran but failed the accuracy check by the rule of PyTorch's HUD."""
     values = {"run_ids": [run_id], "passing": sorted(HUD_PASSING), "suite": suite}
     return [row["model"] for row in engine.rows(WRONG_RESULTS_SQL, values)]
 

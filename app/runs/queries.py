@@ -61,8 +61,8 @@ def _read_commit(name: str, text: str) -> str:
 
 @dataclass(frozen=True)
 class RunFilter:
-    """None or an empty string selects everything. `before_us`, in microseconds since the epoch, is
-    exclusive.
+    """The filter of runs. None or an empty string selects everything. `before_us`, in microseconds
+    since the epoch, is exclusive.
     """
 
     text: Annotated[str | None, Parameter("q"), "Text to look for; capitals do not matter."] = None
@@ -101,7 +101,7 @@ FILTERS = list_names(RunFilter)
 
 
 def read_run_filter(query: Mapping[str, str]) -> RunFilter:
-    """An empty parameter selects everything.
+    """Read the filter of runs from a query. An empty parameter selects everything.
 
     Raises FilterError for an unknown key or invalid value.
     """
@@ -203,7 +203,7 @@ def write_where(given: Mapping[str, Any], dialect: Dialect) -> str:
 
 
 def bind_suite(engine: Engine, suite: str | None) -> dict[str, str | None]:
-    """Return the bound values for a suite that only results name, as in imported files."""
+    """Return the bound values for a suite that only results have, as in imported files."""
     sql = "select 1 from runs where suite = :suite limit 1"
     is_of_runs = not suite or engine.rows(sql, {"suite": suite})
     return {
@@ -515,7 +515,7 @@ def bind_runs(runs: RunFilter) -> dict[str, Any]:
 
 
 def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
-    """Divide runs, oldest first, into at most MAX_SLOTS slots of consecutive ones.
+    """Divide runs, oldest first, into at most MAX_SLOTS slots of consecutive runs.
 
     A slot has one run, or two, four, eight …, so that earlier slots stay the same when runs are
     added.

@@ -1,4 +1,6 @@
-"""A run's row, its state in words and its results, shared by lists and the run's pages."""
+"""A run's row, the description of its state, and its results, shared by lists and the run's
+pages.
+"""
 
 from __future__ import annotations
 
@@ -87,22 +89,23 @@ class HasStreamState(Protocol):
 
 
 def describe_stream(stream: HasStreamState, clock: RecorderClock) -> RunState:
-    """Describe the state of a pushed stream; a stream that stopped before its end is lost."""
+    """Describe the state of a pushed stream. A stream that stopped before its end is lost."""
     if not stream.is_here:
         return RunState("deleted", "quiet", "The run was deleted, or nothing of it was stored yet.")
     if stream.ended_us is not None:
         return RunState("delivered", "good", "All that its recorder wrote is stored.")
     if stream.updated_us >= clock.alive_since_us:
-        return RunState("receiving", "busy", "The box sends.")
+        return RunState("receiving", "busy", "The machine is sending.")
     if stream.is_replaced:
         return RunState(
-            "replaced", "quiet", "The run's recorder began anew: a later stream has all of it."
+            "replaced", "quiet", "The recorder started a new stream, which contains the whole run."
         )
     silence = format_duration(clock.now_us - stream.updated_us)
     return RunState(
         "silent",
         "warn",
-        f"Nothing came for {silence}. What waits on the box goes out when it is back.",
+        f"Nothing was received for {silence}. "
+        "Data waiting on the machine is sent once it reconnects.",
     )
 
 
@@ -169,7 +172,9 @@ class RunRow:
 
     @property
     def is_observed(self) -> bool:
-        """False for a file of benchmark results, which has only the counts in its columns."""
+        """Return False for a file of benchmark results, which has only the counts in its
+        columns.
+        """
         return self.torch_version is not None or bool(self.compile_count)
 
     @property

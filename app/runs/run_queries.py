@@ -1,4 +1,4 @@
-"""One run as a whole: its row, tags, facts, processes and configuration texts."""
+"""The data of one run: its row, tags, facts, processes and configuration texts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ProcessRow:
     @property
     @published
     def label(self) -> str:
-        """Its rank, else its pid."""
+        """Return the process's rank, else its pid."""
         if self.rank is not None:
             return f"rank {self.rank}"
         return f"pid {self.pid}" if self.pid is not None else f"process {self.id[:8]}"
@@ -109,7 +109,7 @@ class StackCliff:
 
 @dataclass(frozen=True)
 class ConfigUse:
-    """One configuration text and how many of the run's processes had it."""
+    """A configuration text and the number of the run's processes that had it."""
 
     kind: Annotated[
         str,
@@ -121,7 +121,7 @@ class ConfigUse:
 
 @dataclass(frozen=True)
 class ConfigText:
-    """One configuration text."""
+    """A configuration text with its content."""
 
     config_hash: Annotated[str, "Its hash."]
     kind: Annotated[str, "dynamo, inductor, functorch, compiler or changed."]
@@ -237,7 +237,7 @@ def get_config(connection: sqlite3.Connection, run_id: str, config_hash: str) ->
 def list_changed_configs(
     connection: sqlite3.Connection, run_id: str, limit: int = 256
 ) -> list[tuple[str, dict[str, dict[str, Any]]]]:
-    """List process id and settings changed from torch's defaults: {module: {setting: {value,
+    """List the settings changed from torch's defaults by process id: {module: {setting: {value,
     default}}}.
     """
     rows = connection.execute(CHANGED_SQL, {"run_id": run_id, "limit": limit})
@@ -266,7 +266,7 @@ limit :limit
 
 @dataclass(frozen=True)
 class NoteRow:
-    """One record that this version cannot decode."""
+    """A record that this version cannot decode."""
 
     id: RowId
     process_id: ProcessId
@@ -309,7 +309,7 @@ class RunFeatures:
 
 
 def get_run_features(reader: sqlite3.Connection, run_id: str) -> RunFeatures:
-    """Return which tabs of a run have content. One index lookup each."""
+    """Return which tabs of a run have content. Each takes one index lookup."""
     row = reader.execute(
         """
         select

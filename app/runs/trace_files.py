@@ -21,7 +21,7 @@ MAX_ROWS = 20_000  # one row per log and reason
 
 @dataclass(frozen=True)
 class Log:
-    """One trace log that was imported."""
+    """An imported trace log."""
 
     tables = ("logs",)
 
@@ -34,7 +34,7 @@ class Log:
 
 @dataclass(frozen=True)
 class RejectSum:
-    """Unreadable lines of a run's logs, for one reason."""
+    """Number of unreadable lines in a run's logs, for one reason."""
 
     kind: Annotated[str, one_of(KINDS), "Reason."]
     count: Annotated[Count, "Count."]
@@ -115,7 +115,7 @@ MAX_FILES = 1000
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A trace log that torch wrote and the run kept."""
+    """A trace log that torch wrote and that is stored with the run."""
 
     name: Annotated[str, "File."]
     size_bytes: Annotated[Count, "Size."]
@@ -229,8 +229,9 @@ class CompileEvent:
     """One event in a compile's log.
 
     `kind` is artifact, descriptions, graph_break, recompile, failure, lookup, skip, record or
-    symbols; `ref_id` is its row there. `number` is an artifact's bytes, a break's line, a lookup's
-    saved time, a record's duration, or how many rows descriptions and symbols stand for.
+    symbols; `ref_id` is the id of its row. `number` is an artifact's bytes, a break's line, a
+    lookup's saved time, a record's duration, or the number of rows that descriptions and symbols
+    represent.
     """
 
     compile_key: int

@@ -1,4 +1,4 @@
-"""Search matches as lines: their kinds, labels and excerpts."""
+"""The search page: matching texts by kind, with excerpts."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A page that a text may mean."""
+    """A page whose name or content matches a text."""
 
     kind: Annotated[str, one_of(("run", "model", *_SUGGESTED_TEXTS)), "Kind of page."]
     label: Annotated[str, "Its name."]
@@ -206,7 +206,7 @@ class SuggestionQuery:
 
 @dataclass(frozen=True)
 class SuggestionList:
-    """Pages that a text may mean."""
+    """Pages that match a text."""
 
     suggestions: Annotated[
         Sequence[Suggestion], "Runs, models, functions, failures, graph breaks and recompiles."
@@ -215,5 +215,5 @@ class SuggestionList:
 
 @operation("/suggestions")
 def get_suggestions(query: SuggestionQuery) -> SuggestionList:
-    """Return pages that `q` may mean, a few of each kind."""
+    """Return pages that match `q`, a few of each kind."""
     return SuggestionList(list_suggestions(query.q.strip()[:LONGEST]))

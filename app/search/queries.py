@@ -137,7 +137,7 @@ limit :limit
 
 
 def list_models(engine: Engine, text: str, limit: int) -> list[tuple[str, str]]:
-    """List models whose name has a text, each with its suites in words."""
+    """List models whose name contains a text, each with its suites in words."""
     rows = engine.rows(MODELS_SQL, {"text": text, "limit": limit})
     return [
         (
@@ -189,7 +189,7 @@ class SearchLine:
 
 @dataclass(frozen=True)
 class SearchHit:
-    """One text that has every word."""
+    """A text that contains every word."""
 
     run_id: RunId
     run_name: Annotated[str, "The run's title, or its name."]
@@ -231,8 +231,8 @@ class SearchGroup:
 
 @dataclass(frozen=True)
 class IndexState:
-    """Progress of the index: in how many runs something is not indexed yet, and whether anything
-    is.
+    """Progress of the index: the number of runs that are not fully indexed, and whether the index
+    has any text.
 
     `file_count` sealed runs were searched in their files; `unsearched_count` older ones were not.
     """
@@ -286,8 +286,8 @@ def search(
     """Find texts by kind: a sample of each kind, or one page of one kind and the counts of the
     others.
 
-    The text indexed last comes first, then those of `files` in their order. Nothing is ranked, so a
-    common word costs no more than a rare one.
+    The last indexed text comes first, then those of `files` in their order. Texts are not ranked,
+    so a common word costs no more than a rare one.
     """
     after = decode_cursor(cursor, int, str)
     match = terms.match

@@ -1,4 +1,4 @@
-"""The API's addresses for people, made from its OpenAPI document."""
+"""Pages that describe the API for people, made from its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Endpoint:
 
     @property
     def address(self) -> str | None:
-        """Return an address that a link can open, with the newest run for any run."""
+        """Return a URL that a link can open, with the newest run in place of any run."""
         path = self.path.replace("{run_id}", LATEST)
         return path if self.method == "GET" and "{" not in path else None
 
     @property
     def curl(self) -> str:
-        """Return a curl command for it, in which the reader replaces the names in capitals."""
+        """Return a curl command for it; the reader replaces the names in capitals."""
         flags = {"GET": [], "HEAD": ["--head"]}.get(self.method, ["-X", self.method])
         kind = next(iter(self._content), None)
         flags += _SENT_AS[kind] if kind else ()

@@ -1,7 +1,6 @@
-"""Static files: a content hash in the address allows caching for a year; gzip.
+"""Static files. They are compressed, and a content hash in their address allows caching for a year.
 
-`serve` compresses each file once before its workers are forked; otherwise the first
-request does.
+`serve` compresses each file once before its workers are forked; otherwise the first request does.
 """
 
 from __future__ import annotations

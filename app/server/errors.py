@@ -116,7 +116,9 @@ def handle_store(error: StoreError) -> Response:
 
 
 def handle_sqlite(error: sqlite3.Error) -> Response:
-    """Handle an SQLite error after opening; errors the user cannot fix are reported as internal."""
+    """Handle an SQLite error after opening. Errors that the user cannot fix are reported as
+    internal.
+    """
     explained = explain(error, get_board_path())
     if isinstance(explained, StoreRefused):
         raise error

@@ -1,4 +1,4 @@
-"""The follower beside `serve`: updates incidents while runs arrive and sends due alerts."""
+"""The process that `serve` starts to update incidents while runs arrive, and to send due alerts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ PRUNE_EVERY_S = 3600.0
 
 
 class Follower:
-    """The follower process of a server, which ends with it: its stdin is closed."""
+    """The follower process of a server. It ends with the server, because its stdin is then
+    closed.
+    """
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         db = settings.db if parse_address(settings.db).clickhouse else os.path.abspath(settings.db)
@@ -114,8 +116,8 @@ def follow(
 ) -> int:
     """Scan until `wait` returns True; return the exit code.
 
-    Only one process works on a database; the others wait for its lease. An error is reported once
-    and retried.
+    Only one process works on a database; the others wait for its lease. An error is reported once,
+    and the work is retried.
     """
     lease: Lease | None = None
     board = parse_address(db).board

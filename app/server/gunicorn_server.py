@@ -171,7 +171,8 @@ def _explain_bind(error: OSError, host: str, port: int) -> str:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse an address reachable by others without allowed host names, and an unidentified proxy.
+    """Refuse an address that others can reach without allowed host names, and an unidentified
+    proxy.
 
     Raises ServeError, SettingError.
     """
@@ -239,8 +240,8 @@ def _is_in_process(address: StoreAddress) -> bool:
 
 
 def _freeze_garbage(_worker: Any) -> None:
-    """Exclude a worker's initial objects from garbage collection: walking 60,000 of them takes 40
-    ms of a request.
+    """Exclude a worker's initial objects from garbage collection. Traversing 60,000 of them takes
+    40 ms of a request.
     """
     gc.collect()
     gc.freeze()

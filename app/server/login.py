@@ -1,4 +1,4 @@
-"""Log a browser in with a token, and out."""
+"""Log in a browser with a token, and log it out."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ and an answer that is still the same is 304 without a body.
 
 @dataclass(frozen=True)
 class Error:
-    """A failure."""
+    """The body of every error response."""
 
     ok: Annotated[bool, Keywords(const=False), "Always false."]
     error: Annotated[str, "The error and the expected input, in one sentence."]

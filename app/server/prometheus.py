@@ -91,7 +91,9 @@ def index() -> Response:
 
 
 class StoreMetrics(Collector):
-    """Figures of the database and the processes beside it, and the newest value of each series."""
+    """Metrics of the database and the server's other processes, and the newest value of each
+    series.
+    """
 
     def collect(self) -> Iterable[Metric]:
         families = list_store_metrics()

@@ -36,7 +36,7 @@ NO_ROUTE = ("GET", "")
 
 
 class RequestCounts(Collector):
-    """The counts of one server."""
+    """Counts of requests, shared by the workers of one server."""
 
     def __init__(self) -> None:
         if WORKERS_FOLDER in os.environ:
@@ -137,7 +137,9 @@ def describe_logging(log_format: str) -> dict[str, Any]:
 
 
 def init_app(app: Flask) -> None:
-    """Must be called before other parts register hooks, so that every request is counted."""
+    """Register the hooks. Call this before other parts register theirs, so that every request is
+    counted.
+    """
     settings: Settings = app.config["COMPILEBOARD"]
     app.config["REQUEST_COUNTS"] = RequestCounts()
     app.before_request(begin)

@@ -1,4 +1,4 @@
-"""Read the run of an address: its id in any case, or `latest`."""
+"""Read the run in a URL: its id in any case, or `latest`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """gunicorn's threaded worker with time limits for clients, so that slow clients block no others.
 
-gunicorn 27's gthread gives each new connection a thread for 5 s, silent or not, and a started
-request a thread without limit. Its gevent worker has neither fault, but an SQLite query blocks
-every other request (benchmarks/serve/stalled_clients.py measures all three). Here a silent
+gunicorn 27's gthread gives each new connection a thread for 5 s, even if it is silent, and a
+started request a thread without limit. Its gevent worker has neither problem, but an SQLite query
+blocks every other request (benchmarks/serve/stalled_clients.py measures all three). Here a silent
 connection waits in the poller; a started request has its own thread, limited by `ClientTimeout`;
-and `--threads` counts requests being processed, not those waiting for bytes.
+and `--threads` limits the requests being processed, not those waiting for bytes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class ClientTimeout:
 
 
 class ClientSocket(socket.socket):
-    """A connection with limited waits, which releases the working permit while it waits."""
+    """A connection with limited waits. It releases its permit to process a request while it
+    waits.
+    """
 
     def __init__(self, accepted: socket.socket, permits: threading.Semaphore) -> None:
         super().__init__(fileno=accepted.detach())
@@ -94,7 +96,7 @@ class ClientSocket(socket.socket):
         return self._timeout_s
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        """Raises ClientTooSlow if no data arrives within the limits, OSError."""
+        """Receive data. Raises ClientTooSlow if none arrives within the limits, OSError."""
         while True:
             with suppress(BlockingIOError):
                 data = super().recv(size, flags)
@@ -103,7 +105,9 @@ class ClientSocket(socket.socket):
             self._wait(select.POLLIN)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        """Raises ClientTooSlow if the client does not take the data within the limits, OSError."""
+        """Send data. Raises ClientTooSlow if the client does not receive it within the limits,
+        OSError.
+        """
         view = memoryview(data).cast("B")
         while view:
             sent = 0
@@ -171,10 +175,10 @@ class Worker(gthread.ThreadWorker):  # type: ignore[misc]  # gunicorn ships no t
         )
 
     def murder_pending(self) -> None:
-        """Close connections that waited too long and, at the connection limit, the one silent
-        longest.
+        """Close connections that waited too long and, at the connection limit, the one that was
+        silent longest.
 
-        Otherwise gunicorn would stop accepting until one ends.
+        Otherwise gunicorn would stop accepting connections until one ends.
         """
         super().murder_pending()
         while self.nr_conns >= self.worker_connections and (idle := self._pick_silent_longest()):

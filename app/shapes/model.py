@@ -1,4 +1,6 @@
-"""Symbolic shapes of a compile: what each symbol stands for, what fixed or guarded it."""
+"""Symbolic shapes of a compile: the meaning of each symbol, and the code that fixed or
+guarded it.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class _Location:
 
 @dataclass(frozen=True)
 class ShapeGuard(_Location):
-    """A condition that the compiled code holds under."""
+    """A condition under which the compiled code is valid."""
 
     expression: Annotated[str | None, "The condition as torch writes it."]
     words: Annotated[str, "The condition in words."]
@@ -57,7 +59,7 @@ class ShapeGuard(_Location):
 
 @dataclass(frozen=True)
 class Specialization(_Location):
-    """A symbol was fixed to one value."""
+    """The place at which a symbol was fixed to one value."""
 
     value: Annotated[str | None, "The value that is compiled in."]
     reason: Annotated[str | None, "Why, in torch's word."]
@@ -66,7 +68,7 @@ class Specialization(_Location):
 
 @dataclass(frozen=True)
 class ShapeSymbol(_Location):
-    """One symbol of a compile."""
+    """A symbol of a compile, with its guards and the fix."""
 
     symbol: Annotated[
         str, "torch's name: `s77`, or `u0` where its value is known only when the code runs."
@@ -97,7 +99,7 @@ class FixedDimension:
 
 @dataclass(frozen=True)
 class ShapeCompileRow:
-    """One compile that has symbolic shapes."""
+    """A compile with symbolic shapes."""
 
     compile_key: Annotated[int, "`id` of the compile."]
     compile_id: fields.CompileId

@@ -1,4 +1,4 @@
-"""The Symbolic shapes page of a run."""
+"""The Symbolic shapes page of a run, and its API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show(run_id: str) -> str:
 
 @operation("/runs/<run_id>/shapes")
 def list_shapes(detail: RunDetail, page: PageQuery) -> Page[ShapeCompileRow]:
-    """List a run's symbolic shapes by compile: what each symbol stands for, what fixed or guarded
-    it, its fix.
+    """List a run's symbolic shapes by compile: the meaning of each symbol, the code that fixed or
+    guarded it, and its fix.
     """
     return list_compiles(get_run_reader(detail.run.id), detail.run.id, page.cursor, page.limit)

@@ -58,7 +58,7 @@ def normalize(address: str) -> str:
 
 
 def name_file(address: str) -> str:
-    """Return the file of a normalized address, relative to the site's folder."""
+    """Return the path of a normalized address's file in the site's folder."""
     path, _mark, query = address.partition("?")
     segments = [unquote(part) for part in path.split("/")[1:]] if path != "/" else []
     names = [
@@ -124,7 +124,9 @@ class SitePage:
     assets: set[str] = field(default_factory=set)  # filled here: names below static/
 
     def find_link(self, address: str) -> str | None:
-        """Return the link from this page to an unescaped address, None if the copy lacks it."""
+        """Return the link from this page to an unescaped address, None if the copy lacks
+        that page.
+        """
         normalized, fragment = normalize(address), address.partition("#")[2]
         target = self.files.get(normalized)
         if target is None:
@@ -364,8 +366,8 @@ class PageSelector:
         return SelectedPage(address, endpoint, _RANKS.get(endpoint, other) * 2 + bool(query))
 
     def simplify(self, address: str) -> str | None:
-        """Replace the address of a model's page in an older run by that of the newest run. None
-        for other addresses.
+        """Replace the address of a model's page in an older run by that of the newest run. None for
+        other addresses.
         """
         path, _mark, query = address.partition("?")
         if not path.startswith("/models/"):

@@ -1,4 +1,4 @@
-"""The folder of a static copy: files appear together, and others are never touched."""
+"""The folder of a static copy. Its files are replaced together, and other files are not changed."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def publish(folder: Path, stage: Stage, names: set[str]) -> int:
     """Move a finished copy into its folder, remove files that only earlier copies had, and return
     the number removed.
 
-    Raises FolderError if a file of other origin is in the way, or something cannot be moved.
+    Raises FolderError if a file that no export wrote is in the way, or something cannot be moved.
     """
     before = read_written_files(folder)
     foreign = [name for name in sorted(names - before) if os.path.lexists(folder / name)]

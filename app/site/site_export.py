@@ -1,8 +1,8 @@
 """Export the dashboard as a static site: pages, data, and scripts that run from file://.
 
-Chromium and Firefox load no module from file://, so our modules are bundled as plain scripts. They
-must import names from their neighbours on a separate line and export functions and constants where
-they are declared.
+Chromium and Firefox load no module from file://, so our modules are bundled as plain scripts. A
+module must import names from neighbouring modules on a separate line, and export functions and
+constants at their declaration.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Stacks of compiles as one tree: library frames folded, single callers merged, summed.
+"""Stacks of compiles as one tree: library frames folded, single callers merged, compiles counted.
 
-Nothing here recurses: a stack may be 500 frames deep.
+Nothing here recurses, because a stack may be 500 frames deep.
 """
 
 from __future__ import annotations
@@ -248,9 +248,7 @@ def filter_matching(
     outcome: str,
     rank: int | None,
 ) -> list[StackCompile]:
-    """List the compiles with this outcome and rank that have the text in their function or a frame
-    of their stack.
-    """
+    """List the compiles with this outcome and rank whose function or stack contains the text."""
     text = text.lower()
     hits: set[int] = set()
     if text:
@@ -273,7 +271,7 @@ def filter_matching(
 
 @dataclass(frozen=True)
 class FrameShare:
-    """One outcome's part of a bar.
+    """The part of a bar that one outcome has.
 
     Units: percent of the bar.
     """
@@ -377,7 +375,7 @@ def read_stack_tree(reader: sqlite3.Connection, run_id: str) -> StackTree:
 
 @dataclass(frozen=True)
 class FrameRecords:
-    """Records of one name."""
+    """Log records that were written below a frame, by name."""
 
     name: Annotated[str, "Its name."]
     record_count: Annotated[Count, "Records of that name."]
@@ -414,8 +412,8 @@ class StackFrame:
 def list_stack_frames(
     reader: sqlite3.Connection, run_id: str, cursor: str | None = None, limit: int = 1_000_000
 ) -> Page[StackFrame]:
-    """Return the frames of a run's stacks, callers first; frame 0 holds the compiles without a
-    stack.
+    """Return the frames of a run's stacks, callers first. Frame 0 has the compiles without
+    a stack.
     """
     after = int((decode_cursor(cursor, int) or (-1,))[0])
     tree = read_stack_tree(reader, run_id)

@@ -1,4 +1,4 @@
-"""The Stacks page of a run."""
+"""The Stacks page of a run, and its API."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def show(run_id: str) -> str:
 
 @operation("/runs/<run_id>/trie")
 def list_trie(detail: RunDetail, page: PageQuery) -> Page[StackFrame]:
-    """Return the stack frames that a run's compiles, and records outside them, were made from,
+    """Return the stack frames from which a run's compiles, and records outside them, were made,
     callers first.
 
     Compiles without a stack are at frame 0, which has no name.

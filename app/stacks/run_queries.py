@@ -1,4 +1,4 @@
-"""The tree of the stacks that a run's compiles started from."""
+"""The tree of the stacks from which a run's compiles started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A window of steps: its parts, what breaks cost of it, and one step as it was traced."""
+"""Timed steps: the parts of the usual step, the cost of each graph break, and a traced step."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ HOST_KINDS = {
 
 @dataclass(frozen=True)
 class PartRow:
-    """A graph's call in the usual step, or a gap."""
+    """A part of the usual step: a graph's call, or a gap."""
 
     us: float
     share: float
@@ -65,7 +65,7 @@ class PartRow:
 
 @dataclass(frozen=True)
 class CostRow:
-    """What one graph break adds to a step, summed over the places where it occurs."""
+    """The time that one graph break adds to a step, summed over the places where it occurs."""
 
     example: StepCompile = field(metadata=PRIVATE)
     costs: tuple[StepCost, ...] = field(metadata=PRIVATE)
@@ -126,7 +126,7 @@ class WindowView:
 
     @property
     def cost_us(self) -> float:
-        """Return the cost of all breaks; a trial that fixes several of them counts once."""
+        """Return the cost of all breaks. A trial that fixes several of them counts once."""
         measured = [row for row in self.costs if row.saved_us is not None]
         tried = {row.trial.new_run_id: row.share or 0.0 for row in measured if row.trial}
         estimated_us = sum(row.estimated_us or 0.0 for row in self.costs if row.saved_us is None)
@@ -143,7 +143,7 @@ class WindowView:
 
     @property
     def title(self) -> str:
-        """Return what tells it apart from the run's other windows."""
+        """Return a title that distinguishes it from the run's other windows."""
         window = self.window
         names = (window.process, self.first_function)
         after = f"after {format_plural(window.earlier_count, 'step')}"
@@ -151,7 +151,7 @@ class WindowView:
 
     @property
     def problem(self) -> str | None:
-        """Return why there is no usual step."""
+        """Return why the window has no usual step."""
         window = self.window
         if self.step:
             return None
@@ -192,7 +192,7 @@ class WindowView:
 
     @property
     def slowed(self) -> float | None:
-        """Return by how much tracing slowed the call."""
+        """Return the factor by which tracing slowed the call."""
         traced = self.window.traced
         if traced is None or self.step is None:
             return None
@@ -201,7 +201,7 @@ class WindowView:
 
 @dataclass(frozen=True)
 class StepWindowRow(StepWindow):
-    """The steps of one process that were timed."""
+    """The timed steps of one process."""
 
     breaks: Annotated[tuple[CostRow, ...], "What graph breaks cost a step, the dearest first."]
 
@@ -236,7 +236,9 @@ def build_steps(
     compiles: Iterable[StepCompile],
     trials: Mapping[str, TriedFix] = MappingProxyType({}),
 ) -> StepsScreen:
-    """`trials` are those that measured a step without a break, by its fingerprint."""
+    """Build the steps page. `trials` are those that measured a step without a break, by its
+    fingerprint.
+    """
     known = _group_compiles(compiles)
     views = tuple(_view(window, _list_before(window, known), trials) for window in windows)
     return StepsScreen(_judge(views), views)
@@ -252,8 +254,8 @@ def _group_compiles(compiles: Iterable[StepCompile]) -> Mapping[str, list[StepCo
 def _list_before(
     window: StepWindow, known: Mapping[str, list[StepCompile]]
 ) -> dict[str, StepCompile]:
-    """Return a window's compiles by ID, which restart at each reset(): the newest before its end
-    counts.
+    """Return a window's compiles by ID. IDs restart at each reset(), so the newest compile before
+    the window's end is used.
     """
     rows = known.get(window.process_id, ())
     return {row.compile_id: row for row in rows if row.started_us <= window.time_us}
@@ -414,7 +416,7 @@ def _sum_gaps(window: StepWindow, step: UsualStep, costs: Iterable[StepCost]) ->
 
 
 def _rank_kernels(traced: TracedSteps, step: UsualStep) -> Iterable[KernelTime]:
-    """Return the kernels of a step by their time, those outside graphs among them."""
+    """Return a step's kernels, longest first, including those outside compiled graphs."""
     by_graph = {row["number"]: row["kernels"] for row in traced["graphs"]}
     called = [part.graph for part in (*step.call, *step.after) if part.graph]
     times: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -444,7 +446,7 @@ class WrapperTime:
 def find_wrapper_times(
     windows: Sequence[StepWindow], compiles: Iterable[StepCompile]
 ) -> dict[int, WrapperTime]:
-    """Return the time of the wrappers by compile, of the newest window that traced it."""
+    """Return the time of the wrappers by compile, from the newest window that traced it."""
     times: dict[int, dict[str, float]] = defaultdict(dict)
     known = _group_compiles(compiles)
     for window in windows:
@@ -463,8 +465,10 @@ def find_wrapper_times(
 def find_kernel_times(
     windows: Sequence[StepWindow], process_id: str, compile_id: str | None
 ) -> dict[tuple[bool, str], float]:
-    """Return what one launch of each kernel of a compile took in the newest traced steps, in
-    microseconds, by whether it is in the backward, where inductor numbers kernels anew, and name.
+    """Return the duration of one launch of each kernel of a compile in the newest traced steps, in
+    microseconds.
+
+    Keys are whether it is in the backward, where inductor numbers kernels anew, and the name.
     """
     found: dict[tuple[bool, str], float] = {}
     for window in windows:

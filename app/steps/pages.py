@@ -1,4 +1,4 @@
-"""Pages of a run's steps: what each part costs, and a trace to download."""
+"""The Steps page of a run, its API, and the download of a trace."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ MAX_WINDOWS = 100
 
 @dataclass(frozen=True)
 class StepWindow:
-    """The steps of one process that were timed."""
+    """The timed steps of one process, as they were recorded."""
 
     tables = ("step_windows",)
 
@@ -56,7 +56,7 @@ class StepWindow:
 
 @dataclass(frozen=True)
 class StepCompile:
-    """A compile in a window, and the graph break that it ended at, if any."""
+    """A compile in a window, and the graph break at which it ended, if any."""
 
     process_id: str
     compile_id: str

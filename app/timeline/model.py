@@ -1,4 +1,4 @@
-"""The timeline for pages and trace viewers: phases of names, compact windows, Chrome's events."""
+"""The timeline of a run: its phases, windows as compact lists, and Chrome trace events."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ATTEMPT = re.compile(r"compile_attempt_(\d{1,6})")
 
 @lru_cache(maxsize=4096)
 def find_phase(name: str, attempt_count: int = 1) -> Phase:
-    """Return a span's phase; all attempts to compile a frame but the last count as discarded."""
+    """Return a span's phase. All attempts to compile a frame except the last are discarded."""
     attempt = _ATTEMPT.fullmatch(name)
     if attempt and int(attempt[1]) < attempt_count - 1:
         return LEGEND[_POSITIONS["restart"]]
@@ -309,7 +309,9 @@ class TimelineScreen:
 
     @cached_property
     def height_rows(self) -> tuple[int, int]:
-        """The initial number of threads and rows: one thread per process, the busiest in full."""
+        """Return the initial number of threads and rows: one thread per process, the busiest with
+        all its rows.
+        """
         processes = list(dict.fromkeys(lane.process_id for lane in self.lanes))
         opened = [lane.deepest + 1 for lane in self.lanes if lane.process_id == processes[0]]
         return len(opened) + len(processes) - 1, sum(opened) + len(processes) - 1
@@ -353,7 +355,7 @@ def choose_window(
     columns: int = DEFAULT_COLUMNS,
     names: tuple[str, str] = ("from_us", "to_us"),
 ) -> TimelineWindow:
-    """Return a window of a run; a missing end is that of the run.
+    """Return a window of a run. A missing end is that of the run.
 
     Raises FilterError with the parameters' `names` if the window ends before it begins.
     """
@@ -417,7 +419,7 @@ def _write_opening(reader: sqlite3.Connection, run_id: str) -> dict[str, Any]:
 
 
 def read_busy(reader: sqlite3.Connection, run_id: str, lanes: Sequence[Lane]) -> list[int]:
-    """Return the intervals in which any thread was busy as a flat list of begin and end, relative
+    """Return the intervals in which any thread was busy, as a flat list of begin and end relative
     to the first phase.
     """
     first_us, _last_us = _run_window(lanes)

@@ -1,4 +1,4 @@
-"""The Timeline page of a run."""
+"""The Timeline page of a run, and its API."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class TraceEvent:
 
 @dataclass(frozen=True)
 class TraceOrigin:
-    """The run that a trace belongs to."""
+    """The run of a trace."""
 
     run: Annotated[str, "Its id."]
     name: Annotated[str, "Its name."]
@@ -116,7 +116,7 @@ class TraceOrigin:
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace file."""
+    """A run in Chrome's trace format, for Perfetto and chrome://tracing."""
 
     displayTimeUnit: Annotated[str, "Time unit in viewers."]
     otherData: Annotated[TraceOrigin, "The run."]
@@ -148,7 +148,7 @@ class WindowQuery:
 
 @dataclass(frozen=True)
 class TimelineLane:
-    """A thread of a process. Its lists are flat, with a fixed count of numbers per entry."""
+    """A thread of a process. Its lists are flat, with a fixed number of values per entry."""
 
     label: Annotated[str, "Its process, and the thread where that has several."]
     process: Annotated[str, "What tells its process from the others: model, rank, pid."]
@@ -176,7 +176,7 @@ class TimelineLane:
 
 @dataclass(frozen=True)
 class TimelineWindowJson:
-    """A window of a timeline, without lanes and instants where no phase was recorded."""
+    """A window of a timeline. Lanes and instants are empty if no phase was recorded."""
 
     first_us: Annotated[TimeUs | None, "When the run's first phase began."]
     last_us: Annotated[TimeUs | None, "When its last phase ended."]
@@ -200,8 +200,8 @@ class TimelineWindowJson:
 def get_timeline(detail: RunDetail, query: TraceQuery) -> Annotated[Response, Trace]:
     """Return a run's phases in Chrome's trace format, streamed and without an ETag.
 
-    With `download=1` the answer is the bare trace file, not wrapped in `ok`, `data` and `next`:
-    Perfetto and chrome://tracing open it as it is.
+    With `download=1` the response is the bare trace file, not wrapped in `ok`, `data` and `next`,
+    so that Perfetto and chrome://tracing can open it.
     """
     lanes = timeline.list_lanes(get_run_reader(detail.run.id), detail.run.id, 1000)
     pieces = _write_document(get_settings().db, detail, lanes)

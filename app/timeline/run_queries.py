@@ -2,7 +2,7 @@
 name, and all spans.
 
 Only LIST_SQL, which the export streams, reads all spans of a run. A window is read depth by depth
-from spans_depth where few spans begin in it, and longest first from spans_duration where many do.
+from spans_depth if few spans begin in it, and longest first from spans_duration if many do.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class InstantCount:
 class LaneWindow:
     """The drawn part of one thread; parents come before their children.
 
-    `is_coarse` means that the totals lack the shortest phases, because more began in the window
-    than are read.
+    `is_coarse` means that the totals lack the shortest phases, because more phases began in the
+    window than are read.
     """
 
     lane_id: int

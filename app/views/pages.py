@@ -1,4 +1,6 @@
-"""Saved views: a list to open, rename and delete them, and the form that saves one."""
+"""The Saved views page, on which views are opened, renamed and deleted, and the form that saves
+one.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,7 @@ def check_address(text: str) -> str:
 
 
 def list_page_views() -> list[SavedView]:
-    """List the saved views of the page that is shown."""
+    """List the saved views of the current page."""
     return list_views(get_reader(), request.path) if "store" in g and may("read") else []
 
 

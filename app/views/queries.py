@@ -1,4 +1,4 @@
-"""Saved views: names of pages with their filters, shared by all who use the dashboard."""
+"""Saved views: names of pages with their filters, shared by all users of the dashboard."""
 
 from __future__ import annotations
 

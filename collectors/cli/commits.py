@@ -49,8 +49,8 @@ def commits(db: str, repository: str, branch: str) -> None:
     author's name, subject.
 
     Trends then order its commits by ancestry, and an incident names the commits in its range.
-    `run`, `bench` and code record the newest 300 commits themselves; this is for imported results
-    and for gaps. Calling it again adds only what is new.
+    `run`, `bench` and code record the newest 300 commits themselves; use this for imported results
+    and to fill gaps. Calling it again adds only what is new.
     """
     open_reader(db).close()  # refuses a missing or older one before a writer could create it
     history = _read_history(repository, branch)

@@ -248,7 +248,7 @@ def import_into_outbox(
     """Import into a database that is thrown away, and put its runs into the outbox; return the exit
     code and the runs.
 
-    Raises: StoreError, ValueError, OSError.
+    Raises StoreError, ValueError, OSError.
     """
 
     from compileboard.collectors.push.run_bundles import bundle_runs, temporary_database

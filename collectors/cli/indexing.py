@@ -30,7 +30,7 @@ PrintLine = Callable[[str], None]
 def index(db: str, runs: tuple[str, ...]) -> int:
     """Index runs for search: all, or those given. Indexed texts are skipped.
 
-    `import` and `run` do so by themselves; this is for older databases, and for what was left out.
+    `import` and `run` index automatically; use this for older databases and for runs they skipped.
     """
     return index_runs(db, runs, print_line=print_message)
 

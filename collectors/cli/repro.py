@@ -246,9 +246,9 @@ def save_command_result(
 def repro() -> None:
     """Work on a graph that failed or was wrong, in processes of its own.
 
-    REPRO is an ID of the dashboard, a file, an archive, or a folder that torch left. What was made
-    to travel runs only with --trust. Exit codes: 0 reproduced or answered, 1 not reproduced, 2
-    could not be run.
+    REPRO is an ID of the dashboard, a file, an archive, or a folder that torch left. A repro from
+    another machine runs only with --trust. Exit codes: 0 reproduced or answered, 1 not reproduced,
+    2 could not be run.
     """
 
 

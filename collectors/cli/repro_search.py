@@ -225,8 +225,8 @@ def bisect_command(
 ) -> int:
     """Find the pass, lowering, decomposition or setting without which a graph passes.
 
-    torch's own bisector asks, then single settings of inductor are tried. Your inductor cache stays
-    as it is. Exit code 0: a step or a setting is named. 1: none is. 2: it could not be run.
+    Runs torch's bisector, then tries inductor's settings one by one. Your inductor cache is not
+    changed. Exit code 0: a step or a setting was found. 1: none was. 2: it could not be run.
     """
     from compileboard.collectors.repro import findings
     from compileboard.collectors.repro.repro import advise_passing

@@ -79,10 +79,11 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
 )
 @limit_options
 def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **values: Any) -> int:
-    """Send runs to a server: those waiting on this machine, a database's, or what `import` reads.
+    """Send runs to a server: runs waiting on this machine, runs of a database, or logs and results
+    as for `import`.
 
-    Only what the server lacks is sent. Waiting runs use the given --token-file; --server selects
-    those waiting for it, and with --run is their new target.
+    Only data that the server lacks is sent. Waiting runs use the given --token-file; --server
+    selects those waiting for it, and with --run is their new target.
     """
     from compileboard.collectors.push.outbox import list_waiting, outbox_root
     from compileboard.collectors.push.outbox_report import deliver, list_waiting_runs, wake_sender

@@ -342,7 +342,7 @@ def list_summary_lines(database: str, run_id: str) -> list[str]:
         if summary.failure_count:
             counts += f", {count_text(summary.failure_count, 'failure')}"
         cliff = (
-            "; it may lose time to Python's frame stack, which `run --stack-room` settles"
+            "; it may lose time to Python's frame stack, which `run --stack-room` avoids"
             if summary.cliffs
             else ""
         )

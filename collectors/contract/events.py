@@ -360,8 +360,8 @@ class SnapshotTaken(Event):
 
 @dataclass(frozen=True)
 class RecordsLost(Event):
-    """Lost records of a process by reason, as known to its spool's reader; the largest count is
-    valid.
+    """Records of a process that were lost, by reason, as counted by the spool's reader. Later
+    events have larger counts and replace the earlier ones.
 
     Its sequence number is below zero, because the process's own start at 0.
     """

@@ -282,7 +282,7 @@ class TracedSteps(TypedDict):
 
 
 class WindowCosts(TypedDict):
-    """Savings of a window's usual step without each of its gaps."""
+    """Time that the usual step of a window would save without each of its gaps."""
 
     step_us: float
     usual_count: int  # similar steps

@@ -173,8 +173,8 @@ def _split(numbers: str) -> list[str]:
 
 
 def _find_other_layout(expected: re.Match[str], seen: dict[str, Any]) -> int | None:
-    """Return a dimension whose stride would differ though all sizes were the same: that of a slice
-    or of a transposed tensor. None if a size is dynamic.
+    """Return a dimension whose stride differs even for equal sizes, as in a slice or a transposed
+    tensor. None if a size is dynamic.
     """
     wanted, actual = (
         _list_gaps(_split(str(sizes).strip("[]")), _split(str(strides).strip("[]")))
@@ -189,8 +189,8 @@ def _find_other_layout(expected: re.Match[str], seen: dict[str, Any]) -> int | N
 
 
 def _list_gaps(sizes: Sequence[str], strides: Sequence[str]) -> list[tuple[int, float] | None]:
-    """Return each dimension's place from the innermost one, and its stride in sizes of what lies
-    within it, which is 1.0 in a dense tensor.
+    """Return, for each dimension, its position counted from the innermost, and its stride divided
+    by the size of the dimensions inside it (1.0 if dense).
     """
     if len(sizes) != len(strides) or not all(map(str.isdecimal, (*sizes, *strides))):
         return []

@@ -1,4 +1,4 @@
-"""A record as torch emitted it, from the live spool or a trace log, for the common decoder."""
+"""Records of torch, and parsing of the file names, stacks and function names in them."""
 
 from __future__ import annotations
 

@@ -118,7 +118,9 @@ class BreakSite:
 
     @cached_property
     def around(self) -> tuple[ast.For | ast.While | None, int]:
-        """The loop around the break, or around the call that leads to it, and that line of it."""
+        """The innermost loop around the break or the call leading to it, and the line of that break
+        or call.
+        """
         if self.own_loop is None:
             for function, caller in reversed(self.way_in):
                 if loops := list_loops(function, caller.line):
@@ -347,8 +349,8 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
 
 
 def _add_state(site: BreakSite, suggested: SuggestedFix) -> SuggestedFix:
-    """Name the containers that the function writes to: once it has no timer, the function is
-    compiled and guards on them.
+    """Add a warning about containers that the function writes to: the fix lets it be compiled, and
+    it then guards on them.
     """
     if suggested.fix.id not in ("context_in_caller", "time_in_caller") or not site.facts.eager:
         return suggested
@@ -357,7 +359,7 @@ def _add_state(site: BreakSite, suggested: SuggestedFix) -> SuggestedFix:
     if not written:
         return suggested
     names = " and ".join(f"`{name}`" for name in dict.fromkeys(written))
-    title = f"{suggested.title}; look {names} up there too, or each call may recompile"
+    title = f"{suggested.title}; look up {names} in the caller too, or each call may recompile"
     return replace(suggested, title=title)
 
 
@@ -898,8 +900,8 @@ def _choose_for_lookup(site: BreakSite, read: ast.Call) -> list[SuggestedFix]:
 
 
 def _read_in_caller(site: BreakSite, read: ast.Call, tensor: ast.expr, call: str) -> SuggestedFix:
-    """Move a number's read, or the whole line where that stores it: it may read others too, and
-    what it stores them in may break.
+    """Suggest reading the number in the caller. If the line only stores it, suggest moving the
+    whole line, which may read more numbers.
     """
     node = site.statement.node if site.statement else None
     targets = getattr(node, "targets", (getattr(node, "target", None),))

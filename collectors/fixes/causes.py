@@ -899,8 +899,10 @@ def _claim_joined(
     is_passed: bool,
 ) -> tuple[Claims, frozenset[int]]:
     """Return the compile time saved if the code around a break becomes one graph, and the keys of
-    the recompiles that the break caused; those `freed` do not happen either. What the break left is
-    passed in with some fixes, and then varies as an argument.
+    the recompiles that the break caused; those `freed` do not happen either.
+
+    With `is_passed`, the fix passes the values left by the break as arguments, whose changes then
+    still recompile.
     """
     functions = {(row.file, row.function) for row in broken.values()}
     # A function that another with the same break called is compiled only for that.
@@ -1129,7 +1131,9 @@ def _make_break_cause(
 
 @dataclass(frozen=True)
 class _Saved:
-    """A recompile and the guards that all had to hold to avoid it, the main one first."""
+    """A recompile and the guards that would all have had to hold to avoid it, the most important
+    first.
+    """
 
     compile: RecordedCompile
     guards: tuple[RecordedGuard, ...]
@@ -1234,8 +1238,8 @@ def _rename_arguments(cause: Cause, names: Sequence[tuple[str, str]]) -> Cause:
 
 
 def _list_other_layouts(recompile: RecordedRecompile, guards: Guards) -> list[RecordedGuard]:
-    """List strides that the sizes beside them do not explain: as many sizes of a slice that varies
-    are compiled, whichever is dynamic.
+    """List guards on strides of tensors whose size failed too. A slice that varies recompiles for
+    its strides even if its sizes are dynamic.
     """
     sizes = {
         (guard.source, guard.cache_entry)
@@ -1572,8 +1576,8 @@ def _find_needless(member: _Saved, common: RecompileFacts) -> SuggestedFix | Non
 
 
 def _place_at_guard(row: RecordedCompile, guard: RecordedGuard, code: CodeIndex) -> RecordedCompile:
-    """Return a compile with the line of its guard. If torch's own function was compiled, this is a
-    line of the user's file only if a user function was inlined into it.
+    """Return the compile with its line replaced by the guard's. For a function of torch, only if
+    the guard is in a user function inlined into it.
     """
     if row.torch_function is None:
         text = guard.source_line or row.source_line
@@ -1610,7 +1614,7 @@ def _list_dynamic(member: _Saved) -> Iterator[str]:
 
 
 def _list_of_same_size(member: _Saved) -> Iterator[str]:
-    """List inputs that had the same size as the member's at any recompile, such as a weight that
+    """List the inputs whose size was equal to the member's at some recompile, such as a weight that
     not every call has. If one is not marked, it fixes the size of all, and `mark_dynamic` raises.
     """
     for recompile in member.frame:

@@ -1,4 +1,6 @@
-"""The catalogue of fixes, one file each in `catalogue`, and suggestions made from it."""
+"""The catalogue of fixes, one file each in `catalogue`, suggestions made from it, and the recorded
+facts that they need.
+"""
 
 from __future__ import annotations
 
@@ -230,7 +232,7 @@ class TriedFix:
         return self.cause_fingerprint, self.fix_id, self.ended_us
 
     def is_of(self, fingerprints: Collection[str], suggested: SuggestedFix) -> bool:
-        """Return whether it tried a fix of a cause, or of one that is a part of the cause now."""
+        """Return whether this trial tried the suggested fix for one of the causes."""
         is_same = self.cause_fingerprint in fingerprints and self.fix_id == suggested.fix.id
         return is_same and (bool(suggested.edits) or self.settings == suggested.settings)
 

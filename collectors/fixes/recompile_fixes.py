@@ -564,8 +564,8 @@ def _none(facts: RecompileFacts) -> Chosen:
 
 
 def _string(facts: RecompileFacts) -> Chosen:
-    """Choose by use: a string that is compared, looked up or one of few selects code; others are
-    data.
+    """Suggest keeping a string that selects code (compared, looked up, or one of few), and moving
+    one that is only data to the caller.
     """
     statement, name = parse_statement(facts.source_line or ""), name_source(facts.source)
     match statement and statement.node:
@@ -684,8 +684,8 @@ def _rank(facts: RecompileFacts) -> Chosen:
 
 
 def _dtype(facts: RecompileFacts) -> Chosen:
-    """Converted in the caller, a value is computed with as another branch does, or integers as
-    fractions.
+    """Suggest converting in the caller, unless the function tests the dtype or integers would
+    become floats.
     """
     asked = re.compile(_DTYPE.format(name=re.escape(name_source(facts.source))))
     is_asked = any(

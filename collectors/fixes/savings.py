@@ -158,7 +158,9 @@ def _longest(phases: Collection[tuple[float, ...]]) -> list[float]:
 
 
 def _spread(rows: Sequence[RecordedCompile], left_us: float, costs: Mapping[int, Cost]) -> Claims:
-    """Claim the same share of each row's graph so that `left_us` remains, and all restarts."""
+    """Claim all restarts, and the same share of each compile's graph time so that `left_us` of it
+    remains.
+    """
     total = sum(costs[row.key].graph_us for row in rows)
     share = max(0.0, 1 - left_us / total) if total else 0.0
     return {row.key: costs[row.key].graph_us * share + costs[row.key].restart_us for row in rows}

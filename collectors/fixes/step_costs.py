@@ -289,7 +289,10 @@ def _load_frame(frame: TracedFrame) -> FrameCost:
 def cost_breaks(
     costs: WindowCosts, broken: Mapping[str, tuple[str, BreakId]]
 ) -> dict[BreakId, list[StepCost]]:
-    """Return the costs of each graph break; `broken` has the outcome and the break of compiles."""
+    """Return the step costs of each graph break.
+
+    `broken` maps the id of a compile that ended at a break to its outcome and the break's id.
+    """
     outcomes = {compile_id: outcome for compile_id, (outcome, _id) in broken.items()}
     found: dict[BreakId, list[StepCost]] = defaultdict(list)
     for cost in costs.estimate(outcomes):

@@ -76,7 +76,9 @@ _UNKNOWN = "a guard of an unknown kind"
 
 
 def title_recompiles(changes: Sequence[RecompileFacts], is_together: bool = True) -> str:
-    """Return the title of what changed; of several sources, whether they change together."""
+    """Return a title that names what changed and, for several sources, whether they change
+    together.
+    """
     if len(changes) == 1:
         (only,) = changes
         if len({dim for _source, dim in only.sizes}) > 1 and not only.after_break:

@@ -1,5 +1,7 @@
-"""Read results in the JSON format of the PyTorch HUD benchmark database: one object, an array, or
-one object per line.
+"""Read the cells of CSV files, and results in the JSON format of the PyTorch HUD benchmark
+database.
+
+That JSON is one object, an array, or one object per line.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class CsvRow:
 
 
 def clean(text: str) -> str:
-    """Remove lone surrogates and NUL characters, which not every database accepts."""
+    """Replace lone surrogates and NUL characters, which some databases reject."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

@@ -1,4 +1,6 @@
-"""The results and graph breaks read from one file, and the keys that identify the file."""
+"""A file of results and graph breaks: its cells, its writer, and the keys that identify the
+file.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Budget:
         ):
             if most is not None and used > most:
                 raise LimitExceeded(
-                    f"{label}: {used:,} {what} came of it so far, the limit is {most:,} {what} "
+                    f"{label}: it has {used:,} {what} so far, the limit is {most:,} {what} "
                     "for one import; import "
                     "fewer logs at once.",
                     what,

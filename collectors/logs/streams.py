@@ -30,9 +30,7 @@ class SourceDamaged(ValueError):
 
 
 class LimitExceeded(ValueError):
-    """The files unpack to more than a limit allows: `limit` is its name, as in `import
-    --limit-rows`.
-    """
+    """An import exceeds a limit, named by `limit` as in `import --limit-rows`."""
 
     def __init__(self, message: str, limit: str = "") -> None:
         super().__init__(message)
@@ -107,16 +105,15 @@ class StreamLimits:
         most, ratio = self.limits.total_bytes, self.limits.ratio
         if most is not None and total_bytes > most:
             raise LimitExceeded(
-                f"{file}: {total_bytes:,} bytes came out so far, the limit is {most:,} bytes "
-                "for all logs together; "
-                "import fewer logs at once.",
+                f"{file}: it has unpacked to {total_bytes:,} bytes so far, "
+                f"the limit is {most:,} bytes for all logs together; import fewer logs at once.",
                 "bytes",
             )
         if ratio is None or file_bytes is None or out_bytes <= RATIO_FROM_BYTES:
             return
         if out_bytes > ratio * max(file_bytes, 1):
             raise LimitExceeded(
-                f"{file}: {out_bytes:,} bytes came out of {file_bytes:,}, which is more than "
+                f"{file}: {file_bytes:,} bytes unpacked to {out_bytes:,}, which is more than "
                 f"{ratio:g} times as much, "
                 "the limit; unpack the log and import it as it is.",
                 "ratio",

@@ -262,7 +262,10 @@ def _find_value(source: str, parent: str, value: Any, scope: dict[str, Any]) -> 
 
 @functools.lru_cache(5000)
 def _find_step(source: str, parent: str) -> _Step:
-    """Return how a source's value is reached from its parent's. Cached: entries are similar."""
+    """Return a function that reads a source's value, given the value of its parent.
+
+    Cached, because the entries of a frame have mostly the same sources.
+    """
     if source == parent:
         return lambda value, scope: value
     if source.startswith(parent):

@@ -199,7 +199,7 @@ class Hooks:
         self._replaced = [one for one in self._replaced if one not in replaced]
 
     def _replace_once(self, capability: str, make: Any) -> None:
-        """Replace a name whose module may be loaded later, and then not again."""
+        """Replace a name once, possibly only after its module is loaded."""
         if capability not in self._hooked_once and self._replace(capability, make):
             self._hooked_once.add(capability)
 

@@ -61,7 +61,9 @@ def install_overlay(files: Mapping[str, str], note: Note) -> None:
 
 
 def _replace_open_code(overlay: SourceOverlay) -> None:
-    """importlib, runpy, cProfile and pdb open source files with `io.open_code`."""
+    """Make `io.open_code`, which importlib, runpy, cProfile and pdb use, open the patched
+    copies.
+    """
     import _io
 
     original = io.open_code

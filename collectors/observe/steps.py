@@ -55,7 +55,7 @@ class Graph:
 
 @dataclass
 class Part:
-    """A call of a graph."""
+    """The start and end of one graph call within a step."""
 
     index: int
     begin_ns: int

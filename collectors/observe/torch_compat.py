@@ -653,7 +653,9 @@ def list_changed_settings() -> Iterator[tuple[str, str, Any, Any]]:
 
 
 def _defaults(module: Any) -> dict[str, Any]:
-    """Entries have a `default` since torch 2.6; before, the defaults are a plain dict."""
+    """Return a module's default settings. Entries have a `default` since torch 2.6; before, the
+    defaults are a plain dict.
+    """
     entries = getattr(module, "_config", {})
     plain = getattr(module, "_default", None)
     if isinstance(plain, dict):

@@ -58,8 +58,8 @@ def read_counter(pid: int, proc: Path = PROC) -> FaultCounter | None:
 
 
 def writes_into(pid: int, folder: Path) -> bool:
-    """Return whether a process has a spool file open; its pid may have been reused or be a
-    container's.
+    """Return whether a process has a spool file open. This detects a pid that was reused, or that
+    is from a container's namespace.
     """
     try:
         with os.scandir(PROC / str(pid) / "fd") as entries:

@@ -21,7 +21,11 @@ def spawn_sidecar(folder: Path) -> None:
 
 
 def run_sidecar(folder: Path) -> int:
-    """Follow a spool until its run ended or its writers are gone; return 1 if something is left."""
+    """Record a spool until its run has ended or nothing writes to it any more.
+
+    Returns 1 if it cannot be opened: the database is unusable and the writers are gone, or the
+    folder was removed.
+    """
     try:
         if lock_spool(folder) is None:  # held until this process ends
             return 0

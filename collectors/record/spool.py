@@ -1,7 +1,4 @@
-"""Read a run's spool files from the last position, whole lines only.
-
-Bad lines are counted as rejects with file, line and kind; all good lines are read.
-"""
+"""The spool on disk: read it, lock it, its manifest, and spools that could not be recorded."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Compile, run and compare a graph, in a trial process, whose state is changed.
+"""Compile, run and compare a graph. Only in trial processes, because it changes torch's state.
 
-Graphs of AOTAutograd go to `compile_fx_inner`, Dynamo's to their backend. If any size is symbolic,
-compilation gets symbolic inputs: torch itself becomes static once no placeholder is a SymInt, which
-removing unused inputs always causes.
+AOTAutograd's graphs are compiled with `compile_fx_inner`, Dynamo's with their backend. A graph with
+symbolic sizes is compiled with symbolic inputs: with real ones torch would fix all sizes unless a
+placeholder is a SymInt, and minifying removes those as unused inputs.
 """
 
 from __future__ import annotations

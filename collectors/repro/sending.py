@@ -65,7 +65,10 @@ def export(repro: Repro, output: str, preload: Sequence[str], *, is_forced: bool
             ) from None
         body = text.encode("utf-8", "backslashreplace")
         if not is_whole:
-            note = "; its values are more than 1 MB, so it draws them: .tar.gz has them"
+            note = (
+                "; its input values exceed 1 MB, so the script draws random ones; "
+                "export as .tar.gz to keep them"
+            )
     else:
         raise NotRunnable(f"{output!a}: expected a name that ends in .py or .tar.gz")
     if path.exists() and not is_forced:

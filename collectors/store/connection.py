@@ -385,7 +385,7 @@ def describe_foreign_file(name: str, application_id: int) -> str:
 
 
 def _open_read_only(name: str) -> sqlite3.Connection:
-    """Open read-only, also on a read-only or full disk, where WAL's side files cannot be
+    """Open a database read-only, even on a read-only or full disk, where WAL's side files cannot be
     created.
     """
     uri = Path(name).absolute().as_uri()

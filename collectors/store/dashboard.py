@@ -1,4 +1,4 @@
-"""Titles, notes and pins of runs."""
+"""What the dashboard stores: run titles and notes, baselines, alert deliveries, trials."""
 
 from __future__ import annotations
 

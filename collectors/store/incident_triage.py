@@ -1,4 +1,4 @@
-"""Comments, status and owner of incidents."""
+"""Store incidents, their comments, status and owner."""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ class Lease:
         self._descriptor = descriptor
 
     def renew(self) -> None:
-        """Save that the holder is active; see `read_renewed`."""
+        """Update the lock file's time, which `read_renewed` returns, to show that the holder is
+        active.
+        """
         os.utime(self._descriptor)
 
     def close(self) -> None:

@@ -558,7 +558,7 @@ def _read_compiles(
 
 
 def _list_phases(row: sqlite3.Row) -> tuple[int, ...]:
-    """Return dynamo's time and that of each later phase, restarts excepted."""
+    """Return the time of dynamo and of each later phase, without restarts."""
     later = [row[f"{phase}_us"] for phase in ("aot", "inductor", "codegen", "triton")]
     left = row["total_us"] - min(row["restart_us"], row["total_us"])
     return (max(0, left - sum(later)), *(later if sum(later) <= left else [0] * len(later)))
@@ -611,8 +611,8 @@ def _list_frames(body: Mapping[str, Any]) -> list[StackFrame]:
 def _find_frame(
     connection: sqlite3.Connection, row: sqlite3.Row, stack: list[StackFrame], firsts: FirstLines
 ) -> tuple[tuple[StackFrame, ...], tuple[StackFrame, ...], int | None]:
-    """Return the compiled function's callers, what stands on the stack from it on, and its line:
-    torch leaves it out where it called a module.
+    """Split a stack at the compiled function: its callers, the frames from it on, and its line,
+    None if torch omitted its frame.
     """
     callers = [
         (caller.file, caller.name)
@@ -645,7 +645,7 @@ def _is_frame(row: sqlite3.Row, frame: StackFrame | Caller, firsts: FirstLines) 
 def _find_called_line(
     connection: sqlite3.Connection, row: sqlite3.Row, firsts: FirstLines
 ) -> int | None:
-    """Return the line of a skipped function that called what was compiled next."""
+    """Return the line at which a skipped function called the next compiled one."""
     following = read_value(connection, NEXT_STACK_SQL, {"key": row["compile_key"]})
     for caller in _list_callers(connection, following)[1:] if following else ():
         if _is_frame(row, caller, firsts):
@@ -658,8 +658,8 @@ def _read_called(
     values: Mapping[str, Any],
     occurrences: Iterable[BreakOccurrence],
 ) -> dict[int, tuple[int, ...]]:
-    """Return the compiles of other functions below each skipped frame, by its key. Frames of one
-    function share a tuple, which has what came before a frame as well.
+    """Return the compiles of other functions below each skipped frame, by its key. Frames of the
+    same function share one tuple, so it may contain compiles from before a frame.
     """
     compiles = {row["key"]: row for row in connection.execute(CALLERS_SQL, values)}
     skipped = [

@@ -1,4 +1,7 @@
-"""Owners of runs: the first sender may add to a run, and so may the scope `write`."""
+"""Run rows: who may add to a run, publication numbers, and process names.
+
+The first sender may add to a run, and so may senders with the scope `write`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that clients sent, with their position."""
+"""Rows of pushed streams and of the texts sent with them."""
 
 from __future__ import annotations
 

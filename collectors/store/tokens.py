@@ -1,4 +1,4 @@
-"""Access tokens and browser sessions."""
+"""Access tokens, browser sessions and the audit log."""
 
 from __future__ import annotations
 

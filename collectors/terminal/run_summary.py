@@ -660,6 +660,6 @@ def _stack_cliffs(connection: sqlite3.Connection, run_id: str) -> list[CountedIt
     )
     return [
         CountedItem(
-            text, row["process_count"], "`run --stack-room` settles it; see docs/stack-cliff.md"
+            text, row["process_count"], "`run --stack-room` avoids it; see docs/stack-cliff.md"
         )
     ]

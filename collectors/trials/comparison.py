@@ -1,4 +1,4 @@
-"""Compare the program with and without a fix, beyond noise."""
+"""Compare executions of a program with and without a fix. Differences within noise do not count."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ def compare_executions(
     files: Mapping[str, str],
     settings: tuple[str, ...],
 ) -> TrialResult:
-    """Compare counts of all executions of both sides, values and printed lines of the first new
-    one, and times of one call of `try`.
+    """Compare two sides: the counts of all executions, the output of the first new one, and the
+    times from one `try` command.
     """
     if not base or not new or any(side.exit.is_interrupted for side in (*base, *new)):
         return TrialResult((), OutputComparison(), None, None, None, "", is_interrupted=True)
@@ -198,8 +198,8 @@ def compare_executions(
 def pick_timed(
     base: Sequence[Execution], new: Sequence[Execution]
 ) -> tuple[list[Execution], list[Execution]]:
-    """Return the executions from the call of `try` that has most of both sides; empty if no call
-    has both. Times from different calls are not comparable, since the load differs.
+    """Return both sides' executions from the `try` command that ran the most of each; empty if none
+    ran both sides. Times from different commands are not comparable, since the load differs.
     """
     sides: list[tuple[list[Execution], list[Execution]]] = [([], [])]
     for invocation in sorted({execution.invocation for execution in new}):

@@ -232,8 +232,8 @@ def _warn_of_changes(program: RecordedProgram, base: Execution, print_line: Prin
     ):
         if recorded not in (None, now):
             print_line(
-                f"the recorded run has {recorded} {noun}, the program now {now}; compared is "
-                "the program now"
+                f"the recorded run had {recorded} {noun}, the program now has {now}; "
+                "the comparison uses the program as it is now"
             )
     if not base.counts.compile_count:
         print_line(

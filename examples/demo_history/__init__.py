@@ -1,1 +1,1 @@
-"""A small project with a history, measured version by version: what `make demo` has trends of."""
+"""A small project whose versions `make demo` measures, to have trends to show."""

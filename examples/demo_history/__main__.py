@@ -1,5 +1,5 @@
-"""`python -m examples.demo_history`: measure the demo's history, beside a server that shows it, if
-one is named.
+"""Measure the demo's history with `python -m examples.demo_history`, optionally beside a server
+that shows it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from examples.demo_history.repository import NoRepository
 
 
 def describe_pages(address: str | None) -> list[str]:
-    """Describe which page to open, and what is to be seen there; the versions' own edits put it
-    there.
-    """
+    """Return lines that say which pages to open and what they show."""
     where = f"{address}/" if address else "the dashboard (compileboard serve)"
     return [
         f"open {where} and look for",
@@ -36,7 +34,7 @@ def describe_pages(address: str | None) -> list[str]:
 
 
 def print_message(text: str) -> None:
-    """Print one line of our own."""
+    """Print a line that begins with this command's name."""
     print(f"demo history: {text}", file=sys.stderr, flush=True)
 
 
@@ -66,7 +64,7 @@ def demo_history(
 ) -> int:
     """Measure a small project's history, version by version, on this machine.
 
-    With a command after --, a server of the same database, start that first and end with it.
+    A command given after -- starts a server of the same database first, and stops it at the end.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -102,8 +100,8 @@ def measure(
     again: bool,
     address: str | None = None,
 ) -> None:
-    """Measure the history unless the server ends; whatever stops it is a sentence, and the server
-    goes on.
+    """Measure the history until done or the server ends. An error is printed, and the server keeps
+    running.
     """
     try:
         setup = find_setup(database, backend)

@@ -1,4 +1,4 @@
-"""Measure the demo's history: what a database has already, and each missing version."""
+"""Measure the versions of the demo's history that the database lacks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from examples.demo_history.versions import SUITE, VERSIONS, Version
 
 
 def list_measured(database: str) -> set[tuple[str, str]]:
-    """Return the commit and the run's name of each version that was measured to its end.
+    """Return the commit and run name of each version whose measurement was completed.
 
-    Raises: StoreError if the database cannot be read.
+    Raises StoreError if the database cannot be read.
     """
     try:
         connection = open_reader(database)
@@ -46,7 +46,7 @@ def list_measured(database: str) -> set[tuple[str, str]]:
 def describe_run(database: str, commit: str, name: str) -> str:
     """Describe in a few words what the newest run of a commit measured.
 
-    Raises: StoreError if the database cannot be read.
+    Raises StoreError if the database cannot be read.
     """
     with closing(open_reader(database)) as connection:
         rows = connection.execute(
@@ -90,23 +90,25 @@ ON_A_CPU = ("--threads", "1")
 
 
 class HistoryStopped(Exception):
-    """The history ends before its newest version."""
+    """Measuring stopped before the newest version; the message says why."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Where and how versions are measured."""
+    """The database, device and backend with which versions are measured."""
 
     database: str
     device: str
     backend: str
 
     def name(self, flags: Sequence[str]) -> str:
-        """Name the runs of one configuration."""
+        """Return the run name of a configuration."""
         return " ".join([f"demo history, {self.backend}", *flags])
 
     def command(self, flags: Sequence[str]) -> list[str]:
-        """Write the benchmark's command, to be run in the repository; the path follows."""
+        """Return the benchmark's command line for the repository, without the path of the
+        models.
+        """
         words = [
             "bench",
             "--db",
@@ -131,12 +133,9 @@ class Setup:
 
 
 def find_setup(database: str, backend: str | None) -> Setup:
-    """Ask this torch for its device; choose a backend that works there at once.
+    """Return a setup for this machine's device, with a backend that needs no compiler on a CPU.
 
-    On a CPU that is dynamo alone (`eager`): inductor needs a C++ compiler there, and 20 to 30 s a
-    model.
-
-    Raises: HistoryStopped without a torch.
+    Raises HistoryStopped if torch is missing.
     """
     answer = subprocess.run(
         [sys.executable, "-c", ASK_DEVICE],
@@ -163,10 +162,9 @@ def measure_history(
     go_on: Callable[[], bool] = lambda: True,
     versions: Sequence[Version] = VERSIONS,
 ) -> int:
-    """Measure what the database does not have yet, the oldest version first; return how many runs
-    that were.
+    """Measure the versions that the database lacks, oldest first; return the number of runs.
 
-    Raises: HistoryStopped, NoRepository, StoreError.
+    Raises HistoryStopped, NoRepository, StoreError.
     """
     known = set() if again else list_measured(setup.database)
     total = sum(1 + len(version.also) for version in versions)
@@ -201,10 +199,10 @@ def _left(left_s: float) -> str:
 
 
 def _measure(setup: Setup, flags: Sequence[str], folder: str, go_on: Callable[[], bool]) -> None:
-    """Run the benchmark in the repository; whatever ends us ends it, and what it has measured is
+    """Run the benchmark in the repository and stop it if this process stops; finished results are
     kept.
 
-    Raises: HistoryStopped in the benchmark's words.
+    Raises HistoryStopped with the benchmark's output.
     """
     command = own_command(
         "compileboard.collectors", *setup.command(flags), "--only", f"path:{folder}/bench_models.py"
@@ -230,7 +228,7 @@ def _measure(setup: Setup, flags: Sequence[str], folder: str, go_on: Callable[[]
 
 
 def end(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGTERM) -> None:
-    """Ask a process that still runs to end, and wait until it has."""
+    """Terminate a process that still runs, and wait for it."""
     if process.poll() is not None:
         return
     process.send_signal(number)

@@ -1,4 +1,4 @@
-"""A throw-away git repository of the demo's project, which grows commit by commit."""
+"""A temporary git repository of the demo's project, which grows commit by commit."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ OURS_ALONE = {
 
 
 class NoRepository(Exception):
-    """There is no repository to measure."""
+    """The repository could not be made."""
 
 
 class Repository:
-    """The repository, in a folder of its own, which is gone at the end; nobody's git settings are
-    read or changed.
+    """A temporary git repository of the demo, independent of the user's git settings.
 
-    Raises: NoRepository in words, without git most of all.
+    Raises NoRepository if git is missing or fails.
     """
 
     def __init__(self) -> None:
@@ -53,9 +52,7 @@ class Repository:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def commit(self, version: Version) -> str:
-        """Make a version the newest commit of the branch, and what is checked out; return its
-        hash.
-        """
+        """Commit a version on the branch, and return its hash."""
         self._files = apply(version, self._files)
         for name, text in self._files.items():
             (self.folder / name).write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""The demo project's history: what each commit changes, and what it is measured with.
+"""The demo project's commits: their edits and benchmark flags.
 
-Each edit replaces a text that its file has exactly once. None of the numbers that come of it is
-written down here.
+Each edit replaces a text that its file has exactly once. The results of measuring are not stored
+here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ class Edit:
 
 @dataclass(frozen=True)
 class Version:
-    """One commit: its subject, its edits, and the flags of further runs beside the plain one."""
+    """One commit: its subject, its edits, and the flags of the runs that are measured besides the
+    plain one.
+    """
 
     subject: str
     edits: tuple[Edit, ...] = ()
@@ -67,8 +69,8 @@ VERSIONS = (
         (
             Edit(
                 RANKER,
-                "Bring a feature to its scale.",
-                "Bring a feature to its scale: log, sqrt or square.",
+                "Scale a feature.",
+                "Scale a feature: log, sqrt or square.",
             ),
         ),
     ),
@@ -182,9 +184,9 @@ def read_project() -> dict[str, str]:
 
 
 def apply(version: Version, files: dict[str, str]) -> dict[str, str]:
-    """Return the files with a version's edits made.
+    """Return the files after a version's edits.
 
-    Raises: ValueError for an edit whose text is not there exactly once.
+    Raises ValueError if the text to replace does not occur exactly once.
     """
     files = dict(files)
     for edit in version.edits:

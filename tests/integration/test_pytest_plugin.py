@@ -270,7 +270,7 @@ def test_a_damaged_baseline_is_said(tmp_path: Path, text: str) -> None:
     for work in (lambda: _load(path), lambda: _update(path, "test", [])):
         with pytest.raises(
             pytest.fail.Exception,
-            match="mend it, or delete it and write it anew with `pytest --comp",
+            match="fix it, or delete it and create it again with `pytest --comp",
         ):
             work()
     assert path.read_text() == text

@@ -1,4 +1,4 @@
-"""Rules that compare a run with a baseline: pure functions, all of them in RULES.
+"""Rules that compare a run with a baseline. Each is a pure function listed in RULES.
 
 Those named after an upstream checker give that checker's verdicts and its exit code.
 """

@@ -356,8 +356,8 @@ def _make_item_test(
 ) -> Callable[[DistinctItem], bool]:
     """Return a function that tests whether a side has an item.
 
-    The item has to be in the same model if both sides have the model and this side's items name
-    their models.
+    If both sides have the item's model and this side's items name their models, the item must be in
+    the same model.
     """
     models = models if any(item.model is not None for item in items) else set()
     models_by_fingerprint: dict[str, set[str | None]] = {}

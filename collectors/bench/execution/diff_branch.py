@@ -1,4 +1,4 @@
-"""Measure another commit in its own worktree and compare both."""
+"""Measure the checkout and another commit, the latter in a worktree, and compare them."""
 
 from __future__ import annotations
 

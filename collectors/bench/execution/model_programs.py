@@ -36,8 +36,8 @@ def list_models(
     plan: Sequence[Task],
     folder: Path,
 ) -> Iterator[tuple[RecordedProgram, list[Cause]]]:
-    """Yield the tasks in which a cause occurred, each with the causes that no earlier one had: a
-    worker's command that measures briefly.
+    """Yield each task as a program (a short worker command), with the causes that no earlier task
+    has.
     """
     shown = {tuple(row) for row in connection.execute(SHOWN_SQL, {"run_id": program.run_id})}
     left = list(causes)

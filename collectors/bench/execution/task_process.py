@@ -259,8 +259,7 @@ def run_task(
         child = _start(task, folder, environment, cwd, beat, server)
     except OSError as error:  # usually a full disk: there may be space for the next task
         message = (
-            f"its process cannot be started in {folder}: {error}; free some space or mend the "
-            "folder"
+            f"its process cannot be started in {folder}: {error}; free some space or fix the folder"
         )
         return ExperimentOutcome(
             status="failed",

@@ -75,7 +75,7 @@ def write_upstream_files(
     """Write upstream's files, and tables if requested, into the output directory or its folder
     `part`.
 
-    Raises: StoreError; OSError.
+    Raises StoreError, OSError.
     """
     if arguments.disable_output:
         return

@@ -1,4 +1,4 @@
-"""Time one call, and two sides alternately. Child processes only."""
+"""Measure times, page faults and memory, and write profiles. Only in child processes."""
 
 from __future__ import annotations
 
@@ -166,7 +166,9 @@ def take_turns(
 
 
 def time_beside_eager(bench: Workbench, compiled: Callable[..., Any]) -> InterleavedRepeats:
-    """Time eager's step and a compiled one without dynamo, in turns."""
+    """Time the eager step and an already compiled callable, such as a loaded package,
+    alternately.
+    """
     bench.stage("measure")
     eager = bench.steps.step()
     with first_eager_run():

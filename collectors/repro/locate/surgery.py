@@ -234,9 +234,9 @@ def _return_values(module: Any, values: Sequence[Any]) -> None:
 
 
 def cut_after(module: Any, count: int, inputs: Sequence[Any]) -> Any:
-    """Return the graph of the first calls, which returns all values that no other call uses.
+    """Return a graph of the first `count` calls that returns every tensor no later call uses.
 
-    Runs once in eager to find tensors, and writes to its inputs.
+    The graph is run once in eager mode to find the tensors, which may modify `inputs`.
     """
     changed = copy_module(module)
     calls = list_calls(changed)

@@ -1,4 +1,6 @@
-"""`repro minify` in the driver: search, then verify the result as the repro that is stored."""
+"""Minify a repro in the driver process, and verify that the minified repro still fails as
+stored.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ from compileboard.collectors.repro.trials import OK, Trials
 
 
 def run(task: ReproTask) -> dict[str, Any]:
-    """Minify a repro; Dynamo's graph if AOTAutograd's passes."""
+    """Minify a repro. If an accuracy failure does not occur in its AOTAutograd graph, Dynamo's
+    graph is minified.
+    """
     require_names("minifier", "minifier_program")
     levels = [task.options.get("level") or task.repro.manifest.level]
     if (

@@ -1,6 +1,4 @@
-"""What of this project is measured: `compileboard-collect bench --only
-path:$PWD/bench_models.py`.
-"""
+"""The models to measure: `compileboard-collect bench --only path:$PWD/bench_models.py`."""
 
 import compileboard
 

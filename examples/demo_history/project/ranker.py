@@ -1,4 +1,4 @@
-"""Score candidates by what is known of each and by its text's vector."""
+"""Score candidates by their features and their text's vector."""
 
 import torch
 from torch import nn
@@ -21,7 +21,7 @@ SCALES = {"log": torch.log1p, "sqrt": torch.sqrt, "square": torch.square}
 
 
 class Scale(nn.Module):
-    """Bring a feature to its scale."""
+    """Scale a feature."""
 
     def __init__(self, name):
         super().__init__()

@@ -822,4 +822,4 @@ def test_a_timer_leaves_with_what_the_function_writes_to_its_module() -> None:
     (first,) = suggest_break_fixes(
         facts_of("GB0007", program, 2, eager=eager, context="module: time, qualname: time")
     )
-    assert "look `self.seen` up there too" in first.title
+    assert "look up `self.seen` in the caller too" in first.title

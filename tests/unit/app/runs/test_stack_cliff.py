@@ -85,7 +85,7 @@ def test_show_names_the_command_that_settles_it(store: sqlite3.Connection, datab
     assert summary is not None
     assert (
         "up to 70,000 page faults a second" in summary.text()
-        and "`run --stack-room` settles it" in summary.text()
+        and "`run --stack-room` avoids it" in summary.text()
     )
 
 
