@@ -259,7 +259,9 @@ def _format_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str
             + (f" [{graph_break.gb_id}]" if graph_break.gb_id else ""),
         ]
         lines.append(f"   at {_where(graph_break)}")
-        lines += [f"   {_frame(frame)}" for frame in _own(graph_break.stack)[-_MAX_FRAMES:]]
+        lines += [
+            f"   {_frame(frame)}" for frame in _drop_pytest_frames(graph_break.stack)[-_MAX_FRAMES:]
+        ]
         if graph_break.explanation:
             lines.append(f"   {' '.join(graph_break.explanation.split())}")
         lines += [f"   hint: {' '.join(hint.split())}" for hint in graph_break.hints]
@@ -274,7 +276,7 @@ def _format_breaks(new: list[GraphBroke], known_count: int, path: Path, key: str
     return "\n".join(lines)
 
 
-def _own(stack: list[Frame]) -> list[Frame]:
+def _drop_pytest_frames(stack: list[Frame]) -> list[Frame]:
     outer = [
         n
         for n, frame in enumerate(stack, 1)

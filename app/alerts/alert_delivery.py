@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from compileboard.app.alerts.channels import DeliveryFailed, DeliveryUnknown, send_message
-from compileboard.app.alerts.message import IncidentEvent, make_message, name_message
+from compileboard.app.alerts.message import IncidentEvent, make_message, make_message_id
 from compileboard.app.alerts.queries import Delivery, get_rule_start, list_new_keys, list_waiting
 from compileboard.app.alerts.rules import AlertRule, Channel, Rules, list_due, load_rules, matches
 from compileboard.app.core.format import format_plural
@@ -225,7 +225,7 @@ def _group_messages(
     for start in range(0, len(fresh), MAX_INCIDENTS):
         members = fresh[start : start + MAX_INCIDENTS]
         yield (
-            name_message(
+            make_message_id(
                 rule.name, channel.name, [":".join(event.key) for _delivery, event in members]
             ),
             members,

@@ -82,7 +82,7 @@ class AlertMessage:
     is_test: bool = False
 
 
-def name_message(rule: str, channel: str, keys: Iterable[str]) -> str:
+def make_message_id(rule: str, channel: str, keys: Iterable[str]) -> str:
     identity = "\x1f".join((rule, channel, *sorted(keys)))
     return hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:32]
 
@@ -109,7 +109,7 @@ def make_message(
 def make_test_message(rule: str, base_url: str, now_us: int) -> AlertMessage:
     title, url = f"Test of rule {rule}", absolute_url(base_url, "/alerts")
     part = MessagePart(title, url, ["Incidents of this rule come here. This is a test."])
-    message_id = name_message(rule, "test", [str(now_us)])
+    message_id = make_message_id(rule, "test", [str(now_us)])
     return AlertMessage(message_id, rule, title, url, now_us, (), [part], is_test=True)
 
 

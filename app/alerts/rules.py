@@ -413,7 +413,7 @@ _PATTERN_FORM = "a pattern as resnet*, or a list of such"
 
 
 @dataclass(frozen=True)
-class Key:
+class KeySpec:
     """A key of a table: its parser, the values it accepts in words, and its default."""
 
     accept: Accept
@@ -422,8 +422,8 @@ class Key:
     is_required: bool = False
 
 
-def _name_variable(example: str, *, is_required: bool = False) -> Key:
-    return Key(
+def _name_variable(example: str, *, is_required: bool = False) -> KeySpec:
+    return KeySpec(
         accept_pattern(VARIABLE),
         f"the name of an environment variable, as {example}",
         "",
@@ -431,15 +431,17 @@ def _name_variable(example: str, *, is_required: bool = False) -> Key:
     )
 
 
-ZONE = Key(parse_zone, "a time zone's name, as Europe/Berlin or UTC")
+ZONE = KeySpec(parse_zone, "a time zone's name, as Europe/Berlin or UTC")
 TOP_KEYS = {
-    "base_url": Key(parse_url, "the dashboard's address, as https://compileboard.example.org", ""),
+    "base_url": KeySpec(
+        parse_url, "the dashboard's address, as https://compileboard.example.org", ""
+    ),
     "timezone": ZONE,
-    "channels": Key(accept_nonempty(dict), "tables, as [channels.team]", {}, is_required=True),
-    "rules": Key(accept_nonempty(list), "tables, as [[rules]]", [], is_required=True),
+    "channels": KeySpec(accept_nonempty(dict), "tables, as [channels.team]", {}, is_required=True),
+    "rules": KeySpec(accept_nonempty(list), "tables, as [[rules]]", [], is_required=True),
 }
-KIND = Key(accept_one_of(tuple(KINDS)), format_one_of(tuple(KINDS)), is_required=True)
-TIMEOUT = Key(accept_whole_up_to(60), "whole seconds from 1 to 60", 10)
+KIND = KeySpec(accept_one_of(tuple(KINDS)), format_one_of(tuple(KINDS)), is_required=True)
+TIMEOUT = KeySpec(accept_whole_up_to(60), "whole seconds from 1 to 60", 10)
 WEBHOOK = _name_variable("TEAM_WEBHOOK", is_required=True)
 CHANNEL_KEYS = {
     "webhook": {
@@ -451,15 +453,15 @@ CHANNEL_KEYS = {
     "slack": {"kind": KIND, "url_env": WEBHOOK, "timeout_s": TIMEOUT},
     "email": {
         "kind": KIND,
-        "host": Key(
+        "host": KeySpec(
             accept_pattern(HOST), "a host's name, as smtp.example.org", "", is_required=True
         ),
-        "port": Key(accept_whole_up_to(65535), "a port from 1 to 65535"),
-        "security": Key(accept_one_of(SECURITIES), format_one_of(SECURITIES), "starttls"),
+        "port": KeySpec(accept_whole_up_to(65535), "a port from 1 to 65535"),
+        "security": KeySpec(accept_one_of(SECURITIES), format_one_of(SECURITIES), "starttls"),
         "username_env": _name_variable("SMTP_PASSWORD"),
         "password_env": _name_variable("SMTP_PASSWORD"),
-        "from": Key(parse_address, _MAIL_FORM, "", is_required=True),
-        "to": Key(
+        "from": KeySpec(parse_address, _MAIL_FORM, "", is_required=True),
+        "to": KeySpec(
             accept_each(parse_address), f"{_MAIL_FORM}, or a list of such", (), is_required=True
         ),
         "timeout_s": TIMEOUT,
@@ -467,41 +469,41 @@ CHANNEL_KEYS = {
 }
 
 
-def _list_rule_keys(channels: tuple[str, ...]) -> dict[str, Key]:
+def _list_rule_keys(channels: tuple[str, ...]) -> dict[str, KeySpec]:
     metrics = list_metric_names()
-    patterns = {name: Key(parse_strings, _PATTERN_FORM, ()) for name in PATTERNS}
+    patterns = {name: KeySpec(parse_strings, _PATTERN_FORM, ()) for name in PATTERNS}
     return {
-        "name": Key(accept_pattern(NAME), _NAME_FORM, "", is_required=True),
-        "channels": Key(
+        "name": KeySpec(accept_pattern(NAME), _NAME_FORM, "", is_required=True),
+        "channels": KeySpec(
             accept_each(channels.__contains__),
             f"a list of {format_one_of(channels)}",
             (),
             is_required=True,
         ),
-        "direction": Key(
+        "direction": KeySpec(
             accept_each(DIRECTIONS.__contains__), format_one_of(DIRECTIONS), ("worse",)
         ),
-        "subject": Key(accept_each(SUBJECTS.__contains__), format_one_of(SUBJECTS), ()),
+        "subject": KeySpec(accept_each(SUBJECTS.__contains__), format_one_of(SUBJECTS), ()),
         **patterns,
-        "metric": Key(
+        "metric": KeySpec(
             accept_each(lambda text: keep_fitting(metrics, text)),
             f"patterns of {', '.join(metrics)}",
             (),
         ),
-        "least_percent": Key(parse_percent, "a number of percent, 0 or more", 0.0),
-        "quiet": Key(
+        "least_percent": KeySpec(parse_percent, "a number of percent, 0 or more", 0.0),
+        "quiet": KeySpec(
             lambda given: parse_quiet(given) if isinstance(given, str) else None,
             "hours as 22:00-07:00, from one to another",
             NEVER_QUIET,
         ),
-        "quiet_days": Key(parse_days, f"a list of {', '.join(DAYS)}, six at most", frozenset()),
+        "quiet_days": KeySpec(parse_days, f"a list of {', '.join(DAYS)}, six at most", frozenset()),
         "timezone": ZONE,
-        "digest": Key(
+        "digest": KeySpec(
             lambda given: given if _is_digest(given) else None,
             "none, daily 08:00 or weekly mon 08:00",
             "none",
         ),
-        "since": Key(parse_date, "a date, as 2026-11-01"),
+        "since": KeySpec(parse_date, "a date, as 2026-11-01"),
     }
 
 
@@ -516,7 +518,7 @@ class RulesTable:
             f"{self.where}: {key} is {hidden if is_secret else show(came)}; expected {expected}"
         )
 
-    def read(self, keys: Mapping[str, Key]) -> dict[str, Any]:
+    def read(self, keys: Mapping[str, KeySpec]) -> dict[str, Any]:
         """Return each key's value; unknown keys and invalid values are added to `mistakes`."""
         for key in self.values:
             if f"{key}_env" in keys:
@@ -530,7 +532,7 @@ class RulesTable:
                 )
         return {name: self.get(name, key) for name, key in keys.items()}
 
-    def get(self, name: str, key: Key) -> Any:
+    def get(self, name: str, key: KeySpec) -> Any:
         if name not in self.values:
             if key.is_required:
                 self.mistakes.append(f"{self.where}: {name} is missing; expected {key.expected}")
@@ -634,7 +636,7 @@ def _read_all_rules(
     return tuple(rules)
 
 
-def _read_rule(table: RulesTable, keys: Mapping[str, Key], zone: ZoneInfo) -> AlertRule:
+def _read_rule(table: RulesTable, keys: Mapping[str, KeySpec], zone: ZoneInfo) -> AlertRule:
     values = table.read(keys)
     days, digest = values.pop("quiet_days"), values.pop("digest")
     quiet = replace(values.pop("quiet"), days=days)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from compileboard.app.aot import run_queries as aot
 from compileboard.app.aot.run_queries import AotGraph, read_summary
-from compileboard.app.aot.wrappers import PLAIN, WrapperCost, explain_graph, list_unknown
+from compileboard.app.aot.wrappers import PLAIN, WrapperAction, explain_graph, list_unknown
 from compileboard.app.artifacts.graph_program import list_types, parse_signature, parse_tensor_type
 from compileboard.app.core.fields import CompileId, Count, RowId
 from compileboard.app.core.page import Page
@@ -162,7 +162,7 @@ class AotGraphRow(AotGraph):
 
     trained: Annotated[bool | None, "Whether it has a backward."]
     wrappers: Annotated[tuple[str, ...], "torch's names of the wrappers with an effect."]
-    findings: Annotated[tuple[WrapperCost, ...], "Their actions, outermost first."]
+    findings: Annotated[tuple[WrapperAction, ...], "Their actions, outermost first."]
     unknown: Annotated[tuple[str, ...], "What torch did not record, a sentence each."]
     saved: Annotated[
         SavedTensors | None,
@@ -184,11 +184,11 @@ class GraphName:
 
 
 @dataclass(frozen=True)
-class RunWrapperCost:
+class RunWrapperAction:
     """One wrapper action, over all graphs of the run."""
 
     title: Annotated[str, "What, without numbers."]
-    example: Annotated[WrapperCost, "One of them."]
+    example: Annotated[WrapperAction, "One of them."]
     graph_count: Annotated[Count, "Graphs that have it."]
     graphs: Annotated[tuple[GraphName, ...], "The first five of them."]
     call_us: Annotated[
@@ -203,7 +203,7 @@ class WrapperReport:
     graph_count: Annotated[Count, "Graphs that AOTAutograd compiled."]
     trained_count: Annotated[Count, "Of these, with a backward."]
     plain_count: Annotated[Count, "Of all graphs, those with only the plain wrapper."]
-    findings: Annotated[tuple[RunWrapperCost, ...], "Work of the wrappers, most graphs first."]
+    findings: Annotated[tuple[RunWrapperAction, ...], "Work of the wrappers, most graphs first."]
 
 
 def explain_graphs(
@@ -269,9 +269,9 @@ def sum_up_graphs(
     """
     counts = Counter(key for _id, key, _compile_id, _text in rows)
     explained: dict[
-        tuple[str, frozenset[str], bool | None], tuple[dict[str, Any], list[WrapperCost]]
+        tuple[str, frozenset[str], bool | None], tuple[dict[str, Any], list[WrapperAction]]
     ] = {}
-    costs: dict[str, list[tuple[int, str | None, WrapperCost]]] = {}
+    costs: dict[str, list[tuple[int, str | None, WrapperAction]]] = {}
     calls_us = {
         number: times[key].whole_us
         for number, key, _compile_id, _text in rows
@@ -304,16 +304,16 @@ def sum_up_graphs(
     )
 
 
-def _count_known(them: Sequence[tuple[int, str | None, WrapperCost]]) -> int:
+def _count_known(them: Sequence[tuple[int, str | None, WrapperAction]]) -> int:
     return len({number for number, _compile_id, _finding in them})
 
 
 def _sum_up(
-    title: str, them: Sequence[tuple[int, str | None, WrapperCost]], calls_us: Mapping[int, float]
-) -> RunWrapperCost:
+    title: str, them: Sequence[tuple[int, str | None, WrapperAction]], calls_us: Mapping[int, float]
+) -> RunWrapperAction:
     graphs = {number: compile_id for number, compile_id, _finding in them}
     timed = [calls_us[number] for number in graphs if number in calls_us]
-    return RunWrapperCost(
+    return RunWrapperAction(
         title,
         them[0][2],
         len(graphs),

@@ -14,7 +14,7 @@ AUTOGRAD = "AOTDispatchAutograd"
 
 
 @dataclass(frozen=True)
-class WrapperCost:
+class WrapperAction:
     """One action of a wrapper."""
 
     title: Annotated[str, "The action, with its inputs or outputs."]
@@ -24,7 +24,7 @@ class WrapperCost:
     wrapper: Annotated[str, "torch's name of the wrapper."]
 
 
-PLAIN = WrapperCost(
+PLAIN = WrapperAction(
     title="Nothing but the plain wrapper",
     what="No input is written to, no output is a view of anything, no tensor subclass passes, and"
     " there is no backward: the graph's outputs are returned as they are.",
@@ -36,7 +36,7 @@ PLAIN = WrapperCost(
     wrapper=RUNTIME,
 )
 
-SYNTHETIC_BASE = WrapperCost(
+SYNTHETIC_BASE = WrapperAction(
     title="Inputs that share memory were merged into their base",
     what="At least two inputs are views of the same memory and one of them is written to, so "
     "the graph takes their"
@@ -52,7 +52,7 @@ SYNTHETIC_BASE = WrapperCost(
     wrapper="AOTSyntheticBaseWrapper",
 )
 
-DUPLICATES = WrapperCost(
+DUPLICATES = WrapperAction(
     title="The same tensor was passed more than once, and is written to",
     what="The graph takes the tensor once. It holds only for calls that repeat their arguments "
     "in the same places."
@@ -65,7 +65,7 @@ DUPLICATES = WrapperCost(
     wrapper="AOTDedupeWrapper",
 )
 
-MERGED = WrapperCost(
+MERGED = WrapperAction(
     title="Inputs were merged: one tensor passed twice, or views of one tensor",
     what="Inputs that share memory, of which one is written to, became one input of the graph. "
     "The metadata does not"
@@ -81,7 +81,7 @@ MERGED = WrapperCost(
 )
 
 
-DEBUG_ASSERT = WrapperCost(
+DEBUG_ASSERT = WrapperAction(
     title="Inputs are checked at each call (debug_assert)",
     what=(
         "The graph was made for inputs that need no gradient, or are not tensors, and each call "
@@ -92,7 +92,7 @@ DEBUG_ASSERT = WrapperCost(
     wrapper="DebugAssertWrapper",
 )
 
-FAKIFIED = WrapperCost(
+FAKIFIED = WrapperAction(
     title="The first call returns outputs without values (DDP)",
     what="DDPOptimizer cut the graph. Each piece is called once while compiling, so that the "
     "next one knows the"
@@ -104,7 +104,7 @@ FAKIFIED = WrapperCost(
     wrapper="FakifiedOutWrapper",
 )
 
-LAZY_BACKWARD = WrapperCost(
+LAZY_BACKWARD = WrapperAction(
     title="Backward compiled at its first call",
     what=(
         "The forward saves no symbolic sizes, so the compiler gets the backward graph when the "
@@ -118,7 +118,7 @@ LAZY_BACKWARD = WrapperCost(
     wrapper=AUTOGRAD,
 )
 
-EAGER_BACKWARD = WrapperCost(
+EAGER_BACKWARD = WrapperAction(
     title="Backward compiled together with the forward",
     what=(
         "The forward saves symbolic sizes for the backward, so both graphs are compiled at the "
@@ -130,8 +130,8 @@ EAGER_BACKWARD = WrapperCost(
 )
 
 
-def describe_donated(count: int) -> WrapperCost:
-    return WrapperCost(
+def describe_donated(count: int) -> WrapperAction:
+    return WrapperAction(
         title=f"Donated buffers: {count}",
         what=(
             "The backward may write its results into these saved tensors: nothing else shares "
@@ -148,8 +148,8 @@ def describe_donated(count: int) -> WrapperCost:
     )
 
 
-def describe_tangents(count: int) -> WrapperCost:
-    return WrapperCost(
+def describe_tangents(count: int) -> WrapperAction:
+    return WrapperAction(
         title=f"Gradients are expected in a guessed layout: {count}",
         what="The backward was traced before any gradient was there: torch guesses that each "
         "has the layout, type and"
@@ -189,10 +189,10 @@ _WHY_COPIED = {
 }
 
 
-def describe_mutation(kind: str, why: str, inputs: str) -> WrapperCost:
+def describe_mutation(kind: str, why: str, inputs: str) -> WrapperAction:
     reason, avoid_copy = _WHY_COPIED.get(why, ("", ""))
     title, what, cost, avoid = MUTATIONS[kind]
-    return WrapperCost(
+    return WrapperAction(
         title.format(inputs), what.format(inputs, reason), cost, avoid or avoid_copy, RUNTIME
     )
 
@@ -342,7 +342,7 @@ _MAX_RANGES = 6
 Summary = Mapping[str, Any]
 
 
-def explain_graph(summary: Summary) -> list[WrapperCost]:
+def explain_graph(summary: Summary) -> list[WrapperAction]:
     """List the actions of the compiled function besides its graph, outermost wrapper first."""
     costs = [
         *_explain_merged_inputs(summary),
@@ -398,7 +398,7 @@ def name_numbers(noun: str, numbers: Iterable[int]) -> str:
     return f"{noun}{'' if len(ordered) == 1 else 's'} {text}"
 
 
-def _explain_merged_inputs(summary: Summary) -> list[WrapperCost]:
+def _explain_merged_inputs(summary: Summary) -> list[WrapperAction]:
     if not summary.get("arguments_merged"):
         return []
     known = [SYNTHETIC_BASE] * (summary.get("synthetic_base") is True)
@@ -406,7 +406,7 @@ def _explain_merged_inputs(summary: Summary) -> list[WrapperCost]:
     return known or [MERGED]
 
 
-def _explain_mutations(summary: Summary) -> list[WrapperCost]:
+def _explain_mutations(summary: Summary) -> list[WrapperAction]:
     groups: dict[tuple[str, str], list[int]] = {}
     for mutation in summary.get("inputs_mutated") or ():
         groups.setdefault(_mutation_kind(mutation), []).append(mutation["index"])
@@ -429,7 +429,7 @@ def _mutation_kind(mutation: Mapping[str, Any]) -> tuple[str, str]:
     return "copy", "metadata" if mutation.get("metadata") else "autograd"
 
 
-def _explain_outputs(summary: Summary) -> list[WrapperCost]:
+def _explain_outputs(summary: Summary) -> list[WrapperAction]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for output in summary.get("outputs") or ():
         kind = output.get("output_type")
@@ -438,11 +438,13 @@ def _explain_outputs(summary: Summary) -> list[WrapperCost]:
     return [_explain_alias(kind, items, summary) for kind, items in groups.items()]
 
 
-def _explain_alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summary) -> WrapperCost:
+def _explain_alias(
+    kind: str, items: Sequence[Mapping[str, Any]], summary: Summary
+) -> WrapperAction:
     outputs = name_numbers("output", [alias["index"] for alias in items])
     if kind not in ALIASES:
         kinds = f"as {kind}, a kind that is not known here" if kind else "of an unrecorded kind"
-        return WrapperCost(
+        return WrapperAction(
             f"Aliases: {outputs}",
             f"Torch lists {outputs} {kinds}.",
             "Unknown.",
@@ -467,7 +469,7 @@ def _explain_alias(kind: str, items: Sequence[Mapping[str, Any]], summary: Summa
             " Some of them may be merged inputs whose sizes or strides the function changed, "
             "not results."
         )
-    return WrapperCost(title.format(outputs), what, cost, avoid, wrapper)
+    return WrapperAction(title.format(outputs), what, cost, avoid, wrapper)
 
 
 def _describe_intermediates(summary: Summary) -> str:
@@ -475,11 +477,11 @@ def _describe_intermediates(summary: Summary) -> str:
     return f"{count} intermediate results" if count and count > 1 else "an intermediate result"
 
 
-def _explain_runtime(summary: Summary) -> list[WrapperCost]:
+def _explain_runtime(summary: Summary) -> list[WrapperAction]:
     costs = []
     if (mode := summary.get("grad_enabled_after")) is not None:
         costs.append(
-            WrapperCost(
+            WrapperAction(
                 title=f"Gradient mode is turned {'on' if mode else 'off'} at the end",
                 what=(
                     "The function leaves torch's gradient mode other than it found it, and the "
@@ -496,7 +498,7 @@ def _explain_runtime(summary: Summary) -> list[WrapperCost]:
     if dynamic := summary.get("dynamic_output_indices"):
         outputs = name_numbers("output", dynamic)
         costs.append(
-            WrapperCost(
+            WrapperAction(
                 title=f"Marked as dynamic: {outputs}",
                 what=f"Sizes of {outputs} are symbolic: the wrapper marks them, so that a next "
                 "compiled graph takes"
@@ -509,11 +511,11 @@ def _explain_runtime(summary: Summary) -> list[WrapperCost]:
     return costs
 
 
-def _explain_randomness(summary: Summary) -> list[WrapperCost]:
+def _explain_randomness(summary: Summary) -> list[WrapperAction]:
     costs = []
     if summary.get("rng_functionalized"):
         costs.append(
-            WrapperCost(
+            WrapperAction(
                 title="Random numbers are functionalised",
                 what=(
                     "Seed and offset of the CUDA generator are inputs of the graph, and the "
@@ -532,7 +534,7 @@ def _explain_randomness(summary: Summary) -> list[WrapperCost]:
         )
     if count := summary.get("graphsafe_rng_state_count"):
         costs.append(
-            WrapperCost(
+            WrapperAction(
                 title=f"Generators are passed along for recomputing: {count}",
                 what="The backward computes random operations again (dropout under activation "
                 "checkpointing, say) and"
@@ -547,7 +549,7 @@ def _explain_randomness(summary: Summary) -> list[WrapperCost]:
     return costs
 
 
-def _explain_subclasses(summary: Summary) -> list[WrapperCost]:
+def _explain_subclasses(summary: Summary) -> list[WrapperAction]:
     costs = []
     inputs, outputs = (
         summary.get("subclass_input_count") or 0,
@@ -555,7 +557,7 @@ def _explain_subclasses(summary: Summary) -> list[WrapperCost]:
     )
     if inputs or outputs:
         costs.append(
-            WrapperCost(
+            WrapperAction(
                 title=f"Tensor subclasses are unwrapped and wrapped: {inputs} in, {outputs} out",
                 what="The graph knows plain tensors only: each subclass is taken apart before "
                 "it, and each result of"
@@ -574,7 +576,7 @@ def _explain_subclasses(summary: Summary) -> list[WrapperCost]:
         )
     if waits := summary.get("async_collective_input_count"):
         costs.append(
-            WrapperCost(
+            WrapperAction(
                 title=f"Collectives are waited for before the graph: {waits}",
                 what="Inputs are results of collectives that may still be running.",
                 cost="The call waits for each of them, which ends their overlap with computing.",
@@ -585,11 +587,11 @@ def _explain_subclasses(summary: Summary) -> list[WrapperCost]:
     return costs
 
 
-def _explain_effects(summary: Summary) -> list[WrapperCost]:
+def _explain_effects(summary: Summary) -> list[WrapperAction]:
     if not (count := summary.get("effect_token_count")):
         return []
     return [
-        WrapperCost(
+        WrapperAction(
             title=f"Side effects are kept in order by tokens: {count}",
             what="The graph has operations with side effects (printing, calls of custom "
             "objects). Tokens that pass"
@@ -607,14 +609,14 @@ def _explain_effects(summary: Summary) -> list[WrapperCost]:
     ]
 
 
-def _explain_autograd(summary: Summary) -> list[WrapperCost]:
+def _explain_autograd(summary: Summary) -> list[WrapperAction]:
     if not summary.get("trained"):
         return []
     also = ""
     if summary.get("backward_mutation_count"):
         also = " The backward writes to inputs: it raises an error under create_graph=True."
     costs = [
-        WrapperCost(
+        WrapperAction(
             title="Forward and backward are one autograd function",
             what=(
                 "Some result needs gradients, so the graph runs as a "

@@ -12,7 +12,7 @@ from typing import Any
 
 from compileboard.app.artifacts.text import CodeLines, highlight, indent_json, is_bytecode
 from compileboard.app.core.format import format_bytes
-from compileboard.app.core.labels import Word
+from compileboard.app.core.labels import Label
 
 GUARDS = ("dynamo_cpp_guards_str", "dynamo_guards")
 DYNAMO_GRAPH = "dynamo_output_graph"
@@ -123,14 +123,14 @@ UNKNOWN = "a record with a name that CompileBoard does not know"
 _CPP = re.compile(r"^\s*(?:#include|#pragma|extern \"C\")")
 
 STATES = {
-    "kept": Word("kept", "good", "The text matches torch's checksum."),
-    "none": Word("no text", "quiet", "torch writes no text with this record."),
-    "left_out": Word("left out", "quiet", "Imported with --no-payloads. Import again without it."),
-    "withheld": Word("withheld", "quiet", "The text has source code, and source is hidden."),
-    "damaged": Word(
+    "kept": Label("kept", "good", "The text matches torch's checksum."),
+    "none": Label("no text", "quiet", "torch writes no text with this record."),
+    "left_out": Label("left out", "quiet", "Imported with --no-payloads. Import again without it."),
+    "withheld": Label("withheld", "quiet", "The text has source code, and source is hidden."),
+    "damaged": Label(
         "damaged", "bad", "The text does not match torch's checksum: the log is damaged."
     ),
-    "too_large": Word("too large", "warn", "The text exceeds the size limit of a record."),
+    "too_large": Label("too large", "warn", "The text exceeds the size limit of a record."),
 }
 
 
@@ -140,12 +140,12 @@ def describe_name(name: str) -> str:
     return NAMES[name][1] if name in NAMES else UNKNOWN
 
 
-def describe_state(state: str, unreadable: str | None = None) -> Word:
+def describe_state(state: str, unreadable: str | None = None) -> Label:
     if unreadable:
-        return Word(
+        return Label(
             "not readable", "bad", f"The text was kept, and cannot be read back: {unreadable}."
         )
-    return STATES.get(state, Word(state, "quiet", "This version does not know that state."))
+    return STATES.get(state, Label(state, "quiet", "This version does not know that state."))
 
 
 def guess_language(name: str, text: str, encoding: str = "string") -> str:

@@ -49,7 +49,7 @@ from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import CompileEntry, build_entries
 from compileboard.app.compiles.run_queries import CompileFilter, CompileRow
 from compileboard.app.core.fields import Count
-from compileboard.app.core.labels import Word
+from compileboard.app.core.labels import Label
 from compileboard.app.core.page import Page
 from compileboard.app.core.schema import one_of
 from compileboard.app.core.store import Store
@@ -150,7 +150,7 @@ class ArtifactPair:
 
 
 @dataclass(frozen=True)
-class Section:
+class ArtifactKindComparison:
     """The artifacts of one kind of two compiles; `alone` are those of each compile without a
     partner that has a text.
     """
@@ -180,14 +180,14 @@ _SECTIONS = (
 CompileSource = tuple[sqlite3.Connection, int]  # the detail of its run, and its key
 
 
-def compare_compile_artifacts(a: CompileSource, b: CompileSource) -> list[Section]:
+def compare_compile_artifacts(a: CompileSource, b: CompileSource) -> list[ArtifactKindComparison]:
     """Compare guards, graph and generated code of two compiles, of one run or of two."""
     return [_compare_section(a, b, *section) for section in _SECTIONS]
 
 
 def _compare_section(
     a: CompileSource, b: CompileSource, key: str, title: str, meaning: str, names: Sequence[str]
-) -> Section:
+) -> ArtifactKindComparison:
     here, there = (
         [row for name in names for row in artifacts.list_named(reader, compile_key=own, name=name)]
         for reader, own in (a, b)
@@ -210,7 +210,7 @@ def _compare_section(
         else:
             alone[0].append(row)
             alone[1].append(other)
-    return Section(
+    return ArtifactKindComparison(
         key,
         title,
         meaning,
@@ -281,7 +281,7 @@ class ArtifactScreen:
     counterparts: Sequence[tuple[str, str, ArtifactRow]]
 
     @property
-    def state(self) -> Word:
+    def state(self) -> Label:
         return describe_state(self.artifact.state, self.artifact.unreadable)
 
     @property
@@ -417,7 +417,7 @@ class CompileChangesScreen:
     older: CompileRow | None
     others: Sequence[CompileRow]
     recompiles: Sequence[recompiles.RecompileRow]
-    sections: Sequence[Section]
+    sections: Sequence[ArtifactKindComparison]
 
 
 def build_changes(

@@ -192,11 +192,12 @@ def build_distributed(
     ]
     results = [_make_distributed(open_run, one_series) for one_series in several[:MAX_RESULTS]]
     return sorted(
-        _name_lines(results), key=lambda result: (result.way, result.line, result.world_size)
+        _shorten_line_labels(results),
+        key=lambda result: (result.way, result.line, result.world_size),
     )
 
 
-def _name_lines(results: Sequence[DistributedResult]) -> Iterator[DistributedResult]:
+def _shorten_line_labels(results: Sequence[DistributedResult]) -> Iterator[DistributedResult]:
     parts = [result.line.split(SEPARATOR) for result in results]
     for result, own in zip(results, parts):
         others = [line for other, line in zip(results, parts) if other.way == result.way]

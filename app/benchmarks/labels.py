@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, TypedDict
 
 from compileboard.app.core.format import format_number
-from compileboard.app.core.labels import Word
+from compileboard.app.core.labels import Label
 from compileboard.collectors.contract.values import fit_json
 from compileboard.collectors.contract.verdicts import THRESHOLD, is_wrong_answer
 from compileboard.collectors.store.results import BriefResult, ResultFields, ResultRow
@@ -38,14 +38,14 @@ EXPERIMENTS = {
 }
 MANY_PAGE_FAULTS = 10.0  # per warm call; 0 to 5 are normal (docs/stack-cliff.md)
 ACCURACIES = {
-    "pass": Word("pass", "good", "Outputs match eager mode."),
-    "pass_due_to_skip": Word(
+    "pass": Label("pass", "good", "Outputs match eager mode."),
+    "pass_due_to_skip": Label(
         "pass, not checked", "quiet", "A rule excludes this model from the accuracy check."
     ),
-    "eager_variation": Word(
+    "eager_variation": Label(
         "pass, eager varies", "quiet", "Two eager runs differ; HUD counts it as passed."
     ),
-    "fail_accuracy": Word("wrong answer", "bad", "Outputs differ from eager mode."),
+    "fail_accuracy": Label("wrong answer", "bad", "Outputs differ from eager mode."),
 }
 
 
@@ -56,12 +56,12 @@ def describe_experiment(experiment: str) -> str:
     return EXPERIMENTS.get(experiment) or experiment.replace("_", " ").capitalize()
 
 
-def describe_status(row: ResultFields) -> Word:
+def describe_status(row: ResultFields) -> Label:
     reason = REASONS.get(row.reason or "", row.reason or "")
     if row.status == "measured" and is_slower(row):
-        return Word("measured, slower", "warn", "Measured. Eager mode is faster.")
+        return Label("measured, slower", "warn", "Measured. Eager mode is faster.")
     if row.status == "measured":
-        return Word("measured", "good", "Measured.")
+        return Label("measured", "good", "Measured.")
     if row.status == "failed":
         label = f"failed: {reason}" if reason else "failed"
         word = (
@@ -69,29 +69,29 @@ def describe_status(row: ResultFields) -> Word:
             if row.reason in REASONS
             else "The measurement failed."
         )
-        return Word(label, "bad", word)
+        return Label(label, "bad", word)
     if row.status == "skipped":
-        return Word(f"skipped: {reason}" if reason else "skipped", "quiet", "Left out by a rule.")
+        return Label(f"skipped: {reason}" if reason else "skipped", "quiet", "Left out by a rule.")
     if row.status == "not_run":
-        return Word(
+        return Label(
             f"not run: {reason}" if reason else "not run", "warn", "Due, but never started."
         )
-    return Word(row.status, "quiet", "")
+    return Label(row.status, "quiet", "")
 
 
-def describe_accuracy(accuracy: str | None) -> Word:
+def describe_accuracy(accuracy: str | None) -> Label:
     if accuracy is None:
-        return Word("not measured", "quiet", "No accuracy result for this model in this run.")
+        return Label("not measured", "quiet", "No accuracy result for this model in this run.")
     known = ACCURACIES.get(accuracy)
     if known is not None:
         return known
     meaning = f"Upstream status: {accuracy}."
-    return Word(
+    return Label(
         REASONS.get(accuracy, accuracy), "bad" if is_wrong_answer(accuracy) else "quiet", meaning
     )
 
 
-def describe_verdict(row: ResultRow) -> Word | None:
+def describe_verdict(row: ResultRow) -> Label | None:
     judge = row.judge
     if (
         row.status == "failed"
@@ -131,19 +131,19 @@ def describe_missing(row: ResultRow) -> str:
     )
 
 
-def describe_speedup(row: ResultFields) -> Word | None:
+def describe_speedup(row: ResultFields) -> Label | None:
     low, high = row.speedup_low, row.speedup_high
     if row.speedup is None or low is None or high is None:
         return None
     if low <= 1 <= high:
-        return Word(
+        return Label(
             "no clear difference",
             "quiet",
             "The 95% interval spans 1: it may be faster or slower than eager.",
         )
     if low > 1:
-        return Word("faster", "good", "The whole 95% interval is above 1.")
-    return Word("slower", "bad", "The whole 95% interval is below 1: eager mode is faster.")
+        return Label("faster", "good", "The whole 95% interval is above 1.")
+    return Label("slower", "bad", "The whole 95% interval is below 1: eager mode is faster.")
 
 
 def describe_page_faults(row: ResultFields, values: Mapping[str, float]) -> str | None:

@@ -25,7 +25,7 @@ from compileboard.app.benchmarks.labels import (
 from compileboard.app.benchmarks.metrics import BY_NAME, format_short
 from compileboard.app.benchmarks.series import SetFields, label_fields
 from compileboard.app.core.fields import Count
-from compileboard.app.core.labels import Word
+from compileboard.app.core.labels import Label
 from compileboard.app.core.page import Page, check_order, decode_cursor, encode_cursor
 from compileboard.app.core.schema import PRIVATE, published
 from compileboard.collectors.store.results import (
@@ -92,7 +92,7 @@ DEFAULT_ORDER = "worst"
 
 
 @dataclass(frozen=True)
-class AnswerCounts:
+class AccuracyCounts:
     judged_count: int
     passed_count: int
     skipped_count: int
@@ -129,8 +129,8 @@ class ConfigurationResults:
         return Counter(row.status for row in self.rows).most_common()
 
     @cached_property
-    def answers(self) -> AnswerCounts:
-        return count_answers(filter_models(self.rows))
+    def answers(self) -> AccuracyCounts:
+        return count_accuracy(filter_models(self.rows))
 
     @cached_property
     def verdicts(self) -> VerdictCounts:
@@ -183,13 +183,13 @@ def _rank_configuration(group: ConfigurationResults) -> tuple[bool, int, int]:
     return bool(filter_models(group.rows)), worst, max(row.time_us for row in group.rows)
 
 
-def count_answers(rows: Sequence[ResultRow]) -> AnswerCounts:
+def count_accuracy(rows: Sequence[ResultRow]) -> AccuracyCounts:
     judged = [row for row in rows if row.accuracy is not None]
     skipped = sum(
         row.accuracy is None and row.judge is not None and row.judge.status == "skipped"
         for row in rows
     )
-    return AnswerCounts(len(judged), sum(is_passing(result) for result in judged), skipped)
+    return AccuracyCounts(len(judged), sum(is_passing(result) for result in judged), skipped)
 
 
 def count_verdicts(rows: Sequence[ResultRow]) -> VerdictCounts:
@@ -276,7 +276,7 @@ class MatrixCell:
     run_id: str
     time_us: int
     id: int = field(metadata=PRIVATE)
-    look: Word = field(metadata=PRIVATE)
+    look: Label = field(metadata=PRIVATE)
 
     @property
     def query(self) -> str:
@@ -457,7 +457,7 @@ def _describe_noise(result: ExperimentResult) -> str:
     return f" ({'–'.join(bounds)})"
 
 
-def describe_result(result: ExperimentResult) -> Word:
+def describe_result(result: ExperimentResult) -> Label:
     if result.status != "measured":
         word = describe_status(result)
         if result.status == "failed":

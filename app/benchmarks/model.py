@@ -227,7 +227,7 @@ def build_model(
                 engine, [measured.row.run_id for measured in selected.points]
             )
         },
-        changes=[change for change in changes if change.is_of(selected.fields)],
+        changes=[change for change in changes if change.has_fields(selected.fields)],
         parts=[(result, part) for result, part in parts if part],
         graph_breaks=list_task_breaks(reader, row.run_id, tasks=tasks),
         causes=list_task_causes(reader, row.run_id, tasks=tasks),

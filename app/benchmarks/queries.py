@@ -232,11 +232,11 @@ def filter_rows(rows: Iterable[ResultRow], selection: ModelFilter) -> list[Resul
         row
         for row in rows
         if selection.status in (None, row.status)
-        and selection.accuracy in (None, judge_answer(row))
+        and selection.accuracy in (None, judge_accuracy(row))
     ]
 
 
-def judge_answer(row: ResultRow) -> str:
+def judge_accuracy(row: ResultRow) -> str:
     """Return which of ACCURACIES the accuracy check of a row found. An unknown verdict of a newer
     upstream passes if its name begins with pass.
     """

@@ -429,7 +429,8 @@ def _list_incidents(
     changes = [
         change
         for change in list_changes_of(reader, [incident.id for incident in incidents])
-        if change.state != "withdrawn" and (change.subject == "runs" or change.is_of(chosen.fields))
+        if change.state != "withdrawn"
+        and (change.subject == "runs" or change.has_fields(chosen.fields))
     ]
     own = {change.incident_id for change in changes}
     return tuple(incident for incident in incidents if incident.id in own), tuple(changes)

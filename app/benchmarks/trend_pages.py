@@ -24,7 +24,7 @@ from compileboard.app.benchmarks.trend_lines import (
 from compileboard.app.benchmarks.trend_queries import (
     FILTERS,
     ModelSet,
-    RunOfPoint,
+    PointRun,
     TrendFilter,
     TrendRun,
     list_branches,
@@ -259,7 +259,7 @@ class SummaryJson:
 
 
 @dataclass(frozen=True)
-class TrendPointJson(TrendPoint, RunOfPoint):
+class TrendPointJson(TrendPoint, PointRun):
     """The value of one run. Missing points are left out, not interpolated."""
 
     tables = ("runs", "results")

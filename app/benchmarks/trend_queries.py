@@ -204,7 +204,7 @@ MAX_BRANCHES = 500
 
 
 @dataclass(frozen=True)
-class RunOfPoint:
+class PointRun:
     tables = ("runs", "run_annotations")
 
     name: Annotated[str, "The run's title, or its name."]
@@ -222,7 +222,7 @@ class RunOfPoint:
 
 
 @dataclass(frozen=True)
-class TrendRun(RunOfPoint):
+class TrendRun(PointRun):
     """A run on a trend's axis, with the environment that it was measured in."""
 
     id: str

@@ -278,7 +278,7 @@ def list_changes(
         for change in list_series_changes(reader, subject, configuration["suite"], names)
         if change.metric in metrics
         and branch in (None, change.branch)
-        and change.is_of(configuration)
+        and change.has_fields(configuration)
     ]
 
 

@@ -17,7 +17,7 @@ from compileboard.app.checks.pairing import (
 )
 from compileboard.app.comparison import queries as comparison
 from compileboard.app.comparison.baselines import get_baseline, load_baseline
-from compileboard.app.comparison.model import ModelResult, make_result, name_some, read_accuracy
+from compileboard.app.comparison.model import ModelResult, format_names, make_result, read_accuracy
 from compileboard.app.comparison.queries import choose_samples, load_repeats
 from compileboard.app.comparison.sides import find_run, find_word, name_baselines
 from compileboard.app.core.format import format_plural
@@ -156,7 +156,7 @@ def load_run(store: Store, clock: RecorderClock, run: RunRow) -> Side:
     results: list[ModelResult] = []
     tasks: dict[str, str] = {}
     for merged, parts in merge_with_parts(list_measured(reader, run.id)):
-        row = _make_row(_name_gpu(merged, run), parts, counts, expected)
+        row = _make_row(_fill_in_gpu_name(merged, run), parts, counts, expected)
         samples = choose_samples(parts, repeats)
         rows.append(replace(row, repeats=samples))
         results.append(make_result(merged, parts[0], samples))
@@ -190,7 +190,7 @@ def _describe_failure(run: RunRow) -> str:
     return f"ended with exit code {run.exit_code}" if run.exit_code else ""
 
 
-def _name_gpu(merged: ResultRow, run: RunRow) -> ResultRow:
+def _fill_in_gpu_name(merged: ResultRow, run: RunRow) -> ResultRow:
     is_unnamed = merged.device == "cuda" and not merged.hardware and run.gpu_name
     return replace(merged, hardware=run.gpu_name) if is_unnamed else merged
 
@@ -283,7 +283,7 @@ def select_from_both(
     for name in names:
         if name not in known:
             titles = " nor ".join(dict.fromkeys(side.title for side in sides))
-            some = name_some(sorted(known), 5)
+            some = format_names(sorted(known), 5)
             raise CannotCompare(
                 f"there is no model {name[:80]!r} in {titles}; there are {some or 'none'}"
             )

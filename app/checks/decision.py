@@ -25,7 +25,7 @@ from compileboard.app.checks.model import (
 from compileboard.app.checks.pairing import align_row_names
 from compileboard.app.checks.rules import RULES, find_rules
 from compileboard.app.checks.upstream_csv import is_file, read_table
-from compileboard.app.comparison.model import name_some
+from compileboard.app.comparison.model import format_names
 from compileboard.app.comparison.pairs import pair_entries
 from compileboard.app.comparison.sides import need_run
 from compileboard.app.comparison.summary import describe_changes
@@ -256,7 +256,7 @@ def _require_common_models(actual: Side, expected: Side, rules: list[Rule]) -> N
     if any(rule.needs_baseline for rule in rules) and ours and theirs and not ours & theirs:
         raise CannotCompare(
             f"{actual.title} and {expected.title} have no model in common: "
-            f"{name_some(sorted(ours))} against {name_some(sorted(theirs))}"
+            f"{format_names(sorted(ours))} against {format_names(sorted(theirs))}"
         )
 
 

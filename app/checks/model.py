@@ -161,9 +161,12 @@ class Rule:
 
     def check(self, actual: Side, expected: Side, options: RuleOptions) -> list[Verdict]:
         failing = (FAIL,) if options.allow_improvement else (FAIL, IMPROVED)
-        return [self._make(failing, *finding) for finding in self.find(actual, expected, options)]
+        return [
+            self._make_verdict(failing, *finding)
+            for finding in self.find(actual, expected, options)
+        ]
 
-    def _make(
+    def _make_verdict(
         self,
         failing: Sequence[str],
         name: str,

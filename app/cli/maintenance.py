@@ -207,12 +207,12 @@ def copy(source: str, target: str, resume: bool, verify_only: bool) -> int:
     """Copy a database into ClickHouse or back, or to another place, and verify the copy."""
     from compileboard.app.clickhouse.copying import compare_stores, copy_store
 
-    def say(line: str) -> None:
+    def print_progress(line: str) -> None:
         sys.stderr.write(f"compileboard: {one_line(line)}\n")
 
     addresses, password = (parse_address(source), parse_address(target)), read_password(os.environ)
     if verify_only:
-        comparison = compare_stores(*addresses, password, say)
+        comparison = compare_stores(*addresses, password, print_progress)
     else:
         try:
             comparison = copy_store(
@@ -221,10 +221,10 @@ def copy(source: str, target: str, resume: bool, verify_only: bool) -> int:
                 program_version=__version__,
                 origin=command_origin(),
                 resume=resume,
-                say=say,
+                say=print_progress,
             )
         except KeyboardInterrupt:
-            say("stopped; --resume goes on")
+            print_progress("stopped; --resume goes on")
             raise
     sys.stdout.write(f"{'table':24} {'SRC':>14} {'DST':>14}\n")
     for name, digest in comparison.source.tables.items():

@@ -123,7 +123,7 @@ class EngineUnavailable(StoreError):
     """ClickHouse cannot be reached, or rejects the statement."""
 
 
-class Clients:
+class ClientPool:
     """A pool of ClickHouse clients: one shared client over HTTP, and one per borrower for chdb."""
 
     def __init__(self, address: ClickHouseAddress, password: str = "") -> None:

@@ -22,7 +22,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from compileboard.app.clickhouse.client import SETTINGS, Clients
+from compileboard.app.clickhouse.client import SETTINGS, ClientPool
 from compileboard.app.clickhouse.passes import Publisher
 from compileboard.app.clickhouse.publisher import ROLLUPS, read_rollups
 from compileboard.app.clickhouse.tables import make_folder, prepare_engine
@@ -493,7 +493,7 @@ def _publish_all(
     if address.host is None:
         make_folder(os.path.dirname(address.path))
     prepare_engine(address, password)
-    clients = Clients(address, password)
+    clients = ClientPool(address, password)
     with closing(clients):
         with clients.borrow() as client:
             if (
@@ -536,7 +536,7 @@ def _compare_copy(
     actual = digest_board(board)
     differences = list(list_digest_differences(expected, actual))
     if address is not None:
-        clients = Clients(address, password)
+        clients = ClientPool(address, password)
         with closing(clients), clients.borrow() as client:
             for table, digest in digest_engine(client).items():
                 if digest != expected.rollups[table]:

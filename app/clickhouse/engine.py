@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from compileboard.app.clickhouse.client import SETTINGS, Clients, explain
+from compileboard.app.clickhouse.client import SETTINGS, ClientPool, explain
 from compileboard.app.core.engine import TOKENS, Dialect, Row
 
 LIMITS: dict[str, Any] = {
@@ -57,7 +57,7 @@ class ClickHouseRow(tuple[Any, ...]):
 class ClickHouseEngine:
     dialect: Dialect = "clickhouse"
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: ClientPool) -> None:
         self.clients = clients
 
     @property

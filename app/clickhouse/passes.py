@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from compileboard.app.clickhouse import publisher
-from compileboard.app.clickhouse.client import SETTINGS, Clients, explain
+from compileboard.app.clickhouse.client import SETTINGS, ClientPool, explain
 from compileboard.app.clickhouse.publisher import (
     ROLLUPS,
     RunSnapshot,
@@ -180,7 +180,7 @@ class _Changed(NamedTuple):
 
 
 class Publisher:
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: ClientPool) -> None:
         self._clients = clients
         self._is_checked = False
         self._cursor = -1  # every run up to this pub is published or open

@@ -154,7 +154,7 @@ class RunFiles:
         copy_owner(self._cache, Path(self.board))
 
 
-def list_lost_files(
+def find_lost_files(
     board: sqlite3.Connection, run_ids: Sequence[str] | None = None
 ) -> dict[str, str]:
     database = database_path(board)
@@ -195,7 +195,7 @@ def _count_further(board: sqlite3.Connection, lost: LostCount) -> LostCount:
     while run_ids := [
         str(row["run_id"]) for row in board.execute(_NEXT_SQL, (run_id, _COUNTED_AT_ONCE))
     ]:
-        new_count += len(list_lost_files(board, run_ids))
+        new_count += len(find_lost_files(board, run_ids))
         run_id, now_s = run_ids[-1], time.monotonic()
         if now_s - began_s >= COUNT_S:
             return replace(

@@ -7,9 +7,9 @@ import sqlite3
 import time
 from contextlib import closing
 
-from compileboard.app.clickhouse.client import Clients, EngineUnavailable
+from compileboard.app.clickhouse.client import ClientPool, EngineUnavailable
 from compileboard.app.clickhouse.passes import Publisher, publish_changes
-from compileboard.app.clickhouse.run_files import list_lost_files, seal_ended_runs
+from compileboard.app.clickhouse.run_files import find_lost_files, seal_ended_runs
 from compileboard.app.clickhouse.tables import prepare_engine
 from compileboard.app.core.address import ClickHouseAddress, StoreAddress, read_password
 from compileboard.collectors.store.connection import StoreError, open_reader, open_writer
@@ -31,7 +31,7 @@ class Upkeep:
         self._reader: sqlite3.Connection | None = None
         self._version = -1  # data_version of the board, changed by others' writes
         self._published_s = 0.0
-        self._clients: Clients | None = None
+        self._clients: ClientPool | None = None
         self._publisher: Publisher | None = None
         self._settled_s = -SETTLE_EVERY_S
         self._swept_s = time.monotonic()
@@ -87,7 +87,7 @@ class Upkeep:
         if now_s - self._looked_s >= FILES_EVERY_S:
             with closing(open_reader(self._board)) as board:
                 self._lost_files = [
-                    f"run {run_id}: {text}" for run_id, text in list_lost_files(board).items()
+                    f"run {run_id}: {text}" for run_id, text in find_lost_files(board).items()
                 ]
             self._looked_s = now_s
         self.problems += self._lost_files[:MAX_LOST]
@@ -110,6 +110,6 @@ class Upkeep:
         if self._publisher is None:
             password = read_password(os.environ)
             prepare_engine(self._engine, password)
-            self._clients = Clients(self._engine, password)
+            self._clients = ClientPool(self._engine, password)
             self._publisher = Publisher(self._clients)
         return self._publisher

@@ -29,12 +29,12 @@ from compileboard.app.comparison.compiles import (
     find_compile,
 )
 from compileboard.app.comparison.model import (
-    ChangedSetting,
-    CompareDistinct,
+    ComparedReasons,
+    ComparedSetting,
     ComparedSide,
     EnvironmentDifference,
 )
-from compileboard.app.comparison.queries import Distinct, DistinctItem, FunctionCost
+from compileboard.app.comparison.queries import DistinctItem, DistinctReason, FunctionCost
 from compileboard.app.comparison.sides import FORMS
 from compileboard.app.comparison.summary import ComparisonSummary, comparison_row
 from compileboard.app.compiles.run_queries import CompileRow
@@ -189,9 +189,9 @@ class ComparisonJson:
     excluded: Annotated[
         list[ExcludedModel], "Models that both sides know and that are not compared."
     ]
-    graph_breaks: CompareDistinct
-    recompile_causes: CompareDistinct
-    rerecording_reasons: CompareDistinct
+    graph_breaks: ComparedReasons
+    recompile_causes: ComparedReasons
+    rerecording_reasons: ComparedReasons
     totals: Annotated[
         dict[str, CompareDelta], "Whole runs; empty where the sides have other runs or models."
     ]
@@ -199,12 +199,12 @@ class ComparisonJson:
         list[ComparedFunction], "Functions, the largest change of compile time first."
     ]
     environment: Annotated[list[EnvironmentDifference], "Surroundings."]
-    settings: Annotated[list[ChangedSetting], "Configuration, what differs first."]
+    settings: Annotated[list[ComparedSetting], "Configuration, what differs first."]
     summary: Annotated[ComparisonSummary, "What changed, in a sentence and by model."]
 
 
 @dataclass(frozen=True)
-class KeptDistinct(Distinct):
+class BaselineReason(DistinctReason):
     """A graph break, recompile cause or reason for CUDA graph re-recording in a baseline."""
 
     count: Annotated[Count, "Occurrences."]
@@ -226,12 +226,12 @@ class BaselineDetail(BaselineRow):
 
     environment: Annotated[dict[str, str], "What speeds depend on: the hardware, torch's version."]
     results: Annotated[list[KeptResult], "Results."]
-    graph_breaks: Annotated[list[KeptDistinct] | None, "Graph breaks. null where not recorded."]
+    graph_breaks: Annotated[list[BaselineReason] | None, "Graph breaks. null where not recorded."]
     recompile_causes: Annotated[
-        list[KeptDistinct] | None, "Causes of recompiles; null where none could be recorded."
+        list[BaselineReason] | None, "Causes of recompiles; null where none could be recorded."
     ]
     rerecording_reasons: Annotated[
-        list[KeptDistinct] | None,
+        list[BaselineReason] | None,
         "Reasons to record CUDA graphs again; null where no CUDA graph was recorded.",
     ]
 
@@ -298,11 +298,11 @@ def get_baseline(baseline_name: str) -> BaselineDetail:
     return fill(BaselineDetail, vars(stored) | contents)
 
 
-def _list_distinct(items: Iterable[DistinctItem] | None) -> list[KeptDistinct] | None:
+def _list_distinct(items: Iterable[DistinctItem] | None) -> list[BaselineReason] | None:
     return (
         None
         if items is None
-        else [fill(KeptDistinct, vars(item) | {"result": item.model}) for item in items]
+        else [fill(BaselineReason, vars(item) | {"result": item.model}) for item in items]
     )
 
 

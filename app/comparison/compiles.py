@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from compileboard.app.activity.queries import describe_absence
 from compileboard.app.artifacts.artifact_labels import GUARDS
-from compileboard.app.artifacts.model import Section, compare_compile_artifacts
+from compileboard.app.artifacts.model import ArtifactKindComparison, compare_compile_artifacts
 from compileboard.app.artifacts.run_queries import list_named
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.queries import FunctionRun, list_function_runs
@@ -111,7 +111,7 @@ class ComparedCompile:
 class CompileComparison:
     a: ComparedCompile
     b: ComparedCompile
-    sections: Sequence[Section]
+    sections: Sequence[ArtifactKindComparison]
 
     @property
     def is_same_compile(self) -> bool:

@@ -18,17 +18,17 @@ from compileboard.app.comparison.model import (
     COMPARED,
     TOTALS,
     WORDS,
-    CompareDistinct,
+    ComparedReasons,
     ComparedSide,
     Comparison,
-    DistinctChange,
     Key,
     MetricDelta,
     MetricSum,
     ModelPair,
+    ReasonChange,
 )
 from compileboard.app.comparison.pairs import describe_entry, list_shown, pair_entries
-from compileboard.app.comparison.queries import Distinct, DistinctItem, FunctionCost
+from compileboard.app.comparison.queries import DistinctItem, DistinctReason, FunctionCost
 from compileboard.collectors.contract.verdicts import (
     compare_counts,
     decide_overall,
@@ -44,7 +44,7 @@ def diff_distinct(
     comparable: Mapping[Key, frozenset[str]],
     name: Callable[[Key], str],
     lack: str = "torch was not recorded {}: there are only numbers",
-) -> CompareDistinct:
+) -> ComparedReasons:
     """Compare distinct items per model if the tasks of both sides name it, else over the whole
     side.
 
@@ -52,7 +52,7 @@ def diff_distinct(
     """
     if base is None or new is None:
         where = "on either side" if base is new else "on base" if base is None else "in new"
-        return CompareDistinct(lack.format(where), 0, ())
+        return ComparedReasons(lack.format(where), 0, ())
     tells = [any(item.model is not None for item in side) for side in (base, new)]
     by_model = all(tells) or (any(tells) and not (base and new))
     ours, theirs = (
@@ -69,8 +69,8 @@ def diff_distinct(
             count[key] += item.count
     words = compare_counts(before, after)
     changes = [
-        DistinctChange(
-            **{part.name: getattr(item, part.name) for part in fields(Distinct)},
+        ReasonChange(
+            **{part.name: getattr(item, part.name) for part in fields(DistinctReason)},
             model=None if key[0] is None else name(key[0]),
             word="by_design" if item.is_by_design and words[key] != "unchanged" else words[key],
             base_count=before[key],
@@ -88,7 +88,7 @@ def diff_distinct(
             change.fingerprint,
         )
     )
-    return CompareDistinct(None, left_out, tuple(changes))
+    return ComparedReasons(None, left_out, tuple(changes))
 
 
 def _is_comparable(item: DistinctItem, comparable: Mapping[Key, frozenset[str]]) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from compileboard.app.comparison.model import ChangedSetting, ComparedSide, EnvironmentDifference
+from compileboard.app.comparison.model import ComparedSetting, ComparedSide, EnvironmentDifference
 from compileboard.app.core.fields import Count
 
 # In the order of the page. A number from another GPU only shows which GPU is faster.
@@ -64,12 +64,12 @@ def describe_differences(
     )
 
 
-def diff_settings(base: ComparedSide, new: ComparedSide) -> tuple[ChangedSetting, ...]:
+def diff_settings(base: ComparedSide, new: ComparedSide) -> tuple[ComparedSetting, ...]:
     settings = []
     for key in sorted({*base.config, *new.config}):
         ours, theirs = base.config.get(key), new.config.get(key)
         default = (ours or theirs or ("", ""))[1]
-        settings.append(ChangedSetting(*key, default, ours and ours[0], theirs and theirs[0]))
+        settings.append(ComparedSetting(*key, default, ours and ours[0], theirs and theirs[0]))
     return tuple(
         sorted(
             settings,
@@ -83,7 +83,7 @@ def diff_settings(base: ComparedSide, new: ComparedSide) -> tuple[ChangedSetting
 
 
 @dataclass(frozen=True)
-class SettingChange:
+class NonDefaultSetting:
     """One setting that differs from torch's default."""
 
     module: Annotated[str, "dynamo, inductor or functorch."]
@@ -111,7 +111,7 @@ def show_value(value: Any) -> str:
 
 def list_changes(
     changed: Sequence[tuple[str, Mapping[str, Mapping[str, Any]]]],
-) -> list[SettingChange]:
+) -> list[NonDefaultSetting]:
     processes_by_key: dict[tuple[str, str, str, str], set[str]] = {}
     for process_id, modules in changed:
         for module, settings in modules.items():
@@ -120,7 +120,7 @@ def list_changes(
                 key = (module, name, show_value(pair.get("value")), show_value(pair.get("default")))
                 processes_by_key.setdefault(key, set()).add(process_id)
     return [
-        SettingChange(*key, process_count=len(processes))
+        NonDefaultSetting(*key, process_count=len(processes))
         for key, processes in sorted(processes_by_key.items())
     ]
 

@@ -14,8 +14,8 @@ from compileboard.app.comparison.environment import list_changes
 from compileboard.app.comparison.model import (
     ComparedRun,
     ComparedSide,
+    format_names,
     make_result,
-    name_some,
 )
 from compileboard.app.comparison.sides import NamedSide, name_side
 from compileboard.app.core.newest import RecorderClock
@@ -193,7 +193,7 @@ def drop_programs(side: NamedSide, other: NamedSide) -> tuple[NamedSide, str]:
     if not runs:
         return side, ""
     names = sorted({detail.run.name for detail in side.runs} - {detail.run.name for detail in runs})
-    warning = f"only {side.asked} ran {name_some(names)}, which is left out" if names else ""
+    warning = f"only {side.asked} ran {format_names(names)}, which is left out" if names else ""
     return replace(side, runs=runs), warning
 
 

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import Annotated, Any
 
 from compileboard.app.benchmarks.metrics import BY_NAME, Metric, read_metrics
-from compileboard.app.comparison.queries import DISTINCT, Distinct, DistinctItem, FunctionCost
+from compileboard.app.comparison.queries import DISTINCT, DistinctItem, DistinctReason, FunctionCost
 from compileboard.app.core.fields import Count, TimeUs
 from compileboard.app.core.schema import PRIVATE, one_of, published
 from compileboard.collectors.contract.verdicts import Verdict, is_wrong_answer
@@ -162,7 +162,7 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class DistinctChange(Distinct):
+class ReasonChange(DistinctReason):
     """One distinct graph break, recompile cause or reason for CUDA graph re-recording."""
 
     model: Annotated[str | None, "The model that had it, null where only the whole side tells."]
@@ -177,12 +177,12 @@ class DistinctChange(Distinct):
 
 
 @dataclass(frozen=True)
-class CompareDistinct:
+class ComparedReasons:
     """Graph breaks, recompile causes or reasons for CUDA graph re-recording."""
 
     not_compared: Annotated[str | None, "Why they are not compared."]
     left_out_count: Annotated[Count, "Those of models or experiments that only one side has."]
-    changes: Annotated[tuple[DistinctChange, ...], "New ones first."]
+    changes: Annotated[tuple[ReasonChange, ...], "New ones first."]
 
     def count(self, word: str) -> int:
         return sum(change.word == word for change in self.changes)
@@ -204,7 +204,7 @@ class EnvironmentDifference:
 
 
 @dataclass(frozen=True)
-class ChangedSetting:
+class ComparedSetting:
     """A setting that differs from torch's default on a side."""
 
     module: Annotated[str, "Its module."]
@@ -235,13 +235,13 @@ class Comparison(Paired):
     new: ComparedSide
     anyway: bool
     sums: tuple[MetricSum, ...]
-    breaks: CompareDistinct
-    causes: CompareDistinct
-    rerecordings: CompareDistinct
+    breaks: ComparedReasons
+    causes: ComparedReasons
+    rerecordings: ComparedReasons
     totals: tuple[MetricDelta, ...]
     functions: tuple[tuple[FunctionCost | None, FunctionCost | None], ...]
     environment: tuple[EnvironmentDifference, ...]
-    settings: tuple[ChangedSetting, ...]
+    settings: tuple[ComparedSetting, ...]
     refused: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -305,7 +305,7 @@ cudagraph_rerecording_count|CUDA graphs recorded again||down|0|torch|no other gr
 """)
 
 
-def name_some(names: Sequence[str], most: int = 3) -> str:
+def format_names(names: Sequence[str], most: int = 3) -> str:
     """Format as `a, b, c and 2 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

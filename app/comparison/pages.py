@@ -31,7 +31,7 @@ from compileboard.app.comparison.compiles import (
 from compileboard.app.comparison.model import (
     COMPARED,
     GROUPS,
-    CompareDistinct,
+    ComparedReasons,
     ModelPair,
     ModelResult,
 )
@@ -197,7 +197,7 @@ def _link_tile(tile: ComparisonHeadline) -> str | None:
     return (url_with(metric=tile.metric, sort=None) if tile.metric else "") + f"#{tile.anchor}"
 
 
-def _find_ids(table: str, diff: CompareDistinct) -> dict[str, str]:
+def _find_ids(table: str, diff: ComparedReasons) -> dict[str, str]:
     return find_distinct_ids(get_engine(), table, [change.fingerprint for change in diff.changes])
 
 

@@ -20,7 +20,7 @@ from compileboard.app.core.fields import (
     title_break,
     title_cause,
 )
-from compileboard.app.core.labels import describe_mismatch
+from compileboard.app.core.labels import describe_cuda_graph_status
 from compileboard.app.core.schema import PRIVATE
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.fixes.titles import is_of_ddp, name_stack_values
@@ -206,7 +206,7 @@ MOST = 100_000
 
 
 @dataclass(frozen=True)
-class Distinct:
+class DistinctReason:
     fingerprint: Annotated[str, "What makes it the same in another run."]
     kind: Annotated[
         str | None,
@@ -230,7 +230,7 @@ class Distinct:
 
 
 @dataclass(frozen=True)
-class DistinctItem(Distinct):
+class DistinctItem(DistinctReason):
     """A reason that occurred in a model.
 
     `model` is a result's key, or in a check the name of its row; None if only the whole side is
@@ -258,7 +258,7 @@ def list_task_distinct(
             title = (
                 title_cause(row["kind"], row["source"], item.reason)
                 if sql == CAUSES_SQL
-                else describe_mismatch(row["kind"]).word
+                else describe_cuda_graph_status(row["kind"]).word
             )
             is_by_design = False
         own = replace(item, called_at=called_at, title=title, is_by_design=is_by_design)

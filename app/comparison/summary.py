@@ -111,12 +111,12 @@ class ComparisonSummary:
 def describe_changes(
     paired: Paired, base: Sequence[ModelResult], new: Sequence[ModelResult]
 ) -> str:
-    models = list_model_changes(paired.pairs, paired.excluded, name_models(base, new))
+    models = list_model_changes(paired.pairs, paired.excluded, make_model_namer(base, new))
     return "; ".join(_describe_changes(models)) or describe_no_change(len(paired.pairs))
 
 
 def summarize(comparison: Comparison) -> ComparisonSummary:
-    describe = name_models(comparison.base.entries, comparison.new.entries)
+    describe = make_model_namer(comparison.base.entries, comparison.new.entries)
     models = list_model_changes(comparison.pairs, comparison.excluded, describe)
     parts = _describe_changes(models)
     told = " ".join(parts)
@@ -165,7 +165,7 @@ def _describe_unmatched(comparison: Comparison) -> str:
     return "No model was measured on both sides"
 
 
-def name_models(
+def make_model_namer(
     base: Sequence[ModelResult], new: Sequence[ModelResult]
 ) -> Callable[[ModelResult], str]:
     shown = list_shown((*base, *new))

@@ -12,12 +12,12 @@ from compileboard.app.benchmarks.metrics import BY_NAME, Metric, format_value
 from compileboard.app.comparison.model import (
     COMPARED,
     GROUPS,
-    CompareDistinct,
+    ComparedReasons,
     Comparison,
     MetricDelta,
     ModelPair,
+    format_names,
     group_of,
-    name_some,
 )
 from compileboard.app.core.format import format_count, format_number, format_plural
 from compileboard.app.core.page import FilterError, check_order
@@ -203,7 +203,7 @@ def _list_failure_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
     back += sum(pair.accuracy == "fixed" for pair in comparison.pairs)
     if not failing and not back:
         return []
-    named = name_some([model[:60] for model in failing])
+    named = format_names([model[:60] for model in failing])
     note = "; ".join(filter(None, (named, f"{back} no longer" if back else "")))
     anchor = "left-out" if comparison.excluded else "models"
     return [ComparisonHeadline("Newly failing", format_count(len(failing)), note, anchor)]
@@ -215,7 +215,7 @@ def _total_headline(verdict: MetricDelta) -> ComparisonHeadline:
     return ComparisonHeadline(verdict.metric.label, format_change(verdict), values, "totals")
 
 
-def _distinct_headline(label: str, anchor: str, diff: CompareDistinct) -> ComparisonHeadline:
+def _distinct_headline(label: str, anchor: str, diff: ComparedReasons) -> ComparisonHeadline:
     if diff.not_compared:
         return ComparisonHeadline(label, "–", diff.not_compared, anchor)
     note = (

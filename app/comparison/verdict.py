@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
-from compileboard.app.comparison.model import name_some
+from compileboard.app.comparison.model import format_names
 from compileboard.app.core.format import format_day, format_plural
 from compileboard.app.core.schema import one_of
 from compileboard.app.incidents.model import Incident
@@ -110,7 +110,7 @@ def _choose_verdict(
         return "incidents", f"{count} open, worst: {headline}", None
     if suspected:
         names = " and ".join(
-            dict.fromkeys(_name_within(incident.subject) for incident in suspected[:_FEW])
+            dict.fromkeys(_lowercase_suite(incident.subject) for incident in suspected[:_FEW])
         )
         only = suspected[0].id if len(suspected) == 1 else None
         return "unconfirmed", f"Possible regression in {names}, confirming with the next run", only
@@ -158,7 +158,7 @@ def _describe_failure(
     return "failed", f"{len(failing)}{of} models fail{_format_since(since)}", incident_id
 
 
-def _name_within(subject: str) -> str:
+def _lowercase_suite(subject: str) -> str:
     return subject.replace("Suite ", "suite ", 1) if subject.startswith("Suite ") else subject
 
 
@@ -179,7 +179,7 @@ def _describe_context(facts: VerdictFacts, state: str, confirmed: Sequence[Incid
             else []
         )
     if facts.passing_again:
-        names = name_some(facts.passing_again, _FEW)
+        names = format_names(facts.passing_again, _FEW)
         parts.append(f"{names} no longer {'fails' if len(facts.passing_again) == 1 else 'fail'}")
     parts += [f"Environment changed: {', '.join(facts.environment)}"] if facts.environment else []
     parts += (

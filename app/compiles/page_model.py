@@ -16,7 +16,13 @@ from compileboard.app.compiles.model import (
     group_compiles,
 )
 from compileboard.app.compiles.run_queries import Compilation, CompileFilter, CompileRow
-from compileboard.app.core.labels import PhaseShare, Word, describe_outcome, list_shares, sum_phases
+from compileboard.app.core.labels import (
+    Label,
+    PhaseShare,
+    describe_outcome,
+    list_shares,
+    sum_phases,
+)
 from compileboard.app.core.page import Page
 from compileboard.app.core.rows import list_rows
 from compileboard.app.cuda_graphs.model import (
@@ -95,7 +101,7 @@ class CompileScreen:
     """
 
     compile: CompileRow
-    outcome: Word
+    outcome: Label
     unfinished: UnfinishedCompile | None
     records: Sequence[Compilation]
     chain: Sequence[CompileRow]

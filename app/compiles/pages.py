@@ -177,7 +177,7 @@ class CompileSort:
 
 
 @dataclass(frozen=True)
-class BreakOfRun:
+class RunBreakFilter:
     distinct: Annotated[
         int | None,
         Parameter(read=check_content_id),
@@ -301,7 +301,9 @@ def list_compilations(detail: RunDetail, page: PageQuery) -> Page[CompilationRow
 
 
 @operation(f"{_RUN}/graph_breaks")
-def list_graph_breaks(detail: RunDetail, query: BreakOfRun, page: PageQuery) -> Page[GraphBreakRow]:
+def list_graph_breaks(
+    detail: RunDetail, query: RunBreakFilter, page: PageQuery
+) -> Page[GraphBreakRow]:
     """List a run's graph breaks in order of occurrence."""
     return _read_page(reasons.list_graph_breaks, detail, page, distinct_id=query.distinct)
 

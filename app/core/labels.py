@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from compileboard.collectors.contract.record_names import PATH_NOT_ENDED
 
 
-class Word(NamedTuple):
+class Label(NamedTuple):
     word: str
     kind: str
     meaning: str
@@ -44,45 +44,45 @@ PHASES = (
 )
 
 OUTCOMES = {
-    "compiled": Word("compiled", "good", "Compiled at the first attempt, without a graph break."),
-    "restarted": Word("restarted", "busy", "Compiled after at least one restart."),
-    "broke": Word(
+    "compiled": Label("compiled", "good", "Compiled at the first attempt, without a graph break."),
+    "restarted": Label("restarted", "busy", "Compiled after at least one restart."),
+    "broke": Label(
         "broke and resumed",
         "warn",
         "A graph break split the function. The rest is compiled separately.",
     ),
-    "loaded": Word("loaded", "good", "Code of an earlier process came from a saved package."),
-    "empty": Word("empty", "quiet", "The function has no tensor operation to compile."),
-    "skipped": Word("skipped", "warn", "The function fell back to eager."),
-    "failed": Word("failed", "bad", "The compile raised an exception."),
-    "recompile_limit": Word(
+    "loaded": Label("loaded", "good", "Code of an earlier process came from a saved package."),
+    "empty": Label("empty", "quiet", "The function has no tensor operation to compile."),
+    "skipped": Label("skipped", "warn", "The function fell back to eager."),
+    "failed": Label("failed", "bad", "The compile raised an exception."),
+    "recompile_limit": Label(
         "recompile limit", "bad", "Recompiled too often: the function fell back to eager."
     ),
-    "started": Word("started", "busy", "Tracing began; its end was not recorded."),
-    "announced": Word("announced", "quiet", "Events are recorded, but neither start nor end."),
+    "started": Label("started", "busy", "Tracing began; its end was not recorded."),
+    "announced": Label("announced", "quiet", "Events are recorded, but neither start nor end."),
 }
 
 FAILURE_PHASES = {
-    "compile": Word("compile", "bad", "The compile raised it."),
-    "forward": Word("forward", "bad", "Compiled code raised it, in the forward pass."),
-    "backward": Word("backward", "bad", "Compiled code raised it, in the backward pass."),
-    "wrapper": Word(
+    "compile": Label("compile", "bad", "The compile raised it."),
+    "forward": Label("forward", "bad", "Compiled code raised it, in the forward pass."),
+    "backward": Label("backward", "bad", "Compiled code raised it, in the backward pass."),
+    "wrapper": Label(
         "wrapper", "bad", "AOTAutograd's code around a graph raised it, when the graph was called."
     ),
-    "program": Word("program", "bad", "The program raised it, outside compiled code."),
+    "program": Label("program", "bad", "The program raised it, outside compiled code."),
 }
 
 BREAK_OUTCOMES = {
-    "resumed": Word("resumed", "warn", "The code after the break is compiled as another graph."),
-    "skipped": Word("skipped", "bad", "The function fell back to eager."),
-    "unknown": Word("unknown", "quiet", "Not recorded by this version of torch."),
+    "resumed": Label("resumed", "warn", "The code after the break is compiled as another graph."),
+    "skipped": Label("skipped", "bad", "The function fell back to eager."),
+    "unknown": Label("unknown", "quiet", "Not recorded by this version of torch."),
 }
 
 CACHES = {"fx_graph": "FX graph cache", "aot_autograd": "AOTAutograd cache"}
 CACHE_RESULTS = {
-    "hit": Word("hit", "good", "Compiled code came from the cache."),
-    "miss": Word("miss", "quiet", "Not in the cache: compiled."),
-    "bypass": Word("bypass", "warn", "This graph cannot be cached: every process compiles it."),
+    "hit": Label("hit", "good", "Compiled code came from the cache."),
+    "miss": Label("miss", "quiet", "Not in the cache: compiled."),
+    "bypass": Label("bypass", "warn", "This graph cannot be cached: every process compiles it."),
 }
 
 # What a missing capability means for the reader.
@@ -118,22 +118,24 @@ CAPABILITIES = {
 }
 
 
-def describe_losses(losses: dict[str, int] | None, reported: bool, final: bool, live: bool) -> Word:
+def describe_losses(
+    losses: dict[str, int] | None, reported: bool, final: bool, live: bool
+) -> Label:
     if losses and (count := sum(losses.values())):
-        return Word(
+        return Label(
             f"{count} dropped record{'s' if count > 1 else ''}", "bad", "Reasons are listed below."
         )
     if not live:
-        return Word("dropped records unknown", "quiet", "Trace logs do not count dropped records.")
+        return Label("dropped records unknown", "quiet", "Trace logs do not count dropped records.")
     if final:
-        return Word("no dropped records", "good", "Counted to the end of the process.")
+        return Label("no dropped records", "good", "Counted to the end of the process.")
     if reported:
-        return Word(
+        return Label(
             "no dropped records so far",
             "quiet",
             "Counted to its last report; its end was not recorded.",
         )
-    return Word("dropped records unknown", "quiet", "The process has not reported its totals.")
+    return Label("dropped records unknown", "quiet", "The process has not reported its totals.")
 
 
 def split_capabilities(
@@ -147,37 +149,39 @@ def split_capabilities(
     return missing, [(name, text) for name, text in pairs if text.startswith("ok ")]
 
 
-def describe_outcome(outcome: str, running: bool = True) -> Word:
+def describe_outcome(outcome: str, running: bool = True) -> Label:
     if outcome == "started" and not running:
-        return Word("not finished", "warn", "Tracing began; its end was not recorded.")
-    return OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
+        return Label("not finished", "warn", "Tracing began; its end was not recorded.")
+    return OUTCOMES.get(outcome, Label(outcome, "quiet", ""))
 
 
-def describe_failure_phase(phase: str) -> Word:
-    return FAILURE_PHASES.get(phase, Word(phase, "bad", "A phase that this version does not know."))
+def describe_failure_phase(phase: str) -> Label:
+    return FAILURE_PHASES.get(
+        phase, Label(phase, "bad", "A phase that this version does not know.")
+    )
 
 
 # Source: CheckInvariantStatus of torch/_inductor/cudagraph_utils.py, 2.6 to 2.13; the last is ours.
 CUDA_GRAPH_STATUSES = {
-    "StaticInputIdxMismatch": Word(
+    "StaticInputIdxMismatch": Label(
         "Parameter, buffer or static input moved",
         "warn",
         "A graph reads these inputs at the addresses that they had when it was recorded. A call "
         "passed one at another address.",
     ),
-    "CudagraphManagedIdxMismatch": Word(
+    "CudagraphManagedIdxMismatch": Label(
         "Output of another CUDA graph moved",
         "warn",
         "A graph reads an earlier graph's output where that graph wrote it. A call passed one at "
         "another address: another output, or one of another recording.",
     ),
-    "ExpectedDeadIndicesBeforeGraphMismatch": Word(
+    "ExpectedDeadIndicesBeforeGraphMismatch": Label(
         "Earlier output still in use",
         "warn",
         "When the graph was recorded, an output of an earlier graph was free. In a later call the "
         "program still held it, so its memory could not be used again.",
     ),
-    PATH_NOT_ENDED: Word(
+    PATH_NOT_ENDED: Label(
         "Called while an earlier output is in use",
         "warn",
         "At other calls the function begins a path of graphs. At this one the program still held "
@@ -186,12 +190,12 @@ CUDA_GRAPH_STATUSES = {
 }
 
 
-def describe_mismatch(status: str) -> Word:
-    return CUDA_GRAPH_STATUSES.get(status, Word(status, "warn", "torch's word for it."))
+def describe_cuda_graph_status(status: str) -> Label:
+    return CUDA_GRAPH_STATUSES.get(status, Label(status, "warn", "torch's word for it."))
 
 
-def describe_break_outcome(outcome: str) -> Word:
-    return BREAK_OUTCOMES.get(outcome, Word(outcome, "quiet", ""))
+def describe_break_outcome(outcome: str) -> Label:
+    return BREAK_OUTCOMES.get(outcome, Label(outcome, "quiet", ""))
 
 
 class HasPhases(Protocol):

@@ -17,7 +17,7 @@ from compileboard.app.core.page import FIRST, Key, Page, bind_page, make_page
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.contract.values import fit_json
 from compileboard.collectors.store.reading import read_json
-from compileboard.collectors.store.runs import name_rows
+from compileboard.collectors.store.runs import add_process_names
 
 Made = TypeVar("Made")
 
@@ -90,7 +90,7 @@ def list_rows(
     """
     records: Iterable[Any] = connection.execute(sql, {"run_id": run_id, "limit": limit} | values)
     if "process" in get_type_hints(kind):
-        records = name_rows(connection, records)
+        records = add_process_names(connection, records)
     return [make_row(kind, row) for row in records]
 
 

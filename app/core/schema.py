@@ -162,7 +162,7 @@ def _describe_parts(hint: Any, components: dict[str, Schema]) -> Schema:
         (hint,) = (part for part in args if part is not type(None))
         schema = _describe_parts(hint, components)
     else:
-        schema = _describe_plain(hint, origin, args, components)
+        schema = _describe_unannotated(hint, origin, args, components)
     for part in metadata:
         if isinstance(part, str):
             schema["unit" if isinstance(part, Unit) else "description"] = str(part)
@@ -179,7 +179,7 @@ def _describe_parts(hint: Any, components: dict[str, Schema]) -> Schema:
     return schema
 
 
-def _describe_plain(
+def _describe_unannotated(
     hint: Any, origin: Any, args: tuple[Any, ...], components: dict[str, Schema]
 ) -> Schema:
     if hint is Any:

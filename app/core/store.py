@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import cache
 from typing import Protocol
 
-from compileboard.app.clickhouse.client import Clients
+from compileboard.app.clickhouse.client import ClientPool
 from compileboard.app.clickhouse.engine import ClickHouseEngine
 from compileboard.app.clickhouse.run_files import RunFiles
 from compileboard.app.core.address import ClickHouseAddress, parse_address, read_password
@@ -123,8 +123,8 @@ def open_store(text: str) -> Store:
 
 
 @cache
-def _share_clients(address: ClickHouseAddress, _process_id: int) -> Clients:
-    return Clients(address, read_password(os.environ))
+def _share_clients(address: ClickHouseAddress, _process_id: int) -> ClientPool:
+    return ClientPool(address, read_password(os.environ))
 
 
 def open_run_or_board(store: Store, run_id: str) -> sqlite3.Connection:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from compileboard.app.core.format import format_bytes, format_duration, format_plural
-from compileboard.app.core.labels import Word, describe_mismatch
+from compileboard.app.core.labels import Label, describe_cuda_graph_status
 from compileboard.app.core.page import Page
 from compileboard.app.core.run_cache import cached_for_run
 from compileboard.app.cuda_graphs.run_queries import (
@@ -33,10 +33,10 @@ MAX_FUNCTIONS = 200
 MAX_REASONS = 100
 MAX_NODES = 300
 MAX_LEVELS = 12  # of branches below each other: further to the right nothing can be read
-AFTER_ANOTHER = Word(
+AFTER_ANOTHER = Label(
     "Called after another graph", "quiet", "A graph belongs to a place in the path of graphs."
 )
-SEVERAL_SIZES = Word("Several sizes", "quiet", "Each size of its inputs is a graph of its own.")
+SEVERAL_SIZES = Label("Several sizes", "quiet", "Each size of its inputs is a graph of its own.")
 MIN_SIZES = 4
 FunctionKey = tuple[str, int, int]  # process, tree, function
 
@@ -98,7 +98,7 @@ class RecordingReason:
 
     example: CudaGraph
     status: str | None
-    why: Word
+    why: Label
     inputs: tuple[MovedInput, ...]
     input_count: int
     count: int
@@ -115,9 +115,9 @@ class PathNode:
     fan_out_function: str | None
 
     @property
-    def why(self) -> Word | None:
+    def why(self) -> Label | None:
         """Return the reason for which it was recorded again."""
-        return None if self.graph.status is None else describe_mismatch(self.graph.status)
+        return None if self.graph.status is None else describe_cuda_graph_status(self.graph.status)
 
     @property
     def memory_bytes(self) -> int:
@@ -245,7 +245,7 @@ def list_reasons(functions: Sequence[FunctionGraphs]) -> list[RecordingReason]:
             RecordingReason(
                 replace(example, process=""),
                 example.status,
-                describe_mismatch(example.status) if example.status else AFTER_ANOTHER,
+                describe_cuda_graph_status(example.status) if example.status else AFTER_ANOTHER,
                 newest.inputs if newest else (),
                 newest.input_count if newest else 0,
                 len(group),

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from compileboard.app.core import fields
-from compileboard.app.core.labels import describe_mismatch
+from compileboard.app.core.labels import describe_cuda_graph_status
 from compileboard.app.core.rows import list_page, list_rows
 from compileboard.app.core.schema import one_of, published
 from compileboard.collectors.contract import shapes
@@ -45,7 +45,7 @@ class GraphMismatch:
     @property
     @published
     def meaning(self) -> Annotated[str, "Why, in words."]:
-        return describe_mismatch(self.status).meaning
+        return describe_cuda_graph_status(self.status).meaning
 
 
 @dataclass(frozen=True)

@@ -220,21 +220,21 @@ class ImportLane:
     def try_second(self) -> bool:
         with suppress(BlockingIOError):
             self._second = _open_lock(self._root / "running-long", fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._leave_first()
+            self._release_first_lane()
         return self._second is not None
 
     def enter_second(self) -> None:
-        self._leave_first()
+        self._release_first_lane()
         if self._second is None:
             self._second = _open_lock(self._root / "running-long", fcntl.LOCK_EX)
 
-    def _leave_first(self) -> None:
+    def _release_first_lane(self) -> None:
         if self._first is not None:
             os.close(self._first)
             self._first = None
 
     def leave(self) -> None:
-        self._leave_first()
+        self._release_first_lane()
         if self._second is not None:
             os.close(self._second)
             self._second = None

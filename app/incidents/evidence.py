@@ -15,12 +15,12 @@ from compileboard.app.comparison.differences import compare
 from compileboard.app.comparison.load import load_side
 from compileboard.app.comparison.model import (
     WORDS,
-    CompareDistinct,
+    ComparedReasons,
     ComparedSide,
     Comparison,
-    DistinctChange,
     ModelPair,
     ModelResult,
+    ReasonChange,
 )
 from compileboard.app.comparison.queries import find_distinct_ids
 from compileboard.app.comparison.sides import find_side
@@ -160,7 +160,7 @@ class EvidenceCollector:
         return sorted(causes, key=lambda cause: _RANK.get(cause["word"], 9))[:MAX_CAUSES]
 
     def _list_distinct_causes(
-        self, kind: str, table: str, changes: Sequence[DistinctChange]
+        self, kind: str, table: str, changes: Sequence[ReasonChange]
     ) -> Iterable[dict[str, Any]]:
         ids = (
             find_distinct_ids(self._engine, table, [change.fingerprint for change in changes])
@@ -206,7 +206,7 @@ def _list_environment(before: TrendRun | None, after: TrendRun | None) -> list[d
     return [{"word": word, "before": was, "now": now} for word, was, now in parts]
 
 
-def _filter_subject(other_change: SeriesChange, diff: CompareDistinct) -> list[DistinctChange]:
+def _filter_subject(other_change: SeriesChange, diff: ComparedReasons) -> list[ReasonChange]:
     changed = [change for change in diff.changes if change.word not in _LEFT_OUT]
     if other_change.subject != "model":
         return changed
@@ -218,11 +218,13 @@ def _filter_subject(other_change: SeriesChange, diff: CompareDistinct) -> list[D
 
 
 def _is_of_series(change: SeriesChange, key: Sequence[Any]) -> bool:
-    return change.is_of(dict(zip(("suite", "model", "mode", "dtype", "backend", "dynamic"), key)))
+    return change.has_fields(
+        dict(zip(("suite", "model", "mode", "dtype", "backend", "dynamic"), key))
+    )
 
 
-def _sum_categories(changes: Sequence[DistinctChange]) -> list[dict[str, Any]]:
-    sums: dict[str, list[DistinctChange]] = {}
+def _sum_categories(changes: Sequence[ReasonChange]) -> list[dict[str, Any]]:
+    sums: dict[str, list[ReasonChange]] = {}
     for change in changes:
         sums.setdefault(change.kind or "", []).append(change)
     causes = []

@@ -138,7 +138,7 @@ class SeriesChange:
             self.metric,
         )
 
-    def is_of(self, fields: Mapping[str, Any]) -> bool:
+    def has_fields(self, fields: Mapping[str, Any]) -> bool:
         """Return whether its series has these fields; None equals '' and 0."""
         return all(
             (getattr(self, name) or None) == (value or None) for name, value in fields.items()

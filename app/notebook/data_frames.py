@@ -230,7 +230,7 @@ _PAGE_COUNT = 1000  # the API's limit
 _RUN_ID = FrameColumn("run_id", TEXT, "The run's id.", ("run_id",))
 
 
-class FrameCut(UserWarning):
+class TruncatedFrameWarning(UserWarning):
     """The frame does not have all rows."""
 
 
@@ -384,7 +384,7 @@ class FrameMethod:
                 f"{self.name}: these are the first {limit} rows; there are more, which a "
                 "higher limit= gives"
             )
-            warnings.warn(text, FrameCut, stacklevel=3)
+            warnings.warn(text, TruncatedFrameWarning, stacklevel=3)
         frame.attrs["is_cut"] = len(frame) > limit
         return frame.iloc[:limit] if len(frame) > limit else frame
 

@@ -24,7 +24,7 @@ from compileboard.app.comparison.api import (
 )
 from compileboard.app.comparison.charts import chart_changes
 from compileboard.app.comparison.compare import ComparisonScreen
-from compileboard.app.comparison.model import DistinctChange, EnvironmentDifference
+from compileboard.app.comparison.model import EnvironmentDifference, ReasonChange
 from compileboard.app.comparison.summary import comparison_row
 from compileboard.app.comparison.table import DEFAULT_ORDER, choose
 from compileboard.app.core.charts import Chart, make_figure
@@ -149,13 +149,13 @@ class BoardComparison:
         return make_frame(list_columns(MetricMean), self.answer.metrics)
 
     def graph_breaks(self) -> pd.DataFrame:
-        return make_frame(list_columns(DistinctChange), self.answer.graph_breaks.changes)
+        return make_frame(list_columns(ReasonChange), self.answer.graph_breaks.changes)
 
     def recompile_causes(self) -> pd.DataFrame:
-        return make_frame(list_columns(DistinctChange), self.answer.recompile_causes.changes)
+        return make_frame(list_columns(ReasonChange), self.answer.recompile_causes.changes)
 
     def rerecording_reasons(self) -> pd.DataFrame:
-        return make_frame(list_columns(DistinctChange), self.answer.rerecording_reasons.changes)
+        return make_frame(list_columns(ReasonChange), self.answer.rerecording_reasons.changes)
 
     def functions(self) -> pd.DataFrame:
         return make_frame(list_columns(ComparedFunction), self.answer.functions)

@@ -277,7 +277,7 @@ def _receive(most_bytes: int, most_plain_bytes: int) -> bytes:
 
 
 def _count_bytes(size_bytes: int) -> None:
-    rates.take(_get_client(), size_bytes, get_settings().push_rate_mib * MIB)
+    rates.charge(_get_client(), size_bytes, get_settings().push_rate_mib * MIB)
 
 
 def _get_client() -> str:

@@ -183,13 +183,13 @@ class RateLimit:
         self._lock = threading.Lock()
 
     def get_wait_s(self, client: str, bytes_per_min: float) -> int:
-        level_bytes = self._take(client, 0, bytes_per_min)
+        level_bytes = self._charge(client, 0, bytes_per_min)
         return 0 if level_bytes > 0 else max(1, math.ceil(-level_bytes * 60 / bytes_per_min))
 
-    def take(self, client: str, size_bytes: int, bytes_per_min: float) -> None:
-        self._take(client, max(MIN_BYTES, size_bytes), bytes_per_min)
+    def charge(self, client: str, size_bytes: int, bytes_per_min: float) -> None:
+        self._charge(client, max(MIN_BYTES, size_bytes), bytes_per_min)
 
-    def _take(self, client: str, size_bytes: int, bytes_per_min: float) -> float:
+    def _charge(self, client: str, size_bytes: int, bytes_per_min: float) -> float:
         with self._lock:
             now_ns = self._clock_ns()
             touched_ns, before_bytes = self._buckets.pop(client, (now_ns, bytes_per_min))
@@ -384,7 +384,7 @@ class WriterThread:
     def _store(self, jobs: list[_WriteJob[Any]]) -> None:
         writer, until_s = self._open(), time.monotonic() + TURN_S
         try:
-            with writer.together():
+            with writer.single_transaction():
                 while self._waiting and (not jobs or time.monotonic() < until_s):
                     jobs.append(self._waiting.popleft())
                     jobs[-1].run(writer)
@@ -394,7 +394,7 @@ class WriterThread:
                 if isinstance(job.error, StoreError):
                     self._close()
         if self._writer is not None:
-            self._writer.fold()
+            self._writer.checkpoint_if_due()
         for job in jobs:
             if isinstance(job.error, RunSealed):
                 job.error = self._reopen(job.error)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from compileboard.app.core.charts import Chart, build_figure, count_axis
 from compileboard.app.core.format import format_number, format_time
-from compileboard.app.core.labels import describe_mismatch
+from compileboard.app.core.labels import describe_cuda_graph_status
 from compileboard.app.reasons.queries import HistoryPoint
 from compileboard.app.reasons.reason_trends import KindTrend
 from compileboard.app.runs.queries import Slot
@@ -152,7 +152,7 @@ def chart_kinds(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
 
 
 def chart_statuses(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
-    lines = {describe_mismatch(kind.kind).word: kind.trend for kind in kinds}
+    lines = {describe_cuda_graph_status(kind.kind).word: kind.trend for kind in kinds}
     title = "CUDA graphs recorded again over time"
     return chart_trend("cuda-graphs-trend", title, "recorded again", lines, slots)
 

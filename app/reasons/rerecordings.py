@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from compileboard.app.core import fields
-from compileboard.app.core.labels import CUDA_GRAPH_STATUSES, describe_mismatch
+from compileboard.app.core.labels import CUDA_GRAPH_STATUSES, describe_cuda_graph_status
 from compileboard.app.core.parameters import Parameter
 from compileboard.app.core.schema import published
 from compileboard.app.reasons.queries import ReasonSubject
@@ -55,12 +55,12 @@ class RerecordingReason:
     @property
     @published
     def title(self) -> Annotated[str, "The reason in words."]:
-        return describe_mismatch(self.status).word
+        return describe_cuda_graph_status(self.status).word
 
     @property
     @published
     def meaning(self) -> Annotated[str, "Its meaning."]:
-        return describe_mismatch(self.status).meaning
+        return describe_cuda_graph_status(self.status).meaning
 
     @property
     def fixes(self) -> tuple[Fix, ...]:

@@ -22,7 +22,7 @@ from compileboard.collectors.store.run_causes import (
     find_first_call,
     find_user_call,
 )
-from compileboard.collectors.store.runs import name_rows
+from compileboard.collectors.store.runs import add_process_names
 
 
 @dataclass(frozen=True)
@@ -424,7 +424,7 @@ def _to_rows(connection: sqlite3.Connection, records: list[sqlite3.Row]) -> list
             guards.setdefault(values.pop("recompile_id"), []).append(make_row(FailedGuard, values))
     return [
         make_row(RecompileRow, {**row, "guards": tuple(guards.get(row["id"], ()))})
-        for row in name_rows(connection, records)
+        for row in add_process_names(connection, records)
     ]
 
 
@@ -477,7 +477,7 @@ def list_chains(
     Raises FilterError for an invalid cursor.
     """
     values = bind_page(run_id, cursor, limit, _FIRST)
-    records = name_rows(connection, connection.execute(CHAINS_SQL, values))
+    records = add_process_names(connection, connection.execute(CHAINS_SQL, values))
     rows = []
     for row in records:
         first_id = row.pop("first_id")
@@ -518,7 +518,7 @@ def list_limit_hits(
     """
     values = bind_page(run_id, cursor, limit, {"us": -(2**62), "id": 0})
     rows = []
-    for row in name_rows(connection, connection.execute(LIMITS_SQL, values)):
+    for row in add_process_names(connection, connection.execute(LIMITS_SQL, values)):
         called_at = find_user_call(connection, row["file"], row.pop("stack_id"))
         rows.append(LimitHit(**row, called_at=called_at))
     return make_page(rows, limit, attrgetter("started_us", "compile_key"))

@@ -118,7 +118,7 @@ class TextChoice:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ReportCompile:
     entry: CompileEntry
     texts: dict[int, int]
 
@@ -143,7 +143,7 @@ def choose_texts(
 
 def iterate_entries(
     connection: sqlite3.Connection, run_id: str, choice: TextChoice, most: int
-) -> Iterator[Listed]:
+) -> Iterator[ReportCompile]:
     cursor: str | None = None
     while most > 0:
         page = compiles.list_compiles(connection, run_id, cursor=cursor, limit=min(_PAGE, most))
@@ -152,7 +152,7 @@ def iterate_entries(
             connection, [step.ref_id for step in steps if step.kind == "artifact"], choice
         )
         for entry in build_entries(page.rows, steps):
-            yield Listed(entry, texts)
+            yield ReportCompile(entry, texts)
         most, cursor = most - len(page.rows), page.next
         if cursor is None:
             return

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from compileboard.app.artifacts.text import CodeLines, highlight
-from compileboard.app.core.labels import Word
+from compileboard.app.core.labels import Label
 from compileboard.app.core.page import Page
 from compileboard.app.core.store import Store
 from compileboard.app.repros import queries as repros
@@ -50,34 +50,34 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 SHOWN_CHARS = 400_000  # of a program on a page
 SHOWN_INPUTS = 500
 KINDS = {
-    "compile": Word("Compile error", "bad", "The compiler refused the graph."),
-    "runtime": Word("Run-time error", "bad", "The compiled graph raised an exception."),
-    "accuracy": Word("Wrong result", "bad", "The compiled graph's result differs from eager's."),
-    "crash": Word("Crash", "bad", "A signal ended the process while the compiled graph ran."),
+    "compile": Label("Compile error", "bad", "The compiler refused the graph."),
+    "runtime": Label("Run-time error", "bad", "The compiled graph raised an exception."),
+    "accuracy": Label("Wrong result", "bad", "The compiled graph's result differs from eager's."),
+    "crash": Label("Crash", "bad", "A signal ended the process while the compiled graph ran."),
 }
 VALUES = {
-    KEPT: Word("kept", "good", "The bytes are stored."),
-    ABSENT: Word("not recorded", "quiet", "Record with --repro-inputs."),
-    FREED: Word("freed", "quiet", "The program had freed them when it failed."),
-    TOO_LARGE: Word("too large", "warn", "Larger than --repro-inputs allows."),
-    WITHHELD: Word("withheld", "quiet", "The run hides its source."),
+    KEPT: Label("kept", "good", "The bytes are stored."),
+    ABSENT: Label("not recorded", "quiet", "Record with --repro-inputs."),
+    FREED: Label("freed", "quiet", "The program had freed them when it failed."),
+    TOO_LARGE: Label("too large", "warn", "Larger than --repro-inputs allows."),
+    WITHHELD: Label("withheld", "quiet", "The run hides its source."),
 }
 _STATUSES = {
-    "same": Word("reproduced", "bad", "The same failure as recorded."),
-    "other": Word("another failure", "warn", "Another failure than the recorded one."),
-    "other_failure": Word("another failure", "warn", "Another failure than the recorded one."),
-    "passes": Word("passes", "good", "It does not fail there."),
-    "limited": Word("limit reached", "warn", "Its time or memory ran out."),
-    "differs": Word("differs", "bad", "The result differs from eager's."),
-    "not_finite": Word("NaN or inf", "bad", "Eager's result is finite there."),
-    "minified": Word("minimal", "good", "No smaller graph fails in the same way."),
-    "not_finished": Word(
+    "same": Label("reproduced", "bad", "The same failure as recorded."),
+    "other": Label("another failure", "warn", "Another failure than the recorded one."),
+    "other_failure": Label("another failure", "warn", "Another failure than the recorded one."),
+    "passes": Label("passes", "good", "It does not fail there."),
+    "limited": Label("limit reached", "warn", "Its time or memory ran out."),
+    "differs": Label("differs", "bad", "The result differs from eager's."),
+    "not_finite": Label("NaN or inf", "bad", "Eager's result is finite there."),
+    "minified": Label("minimal", "good", "No smaller graph fails in the same way."),
+    "not_finished": Label(
         "not finished", "warn", "A smaller graph may fail. Run it again to go on."
     ),
-    "named": Word("named", "good", "What fails or is wrong is named."),
-    ONLY_FUSED: Word("only when fused", "warn", "Each operation is right by itself."),
-    UNEXPLAINED: Word("unexplained", "warn", "It fails, and nothing tells where."),
-    NOT_REPRODUCED: Word("not reproduced", "quiet", "It does not fail there."),
+    "named": Label("named", "good", "What fails or is wrong is named."),
+    ONLY_FUSED: Label("only when fused", "warn", "Each operation is right by itself."),
+    UNEXPLAINED: Label("unexplained", "warn", "It fails, and nothing tells where."),
+    NOT_REPRODUCED: Label("not reproduced", "quiet", "It does not fail there."),
 }
 # Commands, and what they answer.
 STEPS = (
@@ -119,12 +119,12 @@ def describe_message(message: str) -> str:
     return _ADDRESS.sub("0x…", find_telling_line(message))
 
 
-def describe_repro_kind(kind: str) -> Word:
-    return KINDS.get(kind, Word(kind, "quiet", "A kind of a newer version."))
+def describe_repro_kind(kind: str) -> Label:
+    return KINDS.get(kind, Label(kind, "quiet", "A kind of a newer version."))
 
 
-def describe_result(status: str) -> Word:
-    return _STATUSES.get(status, Word(status.replace("_", " "), "quiet", ""))
+def describe_result(status: str) -> Label:
+    return _STATUSES.get(status, Label(status.replace("_", " "), "quiet", ""))
 
 
 def format_sizes(sizes: Any) -> str | None:
@@ -143,7 +143,7 @@ class InputText:
     stride: str | None
     device: str | None
     notes: tuple[str, ...]
-    values: Word | None
+    values: Label | None
     size_bytes: int | None
 
 
@@ -182,7 +182,7 @@ def _describe_input(
         stride=format_sizes(entry.stride),
         device=entry.device,
         notes=tuple(notes),
-        values=VALUES.get(state, Word(state, "quiet", "")),
+        values=VALUES.get(state, Label(state, "quiet", "")),
         size_bytes=entry.storage_bytes,
     )
 
@@ -213,7 +213,7 @@ def read_bisection(result: ReproResult) -> Bisection | None:
 class OperationText:
     node: str
     operation: str
-    verdict: Word
+    verdict: Label
     error: str | None
     eager_error: str | None
     dtype: str
@@ -221,12 +221,12 @@ class OperationText:
 
 
 _VERDICTS = {
-    RIGHT: Word("right", "good", "Within the limit beside eager."),
-    "wrong": Word("wrong", "bad", "The error is beyond the limit."),
-    "not_finite": Word("NaN or inf", "bad", "Eager's value is finite there."),
-    "unstable": Word("unstable", "warn", "A second run gave another value."),
-    "random": Word("random", "quiet", "It draws random numbers."),
-    NOT_JUDGED: Word("not judged", "quiet", "It could not be computed again."),
+    RIGHT: Label("right", "good", "Within the limit beside eager."),
+    "wrong": Label("wrong", "bad", "The error is beyond the limit."),
+    "not_finite": Label("NaN or inf", "bad", "Eager's value is finite there."),
+    "unstable": Label("unstable", "warn", "A second run gave another value."),
+    "random": Label("random", "quiet", "It draws random numbers."),
+    NOT_JUDGED: Label("not judged", "quiet", "It could not be computed again."),
 }
 
 
@@ -235,11 +235,11 @@ def list_divergences(analysis: Analysis) -> list[OperationText]:
 
 
 def _describe_node(row: JudgedNode) -> OperationText:
-    verdict = _VERDICTS.get(str(row.verdict), Word(str(row.verdict), "quiet", ""))
+    verdict = _VERDICTS.get(str(row.verdict), Label(str(row.verdict), "quiet", ""))
     return OperationText(
         node=str(row.node),
         operation=str(row.operation),
-        verdict=Word(verdict.word, verdict.kind, str(row.reason)) if row.reason else verdict,
+        verdict=Label(verdict.word, verdict.kind, str(row.reason)) if row.reason else verdict,
         error=format_error(row.error),
         eager_error=format_error(row.eager_error),
         dtype=" ".join(filter(None, (str(row.dtype or ""), format_sizes(row.shape)))),

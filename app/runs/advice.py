@@ -18,7 +18,7 @@ from compileboard.app.core.fields import (
     gb_url,
 )
 from compileboard.app.core.format import format_count, format_duration, format_plural
-from compileboard.app.core.labels import describe_failure_phase, describe_mismatch
+from compileboard.app.core.labels import describe_cuda_graph_status, describe_failure_phase
 from compileboard.app.core.schema import one_of, published
 from compileboard.app.ranks.model import RanksScreen
 from compileboard.app.reasons.run_queries import LimitHit
@@ -45,7 +45,7 @@ from compileboard.collectors.fixes.cudagraph_fixes import (
 from compileboard.collectors.fixes.fix import Fix, SourceLines, SuggestedFix, find_fix
 from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import NOTHING_TO_FIX, describe_saving, describe_savings
-from compileboard.collectors.store.run_costs import RecordedAgain
+from compileboard.collectors.store.run_costs import Rerecordings
 
 MIN_RECORDED_AGAIN = 3  # one or two may come from loading a model, or from a new phase
 _DISABLED = (
@@ -83,7 +83,7 @@ class RunFacts:
     limit_hits: Sequence[LimitHit] = ()  # without a recorded recompile
     caches: Sequence[CacheResult] = ()
     skips: Sequence[CudagraphSkip] = ()
-    recorded_again: Sequence[RecordedAgain] = ()
+    recorded_again: Sequence[Rerecordings] = ()
     changed: Sequence[Mapping[str, Mapping[str, Any]]] = ()
     cliffs: Sequence[StackCliff] = ()
     ranks: RanksScreen | None = None
@@ -347,7 +347,7 @@ def _list_skip_problems(skips: Sequence[CudagraphSkip]) -> list[Problem]:
     return problems
 
 
-def _list_rerecording_problems(groups: Sequence[RecordedAgain]) -> list[Problem]:
+def _list_rerecording_problems(groups: Sequence[Rerecordings]) -> list[Problem]:
     problems = []
     for group in groups:
         if group.count < MIN_RECORDED_AGAIN:
@@ -356,7 +356,7 @@ def _list_rerecording_problems(groups: Sequence[RecordedAgain]) -> list[Problem]
             Problem(
                 "cudagraph",
                 "warn",
-                f"CUDA graph recorded again: {describe_mismatch(group.status).word}",
+                f"CUDA graph recorded again: {describe_cuda_graph_status(group.status).word}",
                 f"{format_plural(group.count, 'time')}, {format_duration(group.duration_us)}",
                 *(group.function, group.file, group.line),
                 _join_titles(suggest_recorded_again(group.status)) or "Look at what moved.",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from compileboard.app.comparison.environment import SettingChange
+from compileboard.app.comparison.environment import NonDefaultSetting
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.page_model import MAX_EVENTS, build_compile, make_compilation
 from compileboard.app.compiles.pages import CompileDetail, FrameCompile
@@ -61,7 +61,7 @@ class RunDetailJson(RunWithFacts):
     ]
     configs: Annotated[Sequence[ConfigUse], "Configuration texts: at most 200."]
     changed_settings: Annotated[
-        Sequence[SettingChange], "Settings that differ from torch's defaults."
+        Sequence[NonDefaultSetting], "Settings that differ from torch's defaults."
     ]
     trace_files: Annotated[Sequence[TraceFile], "Kept trace logs."]
     logs: Annotated[Sequence[Log], "The trace logs that the run was imported from: at most 1000."]

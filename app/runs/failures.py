@@ -14,7 +14,7 @@ from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.fixes.cudagraph_fixes import suggest_skipped
 from compileboard.collectors.fixes.fix import Fix
 from compileboard.collectors.store.reading import read_body
-from compileboard.collectors.store.runs import name_rows
+from compileboard.collectors.store.runs import add_process_names
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ def list_unfinished(
         return []
     listed = []
     records = connection.execute(UNFINISHED_SQL, {"run_id": run.id, "key": key, "limit": limit})
-    for row in name_rows(connection, records):
+    for row in add_process_names(connection, records):
         ended_us = None
         if row["is_last"] and (run.ended_us or 0) >= row["started_us"] > 0:
             ended_us = run.ended_us

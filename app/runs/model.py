@@ -9,11 +9,16 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from compileboard.app.comparison import environment
-from compileboard.app.comparison.environment import SettingChange
+from compileboard.app.comparison.environment import NonDefaultSetting
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import CompileGroup, group_compiles
 from compileboard.app.core.engine import Engine
-from compileboard.app.core.labels import PhaseShare, describe_mismatch, list_shares, sum_phases
+from compileboard.app.core.labels import (
+    PhaseShare,
+    describe_cuda_graph_status,
+    list_shares,
+    sum_phases,
+)
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import Page
 from compileboard.app.core.rows import list_rows
@@ -272,7 +277,9 @@ def _list_other_trials(
 def rank_run_costs(
     reader: sqlite3.Connection, run_id: str, causes: Sequence[CauseRow]
 ) -> list[RunCost]:
-    return list_run_costs(reader, run_id, causes, lambda status: describe_mismatch(status).word)
+    return list_run_costs(
+        reader, run_id, causes, lambda status: describe_cuda_graph_status(status).word
+    )
 
 
 def list_run_causes(reader: sqlite3.Connection, run: RunRow) -> list[CauseRow]:
@@ -327,7 +334,7 @@ _MAX_TEXTS = 8  # configuration texts of one kind to compare
 
 @dataclass(frozen=True)
 class EnvironmentScreen:
-    changes: Sequence[SettingChange]
+    changes: Sequence[NonDefaultSetting]
     is_changed_recorded: bool
     uses: Sequence[ConfigUse]
     differences: Sequence[tuple[str, Sequence[Any]]]

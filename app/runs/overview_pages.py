@@ -163,13 +163,13 @@ def _make_set_chip(name: str, label: str, screen: OverviewScreen, selected: Mode
         value: {**make_set_query(model_set), **linked} for value, model_set in newest.items()
     }
     options = [
-        (_name_value(value), url_for("overview.index", **address), value == current)
+        (_format_value(value), url_for("overview.index", **address), value == current)
         for value, address in addresses.items()
     ]
-    return ScopeChip(label, _name_value(current), options[:MAX_OPTIONS])
+    return ScopeChip(label, _format_value(current), options[:MAX_OPTIONS])
 
 
-def _name_value(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return UNSAID if value in (None, "") else str(value)

@@ -9,7 +9,7 @@ from flask import Blueprint, abort, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from compileboard.app.caches.model import build_caches
-from compileboard.app.clickhouse.run_files import list_lost_files
+from compileboard.app.clickhouse.run_files import find_lost_files
 from compileboard.app.compiles.page_model import build_compiles
 from compileboard.app.compiles.run_queries import CompileFilter
 from compileboard.app.core import labels
@@ -218,7 +218,7 @@ def index() -> str:
         sorts=SORTS,
         deleted=request.args.get("done") == "deleted",
         live=any(run.standing.word in MAY_CHANGE for run in listed.rows),
-        lost_files=list_lost_files(get_reader(), [run.id for run in listed.rows]),
+        lost_files=find_lost_files(get_reader(), [run.id for run in listed.rows]),
     )
 
 

@@ -323,7 +323,7 @@ def _build_view(
         if traced
         else (),
         kernels=tuple(_rank_kernels(traced, step)) if traced and step else (),
-        lanes=tuple(_draw(traced["spans"])) if traced else (),
+        lanes=tuple(_build_lanes(traced["spans"])) if traced else (),
     )
 
 
@@ -487,7 +487,7 @@ def find_kernel_times(
     return found
 
 
-def _draw(spans: Sequence[TracedSpan]) -> Iterable[StripLane]:
+def _build_lanes(spans: Sequence[TracedSpan]) -> Iterable[StripLane]:
     whole_us = max((span["begin_us"] + span["duration_us"] for span in spans), default=0) or 1
     lanes: dict[str, list[TracedSpan]] = defaultdict(list)
     for span in spans:

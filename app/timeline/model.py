@@ -335,7 +335,7 @@ class TimelineScreen:
 def build_timeline(reader: sqlite3.Connection, run_id: str) -> TimelineScreen:
     totals = timeline.list_totals(reader, run_id)
     keys = {total.longest_compile_key for total in totals if total.longest_compile_key is not None}
-    labels = timeline.list_labels(reader, sorted(keys), with_process=True)
+    labels = timeline.load_compile_labels(reader, sorted(keys), with_process=True)
     return TimelineScreen(timeline.list_lanes(reader, run_id), totals, labels)
 
 
@@ -466,7 +466,7 @@ def _list_labels(
         for span in window.spans
         if span.compile_key is not None
     }
-    return timeline.list_labels(reader, sorted(keys))
+    return timeline.load_compile_labels(reader, sorted(keys))
 
 
 def read_strips(reader: sqlite3.Connection, screen: TimelineScreen) -> list[StripLane]:

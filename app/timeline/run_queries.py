@@ -79,7 +79,7 @@ class ShortSpans:
 
 
 @dataclass(frozen=True)
-class InstantCount:
+class InstantTotal:
     name: str
     first_us: int
     mark_count: int
@@ -96,7 +96,7 @@ class LaneWindow:
     lane_id: int
     spans: Sequence[Span]
     short: Sequence[ShortSpans]
-    marks: Sequence[InstantCount]
+    marks: Sequence[InstantTotal]
     is_coarse: bool
 
 
@@ -399,12 +399,12 @@ def get_window(
         lane.id,
         list_rows(Span, SPANS_SQL, reader, ids=_json_list(ids), most=len(ids)),
         list_rows(ShortSpans, SHORT_SQL[way], reader, **short),
-        list_rows(InstantCount, MARKS_SQL, reader, **values, most=1000),
+        list_rows(InstantTotal, MARKS_SQL, reader, **values, most=1000),
         is_coarse=cut is not None,
     )
 
 
-def list_labels(
+def load_compile_labels(
     reader: sqlite3.Connection, keys: Sequence[int], *, with_process: bool = False
 ) -> dict[int, CompileLabel]:
     rows = reader.execute(FUNCTIONS_SQL, {"keys": _json_list(keys), "most": len(keys)}).fetchall()

@@ -31,7 +31,7 @@ from benchmarks.common import (
     ratios,
     scratch_folder,
 )
-from compileboard.collectors.observe.runtime_failures import make_watched
+from compileboard.collectors.observe.runtime_failures import watch_failures
 
 BATCH_S = 0.05
 FRAME_CALLS = 100_000
@@ -96,7 +96,7 @@ def measure_frame() -> float:
     def graph(*inputs: object) -> object:
         return inputs
 
-    watched = make_watched(graph, "forward", (None, 0))
+    watched = watch_failures(graph, "forward", (None, 0))
     best = [
         min(timeit.repeat(lambda f=f: f(1, 2, 3, 4), number=FRAME_CALLS, repeat=9)) / FRAME_CALLS  # type: ignore[misc]
         for f in (watched, graph)

@@ -36,7 +36,7 @@ from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.observe import hooks
 from compileboard.collectors.observe.hook_guard import HookGuard
 from compileboard.collectors.observe.repro.capture import ReproCapture
-from compileboard.collectors.observe.runtime_failures import make_watched
+from compileboard.collectors.observe.runtime_failures import watch_failures
 from compileboard.collectors.observe.spool_writer import Spool
 
 CALLS = 100_000
@@ -138,7 +138,7 @@ def measure_call(pairs: int) -> Row:
     def graph(*inputs: object) -> object:
         return inputs
 
-    watched = make_watched(graph, "forward", (None, 0))
+    watched = watch_failures(graph, "forward", (None, 0))
 
     def timed(function: Callable[..., Any]) -> Callable[[], float]:
         return lambda: timeit.timeit(lambda: function(1, 2, 3, 4), number=CALLS) / CALLS

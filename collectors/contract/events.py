@@ -479,7 +479,7 @@ class BenchMeasured(Event):
 
 
 @dataclass(frozen=True)
-class Noted(FrameContext):
+class UnknownRecordSeen(FrameContext):
     KIND = "noted"
     name: str = ""
     body: Json = None

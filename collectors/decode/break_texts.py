@@ -63,7 +63,7 @@ _learnt: dict[str, RegistryEntry] = {}
 
 
 @lru_cache(maxsize=8)
-def learn(path: str) -> None:
+def load_registry(path: str) -> None:
     try:
         if not Path(path).is_file():  # reading a pipe would block
             return

@@ -98,7 +98,7 @@ class Decoder:
             # A record with an unexpected form is kept whole, under its own name.
             notes.append(f"kept as it came, it cannot be read ({type(error).__name__})")
             return [self._noted(_clean_record(captured, []))]
-        if made and type(made[0]) is events.Noted:
+        if made and type(made[0]) is events.UnknownRecordSeen:
             notes.append("kept as it came, it has not the form that torch writes")
         return made
 
@@ -284,9 +284,9 @@ class Decoder:
         made = records.make_event(captured)
         return [made if made is not None else self._noted(captured)]
 
-    def _noted(self, captured: Captured) -> events.Noted:
+    def _noted(self, captured: Captured) -> events.UnknownRecordSeen:
         body = {"metadata": captured.metadata, "payload": captured.payload}
-        return events.Noted(**self._context(captured), name=captured.name, body=body)
+        return events.UnknownRecordSeen(**self._context(captured), name=captured.name, body=body)
 
     def _context(self, captured: Captured) -> dict[str, Any]:
         return {

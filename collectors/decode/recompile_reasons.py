@@ -106,22 +106,22 @@ def _parse_found(found: Any) -> list[GuardFailure]:
                     failure,
                     reason=reason,
                     source=source or None,
-                    expected=_name_part(seen, "held") or failure.expected,
-                    actual=failure.actual or _name_seen(failure, seen),
+                    expected=_get_text(seen, "held") or failure.expected,
+                    actual=failure.actual or _seen_value(failure, seen),
                 )
             ]
     return []
 
 
-def _name_seen(failure: GuardFailure, seen: Any) -> str | None:
+def _seen_value(failure: GuardFailure, seen: Any) -> str | None:
     if isinstance(seen, dict) and failure.category == "container_length":
         return str(seen.get("length"))
     if isinstance(seen, dict):
-        return _name_part(seen, "seen") or str(seen.get("type"))
+        return _get_text(seen, "seen") or str(seen.get("type"))
     return seen if isinstance(seen, str) else None
 
 
-def _name_part(seen: Any, name: str) -> str | None:
+def _get_text(seen: Any, name: str) -> str | None:
     part = seen.get(name) if isinstance(seen, dict) else None
     return part if isinstance(part, str) else None
 

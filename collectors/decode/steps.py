@@ -281,14 +281,14 @@ def _sum_graphs(steps: list[Span], host: list[Span], device: list[Span]) -> list
             entry_us=_rounded_median(filter(None, map(_measure_entry, spans))),
             guard_us=_rounded_median(filter(None, map(_find_lookup, spans))),
             kernels=_count_kernels(kernels[f"{_GRAPH}{number}"], len(spans)),
-            first_kernel=_name_at(kernels[f"{_GRAPH}{number}"], 0),
-            last_kernel=_name_at(kernels[f"{_GRAPH}{number}"], -1),
+            first_kernel=_kernel_name_at(kernels[f"{_GRAPH}{number}"], 0),
+            last_kernel=_kernel_name_at(kernels[f"{_GRAPH}{number}"], -1),
         )
         for number, spans in sorted(called.items())
     ]
 
 
-def _name_at(kernels: list[Span], place: int) -> str | None:
+def _kernel_name_at(kernels: list[Span], place: int) -> str | None:
     ordered = sorted(kernels, key=lambda span: span.begin_us)
     return ordered[place].name[:200] if ordered else None
 

@@ -17,7 +17,7 @@ from typing import Any
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.formats import result_file as upstream_status
 from compileboard.collectors.formats.result_file import (
-    Addition,
+    ExtraMeasurements,
     FileNameInfo,
     ResultFile,
     read_name,
@@ -326,7 +326,7 @@ def _finish_result(file: ResultFile, pending_result: _Pending, suite: str | None
     tag = _as_text(pending_result.texts.pop("tag", None)) or _as_text(extra.get("tag"))
     model_name = clean(str(model["name"]))
     if file.kind == "compilation_metrics":
-        file.additions.append(Addition(model_name, tag, phases_s=pending_result.numbers))
+        file.additions.append(ExtraMeasurements(model_name, tag, phases_s=pending_result.numbers))
         return
     named = read_name(output or file.name)
     accuracy = pending_result.texts.pop("accuracy", None)

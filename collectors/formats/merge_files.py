@@ -49,8 +49,8 @@ def merge(files: Sequence[ResultFile]) -> Merged:
     for index, (_file, result) in enumerate(merged.results):
         by_task.setdefault(result.task or "", []).append(index)
     for file in sorted(files, key=lambda result_file: (not result_file.is_full, result_file.name)):
-        _complete_results(merged, by_task, file)
-    _name_failures(merged)
+        _add_times_and_repeats(merged, by_task, file)
+    _set_failure_reasons(merged)
     return merged
 
 
@@ -85,7 +85,7 @@ def _add_result(merged: Merged, file: ResultFile, result: BenchMeasured) -> None
     )
 
 
-def _complete_results(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -> None:
+def _add_times_and_repeats(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -> None:
     named = read_timings_name(file.stem)
     stem = named[0] if named else file.stem.replace(METRICS_FILE, "")
     for addition in file.additions:
@@ -106,7 +106,7 @@ def _complete_results(merged: Merged, by_task: dict[str, list[int]], file: Resul
             merged.results[index] = of_file, replace(result, **changes)
 
 
-def _name_failures(merged: Merged) -> None:
+def _set_failure_reasons(merged: Merged) -> None:
     """Set the reason of a failed measurement from the accuracy result of the same model, since its
     own file has none.
     """

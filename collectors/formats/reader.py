@@ -28,8 +28,8 @@ from compileboard.collectors.formats.database import (
 )
 from compileboard.collectors.formats.raw_timings import is_npy, read_timings, to_repeats
 from compileboard.collectors.formats.result_file import (
-    Addition,
     BreakRow,
+    ExtraMeasurements,
     FileNameInfo,
     ResultFile,
     count_lines,
@@ -345,7 +345,7 @@ def _read_timings(file: ResultFile, data: bytes) -> None:
             "first": timings[0][0] if timings else 0,
         }
     )
-    file.additions.append(Addition(named[1], None, repeats=repeats))
+    file.additions.append(ExtraMeasurements(named[1], None, repeats=repeats))
 
 
 def _read_json(file: ResultFile, text: str, suite: str | None) -> None:
@@ -468,7 +468,9 @@ def _read_phases(file: ResultFile, row: CsvRow) -> None:
     else:
         numbers = {name: upstream_status.read_number(cell) for name, cell in cells.items()}
         phases = {name: value for name, value in numbers.items() if value is not None}
-        file.additions.append(Addition(model, row.cells.get("tag") or None, phases_s=phases))
+        file.additions.append(
+            ExtraMeasurements(model, row.cells.get("tag") or None, phases_s=phases)
+        )
 
 
 def _read_pr_time(file: ResultFile, text: str, suite: str | None) -> None:

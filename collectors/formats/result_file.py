@@ -113,18 +113,20 @@ def read_name(name: str) -> FileNameInfo:
     ):
         stem = stem.removesuffix(ending)
     words = _NameParts(_SHARD.sub(r"\1", stem).split("_"))
-    parts: dict[str, str | None] = {"suite": words.take(sorted(SUITES, key=len, reverse=True))}
+    parts: dict[str, str | None] = {
+        "suite": words.remove_first_match(sorted(SUITES, key=len, reverse=True))
+    }
     full = _FULL.fullmatch(stem)
     if (
         parts["suite"] is None
         and full
         and full["suite"] not in (*BACKENDS, *DEVICES, "freezing", "autotune", "eager")
     ):
-        parts["suite"] = words.take([full["suite"]])
+        parts["suite"] = words.remove_first_match([full["suite"]])
     end = words.taken_at if parts["suite"] else 0
     kinds = {"dtype": DTYPES, "mode": MODES, "device": DEVICES, "experiment": UPSTREAM_EXPERIMENTS}
-    parts |= {kind: words.take(names) for kind, names in kinds.items()}
-    is_dynamic = words.take(["dynamic"]) is not None
+    parts |= {kind: words.remove_first_match(names) for kind, names in kinds.items()}
+    is_dynamic = words.remove_first_match(["dynamic"]) is not None
     own = _SAME.get(
         parts["experiment"] or "", parts["experiment"]
     )  # an experiment may name its backend
@@ -145,7 +147,7 @@ class _NameParts:
     def left(self) -> list[str]:
         return [word for word in self._words if word is not None]
 
-    def take(self, names: Iterable[str]) -> str | None:
+    def remove_first_match(self, names: Iterable[str]) -> str | None:
         for name in names:
             parts = name.split("_")
             for at in range(len(self._words) - len(parts) + 1):
@@ -157,10 +159,10 @@ class _NameParts:
 
     def label(self, end: int, is_full: bool) -> str | None:
         several = [flag for flag in FLAGS if "_" in flag]
-        flags = {flag for flag in several if self.take([flag])}
-        backend = self.take(BACKENDS)
+        flags = {flag for flag in several if self.remove_first_match([flag])}
+        backend = self.remove_first_match(BACKENDS)
         start = 0 if is_full else self.taken_at
-        flags |= {flag for flag in FLAGS if self.take([flag])}
+        flags |= {flag for flag in FLAGS if self.remove_first_match([flag])}
         others = [word for word in self._words[start:end] if word] if backend or is_full else []
         parts = [backend or "", *(flag for flag in FLAGS if flag in flags), *others]
         if not backend:
@@ -194,7 +196,7 @@ class BreakRow:
 
 
 @dataclass(frozen=True)
-class Addition:
+class ExtraMeasurements:
     model: str
     tag: str | None
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -209,7 +211,7 @@ class ResultFile:
     kind: str
     results: list[BenchMeasured] = field(default_factory=list)
     breaks: list[BreakRow] = field(default_factory=list)
-    additions: list[Addition] = field(default_factory=list)
+    additions: list[ExtraMeasurements] = field(default_factory=list)
     rejects: Rejects = field(default_factory=Rejects)
     row_count: int = 0
     line_count: int = 0

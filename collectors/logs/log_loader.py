@@ -303,7 +303,7 @@ class Loader:
                 self._replaced.remove(begun)
                 del self._readings[begun]
 
-    def learn(self) -> None:
+    def reread_heads(self) -> None:
         for key, reading in self._readings.items():
             source, head = self._heads[key]
             if source.path is None or key in self._replaced or reading.learnt_bytes >= HEAD_BYTES:
@@ -323,8 +323,8 @@ class Loader:
             rejects.add_file(label, Rejects({kind: Reject(1, None, example)}))
         return rejects
 
-    def touch(self) -> None:
-        self._sink.touch()
+    def send_heartbeat(self) -> None:
+        self._sink.send_heartbeat()
 
     def close(self) -> None:
         if self._processes is not None:
@@ -494,7 +494,7 @@ def follow(loader: Loader, find: Find, progress: Progress) -> None:
             time.sleep(INTERVAL_S)
             _poll_logs(loader, find, progress)
             if time.monotonic() >= beat_s:
-                loader.touch()
+                loader.send_heartbeat()
                 beat_s = time.monotonic() + HEARTBEAT_S
     except KeyboardInterrupt:
         _poll_logs(loader, find, progress)  # written in the meantime
@@ -505,4 +505,4 @@ def _poll_logs(loader: Loader, find: Find, progress: Progress) -> None:
     with suppress(NoSuchLog):  # deleted: the open file is read to its end
         loader.read_new(find())
     loader.read(progress)
-    loader.learn()
+    loader.reread_heads()

@@ -20,7 +20,7 @@ from compileboard.collectors.store.connection import (
     explained,
     open_reader,
     open_writer,
-    set_patience,
+    set_busy_timeout,
     write_transaction,
 )
 from compileboard.collectors.store.ingest.frames import FrameIndex, LoggedFrames
@@ -29,10 +29,10 @@ from compileboard.collectors.store.ingest.source_files import (
     LogRow,
     add_result_file,
     advance_log,
-    complete_process,
+    fill_in_process_facts,
     find_logs,
     list_rejects,
-    name_run,
+    replace_default_name,
     replace_rejects,
     save_rejects,
     save_run_rejects,
@@ -103,11 +103,11 @@ class SqliteSink:
         if batch.file is not None:
             self._save_file(batch, batch.file, result)
         for process_id, late in batch.late.items():
-            complete_process(
+            fill_in_process_facts(
                 self.connection, process_id, self.run_id, late.facts, gpu_count=late.gpu_count
             )
             if late.run_name is not None:
-                name_run(self.connection, self.run_id, late.run_name, late.run_label)
+                replace_default_name(self.connection, self.run_id, late.run_name, late.run_label)
 
     def _save_file(self, batch: EventBatch, file: ImportedFile, result: IngestResult) -> None:
         row = {**vars(file), "run_id": self.run_id}
@@ -167,13 +167,13 @@ class SqliteSink:
         return int(count)
 
     def set_busy_timeout(self, busy_timeout_ms: int) -> None:
-        set_patience(self.connection, busy_timeout_ms)
+        set_busy_timeout(self.connection, busy_timeout_ms)
 
     def finish(self) -> None: ...
 
-    def touch(self) -> None:
+    def send_heartbeat(self) -> None:
         with explained(self.database):
-            self._ingestor.touch(self.run_id)
+            self._ingestor.send_heartbeat(self.run_id)
             checkpoint(self.connection)
 
     def save_run_rejects(self, rejects: Mapping[str, Rejects]) -> None:

@@ -75,7 +75,7 @@ class CudaGraphs:
                 "reserved_before_bytes": before,
                 "reserved_after_bytes": torch_compat.reserved_bytes(manager.device_index),
                 "call_count": torch_compat.compiled_call_count(),
-                **_place(manager.current_node),
+                **_describe_position(manager.current_node),
                 "reasons": reasons,
             }
             self._write(fields, context_of(manager, function_id))
@@ -101,7 +101,7 @@ def skip_context(frame: FrameType | None) -> Any:
     return torch_compat.context_of()
 
 
-def _place(node: Any) -> dict[str, int | None]:
+def _describe_position(node: Any) -> dict[str, int | None]:
     """Return the numbers of a graph and of its parent, and the graph's depth in its tree."""
     parents = list(_list_parents(node))
     return {

@@ -129,7 +129,7 @@ class Hooks:
         if self._running is not None:
             self._running.end()
         runtime_failures.watch(None)
-        self._put_back(self._replaced[::-1])
+        self._restore_originals(self._replaced[::-1])
         if self._handler is not None:
             torch_compat.trace_logger().removeHandler(self._handler)
         atexit.unregister(self._at_exit)
@@ -151,7 +151,7 @@ class Hooks:
         if not self._replace("step_calls", window.wrap_entry):
             return None
         mine = self._replaced[replaced:]
-        window.on_end = lambda: self._put_back(mine)
+        window.on_end = lambda: self._restore_originals(mine)
         self.steps = window
         return window
 
@@ -191,7 +191,7 @@ class Hooks:
         self.capabilities[capability] = "ok"
         return True
 
-    def _put_back(self, replaced: list[tuple[Any, str, Any, Any]]) -> None:
+    def _restore_originals(self, replaced: list[tuple[Any, str, Any, Any]]) -> None:
         for module, attribute, original, ours in replaced:
             for holder in [module, *torch_compat.holders(ours, attribute)]:
                 if getattr(holder, attribute, None) is ours:
@@ -219,11 +219,11 @@ class Hooks:
             if torch_compat.exclude_from_dynamo(runtime_failures.WATCHED_CODE):
                 self._replace(
                     "graph_calls",
-                    lambda original: runtime_failures.make_install(original, self.guard),
+                    lambda original: runtime_failures.wrap_install_global(original, self.guard),
                 )
                 self._replace(
                     "backward_calls",
-                    lambda original: runtime_failures.make_function_init(original, self.guard),
+                    lambda original: runtime_failures.wrap_function_init(original, self.guard),
                 )
             runtime_failures.watch(self.failures)
 
@@ -258,7 +258,7 @@ class Hooks:
             code = start.f_locals.get("code") if start is not None else None
             if code is not None and context is not None:
                 self._codes[tuple(context[:3])] = code
-            metadata = _complete_stack(metadata, start)
+            metadata = _resolve_stack_files(metadata, start)
             extra = {**_frame_name(start), "trace": torch_compat.trace_file()}
         elif name == record_names.COMPILE_ERROR and (error := sys.exc_info()[1]) is not None:
             runtime_failures.mark(error, runtime_failures.COMPILE, context)
@@ -287,7 +287,7 @@ class Hooks:
                 if window is None or not window.is_starting:  # else it is the window that uses it
                     self._has_profiled = True
                     if window is not None:
-                        window.give_way()
+                        window.release_profiler()
             return original(*arguments, **options)
 
         return start
@@ -480,7 +480,7 @@ def _frame_name(start: FrameType | None) -> dict[str, str]:
     return {"qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}
 
 
-def _complete_stack(metadata: Any, start: FrameType | None) -> Any:
+def _resolve_stack_files(metadata: Any, start: FrameType | None) -> Any:
     names: dict[int, str] = {}
     frames = []
     for frame in metadata.get("stack", []):

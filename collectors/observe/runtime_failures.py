@@ -179,7 +179,7 @@ def watch(failures: RuntimeFailures | None) -> None:
     _failures = failures
 
 
-def make_watched(compiled: Callable[..., Any], phase: str, origin: Origin) -> Callable[..., Any]:
+def watch_failures(compiled: Callable[..., Any], phase: str, origin: Origin) -> Callable[..., Any]:
     def watched(*args: Any) -> Any:
         try:
             return compiled(*args)
@@ -207,7 +207,7 @@ def origin_of(watched: Any) -> Origin:
     return origin
 
 
-WATCHED_CODE: CodeType = make_watched(
+WATCHED_CODE: CodeType = watch_failures(
     print, "", (None, 0)
 ).__code__  # all that it makes have the same
 
@@ -216,7 +216,7 @@ def now_at(context: list[int | None] | None) -> Origin:
     return context, time.time_ns() // 1000
 
 
-def make_install(original: Callable[..., Any], guard: HookGuard) -> Callable[..., Any]:
+def wrap_install_global(original: Callable[..., Any], guard: HookGuard) -> Callable[..., Any]:
     """Return a wrapper of OutputGraph.install_global_unsafe, which gives bytecode its compiled
     graphs.
 
@@ -228,7 +228,7 @@ def make_install(original: Callable[..., Any], guard: HookGuard) -> Callable[...
             with guard:
                 cell = torch_compat.disabled_cell(value)
                 if cell is not None:
-                    cell.cell_contents = make_watched(
+                    cell.cell_contents = watch_failures(
                         cell.cell_contents, "forward", now_at(torch_compat.context_of())
                     )
         return original(self, name, value)
@@ -236,7 +236,7 @@ def make_install(original: Callable[..., Any], guard: HookGuard) -> Callable[...
     return install_global_unsafe
 
 
-def make_function_init(original: Callable[..., Any], guard: HookGuard) -> Callable[..., Any]:
+def wrap_function_init(original: Callable[..., Any], guard: HookGuard) -> Callable[..., Any]:
     def __init__(cls: Any, name: str, bases: Any, attrs: Any) -> None:
         original(cls, name, bases, attrs)
         with guard:
@@ -244,7 +244,7 @@ def make_function_init(original: Callable[..., Any], guard: HookGuard) -> Callab
             if backward is not None:
                 context = torch_compat.context_of()
                 origin = (_running_origin() if context is None else None) or now_at(context)
-                cls.backward = staticmethod(make_watched(backward, "backward", origin))
+                cls.backward = staticmethod(watch_failures(backward, "backward", origin))
 
     return __init__
 

@@ -54,7 +54,7 @@ class Graph:
 
 
 @dataclass
-class Part:
+class GraphCall:
     """The start and end of one graph call within a step."""
 
     index: int
@@ -71,7 +71,7 @@ class Step:
     end_ns: int = 0
     end: Any = None
     has_compiled: bool = False
-    parts: list[Part] = field(default_factory=list)
+    parts: list[GraphCall] = field(default_factory=list)
     function: str | None = None  # of a step without graphs, by which alone it is told apart
 
 
@@ -184,7 +184,7 @@ class StepWindow:
         for graph in self._graphs:
             torch_compat.closure_cell(graph.watched, "compiled").cell_contents = graph.original
 
-    def give_way(self) -> None:
+    def release_profiler(self) -> None:
         """Stop tracing so that the program can use torch's profiler; a process has only one."""
         self._has_own_profiler = True
         if self._profiler is None:
@@ -310,7 +310,7 @@ class StepWindow:
         if self._cuda is not None:
             count = self._wanted * (2 + 2 * len(self._step.parts)) + 1
             events = [self._cuda.Event(enable_timing=True) for _ in range(min(count, MAX_PARTS))]
-            self._record_event = torch_compat.make_record()
+            self._record_event = torch_compat.make_event_recorder()
             for event in events:
                 self._record_event(event)  # the first time makes it, which takes longer
             self._events = iter(events)
@@ -348,7 +348,7 @@ class StepWindow:
             result = compiled(*arguments)
             with self._guard:
                 self._returned = dict(torch_compat.list_storages((result,)))
-                self._step.parts.append(Part(index, 0, None))
+                self._step.parts.append(GraphCall(index, 0, None))
             return result
 
         return surveyed
@@ -369,12 +369,12 @@ class StepWindow:
                 return compiled(*arguments)
             begin, begin_ns = record(), clock()
             result = compiled(*arguments)
-            add(Part(index, begin_ns, begin, clock(), record()))
+            add(GraphCall(index, begin_ns, begin, clock(), record()))
             return result
 
         return timed
 
-    def _add_part(self, part: Part) -> None:
+    def _add_part(self, part: GraphCall) -> None:
         self._part_count += 1
         if self._part_count <= MAX_PARTS:
             self._step.parts.append(part)
@@ -383,7 +383,7 @@ class StepWindow:
         def traced(*arguments: Any) -> Any:
             self._end_given_up()
             if threading.get_ident() == self._thread:
-                self._step.parts.append(Part(index, time.perf_counter_ns(), None))
+                self._step.parts.append(GraphCall(index, time.perf_counter_ns(), None))
             with self._range(f"graph {index}"):
                 return compiled(*arguments)
 
@@ -563,7 +563,7 @@ def _flatten(parts: list[Any], marks_of: Callable[[Any], Any]) -> list[Any]:
     return [mark for part in parts for mark in marks_of(part)]
 
 
-def _host_marks(timed: Step | Part) -> tuple[int, int]:
+def _host_marks(timed: Step | GraphCall) -> tuple[int, int]:
     return timed.begin_ns, timed.end_ns
 
 
@@ -571,7 +571,7 @@ def _host_span(begin_ns: int, end_ns: int) -> float:
     return round(max(end_ns - begin_ns, 0) / 1000, 1)
 
 
-def _device_marks(timed: Step | Part) -> tuple[Any, Any]:
+def _device_marks(timed: Step | GraphCall) -> tuple[Any, Any]:
     return timed.begin, timed.end
 
 

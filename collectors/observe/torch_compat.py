@@ -473,7 +473,7 @@ def list_storages(values: Any) -> Iterator[tuple[int, int]]:
                 yield value.untyped_storage().data_ptr(), value.numel() * value.element_size()
 
 
-def make_record() -> Callable[[Any], None]:
+def make_event_recorder() -> Callable[[Any], None]:
     """Return a function that records a CUDA event on the current stream.
 
     torch's own asks for the stream by a Python object each time, which takes 10 µs.

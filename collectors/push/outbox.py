@@ -33,7 +33,7 @@ def outbox_root(environment: Mapping[str, str]) -> Path:
     return home(environment) / "outbox"
 
 
-class Room:
+class OutboxQuota:
     """The disk space limit of an outbox; the oldest texts are deleted to make space for events."""
 
     def __init__(self, root: Path, most_bytes: int) -> None:
@@ -42,7 +42,7 @@ class Room:
         self._used_bytes = 0
         self._measured_s = -MEASURE_S
 
-    def take(self, size_bytes: int) -> bool:
+    def try_reserve(self, size_bytes: int) -> bool:
         if time.monotonic() - self._measured_s >= MEASURE_S:
             self._measure()
         if self._used_bytes + size_bytes > self.most_bytes:
@@ -138,7 +138,7 @@ class OutboxStream:
             os.close(self._file)
         self._file, self._file_bytes = file, os.fstat(file).st_size
 
-    def save_text(self, digest: str, body: bytes, room: Room) -> bool:
+    def save_text(self, digest: str, body: bytes, room: OutboxQuota) -> bool:
         folder = self.folder / TEXTS
         if find_text(self.folder, digest) is not None:
             return True
@@ -146,7 +146,7 @@ class OutboxStream:
         name = f"{digest}.gz"
         if len(packed) * MAX_RATIO < len(body) or len(packed) >= len(body):
             packed, name = body, digest
-        if not room.take(len(packed)):
+        if not room.try_reserve(len(packed)):
             return False
         temporary = folder / f".{name}.{os.getpid()}"
         try:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.push.client import Client, find_value, quote_path
-from compileboard.collectors.push.outbox import Room, add_bundle
+from compileboard.collectors.push.outbox import OutboxQuota, add_bundle
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.store.bundles import count_contents, write_bundle
 from compileboard.collectors.store.connection import StoreFull, open_reader
@@ -32,7 +32,7 @@ def bundle_runs(
     For a run that the server has completely, `queue_more` queues later answers and returns their
     number. Raises StoreError, OSError, or ValueError if no run matches a prefix.
     """
-    room, target = Room(root, config.outbox_bytes), Target.of(config)
+    room, target = OutboxQuota(root, config.outbox_bytes), Target.of(config)
     with closing(open_reader(database)) as reader, closing(Client(target)) as client:
         rows = reader.execute("select id, state from runs order by started_us, id").fetchall()
         chosen = [row for row in rows if not prefixes or row["id"].startswith(tuple(prefixes))]
@@ -57,7 +57,7 @@ def bundle_runs(
                 with tempfile.TemporaryDirectory(prefix=".bundle-", dir=root) as folder:
                     path = Path(folder) / "run.db"
                     write_bundle(reader, [run_id], os.fspath(path))
-                    if not room.take(path.stat().st_size):
+                    if not room.try_reserve(path.stat().st_size):
                         raise StoreFull(
                             f"the outbox {root} is full; wait, or give it more room with "
                             "--outbox-size"

@@ -56,7 +56,7 @@ class Pause:
 
 
 @dataclass
-class Line:
+class ServerConnection:
     target: Target
     status: ServerStatus = field(default_factory=ServerStatus)
     client: Client | None = None
@@ -74,7 +74,7 @@ class Line:
 
 
 @dataclass
-class Shipment:
+class PendingDelivery:
     delivery: StreamDelivery | BundleDelivery
     pause: Pause = field(default_factory=Pause)
 
@@ -83,8 +83,8 @@ class Sender:
     def __init__(self, root: Path, environment: Mapping[str, str]) -> None:
         self.root = root
         self._environment = environment
-        self._lines: dict[Target, Line] = {}
-        self._shipments: dict[Waiting, Shipment] = {}
+        self._lines: dict[Target, ServerConnection] = {}
+        self._shipments: dict[Waiting, PendingDelivery] = {}
         self._refused: dict[
             str, ServerStatus
         ] = {}  # runs that the server refuses, although it accepts others
@@ -130,8 +130,8 @@ class Sender:
             for shipment in self._shipments.values():
                 shipment.pause = Pause()
         for item in waiting:
-            line = self._lines.setdefault(item.target, Line(item.target))
-            shipment = self._shipments.setdefault(item, Shipment(open_delivery(item)))
+            line = self._lines.setdefault(item.target, ServerConnection(item.target))
+            shipment = self._shipments.setdefault(item, PendingDelivery(open_delivery(item)))
             if line.pause.is_over() and shipment.pause.is_over() and not item.is_set_aside():
                 has_sent |= self._send(item, shipment, line)
         for item in self._shipments.keys() - set(waiting):
@@ -140,7 +140,7 @@ class Sender:
         self._write_status()
         return has_sent
 
-    def _send(self, waiting: Waiting, shipment: Shipment, line: Line) -> bool:
+    def _send(self, waiting: Waiting, shipment: PendingDelivery, line: ServerConnection) -> bool:
         status, now_us = line.status, read_clock_us()
         try:
             client = line.open(self._environment)

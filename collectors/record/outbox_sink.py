@@ -24,7 +24,7 @@ from compileboard.collectors.contract.rejects import IngestResult, RefusedEvent,
 from compileboard.collectors.fixes.fix import SourceLines
 from compileboard.collectors.logs.source import EventBatch
 from compileboard.collectors.logs.sqlite_sink import SqliteSink
-from compileboard.collectors.push.outbox import OutboxStream, Room
+from compileboard.collectors.push.outbox import OutboxQuota, OutboxStream
 from compileboard.collectors.push.sender import spawn_sender
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.store.connection import StoreError, StoreMoved
@@ -80,7 +80,7 @@ class OutboxSink:
         self._beside = (
             SqliteSink.open(database, run_id, busy_timeout_ms=busy_timeout_ms) if database else None
         )
-        self._room = Room(root, most_bytes)
+        self._room = OutboxQuota(root, most_bytes)
         try:
             self._stream = OutboxStream(root, run_id, uuid.uuid4().hex, target)
         except OSError as error:
@@ -116,7 +116,7 @@ class OutboxSink:
         result = IngestResult()
         lines = []
         for event in events:
-            self._remember(event)
+            self._track_event(event)
             try:
                 lines.append(dump_line(event, self._save_text, generation_of(event)))
             except (TypeError, ValueError, RecursionError) as error:
@@ -131,7 +131,7 @@ class OutboxSink:
         self.event_count += result.new_count
         return result
 
-    def _remember(self, event: Event) -> None:
+    def _track_event(self, event: Event) -> None:
         self._counts[type(event)] += 1
         if isinstance(event, ProcessStarted):
             self._processes[event.process_id] = event
@@ -161,7 +161,7 @@ class OutboxSink:
 
     def _write(self, lines: Sequence[bytes], *, is_needed: bool = False) -> int:
         size_bytes = sum(map(len, lines))
-        if not (self._room.take(size_bytes) or is_needed):
+        if not (self._room.try_reserve(size_bytes) or is_needed):
             return 0
         written_count = self._stream.append(list(lines))
         if written_count < len(lines):  # the disk is full: delete texts
@@ -193,13 +193,13 @@ class OutboxSink:
         for name, of_file in rejects.items():
             self._write_mark(SpoolRejects(name, of_file))
 
-    def touch(self) -> None:
+    def send_heartbeat(self) -> None:
         if time.monotonic() - self._written_s >= SILENT_S:
             self._write_mark(Beat(VERSION, self.lost_count))
         with suppress(OSError):
             spawn_sender(self.root)
         if self._beside is not None:
-            self._beside.touch()
+            self._beside.send_heartbeat()
 
     def find_log(self, process_id: str) -> LogRow | None:
         log = self._logs.get(process_id)

@@ -233,7 +233,7 @@ class FaultWatch:
         self._processes: dict[str, ProcessFaults] = {}
         self._tick_us = 1_000_000 // os.sysconf("SC_CLK_TCK")
 
-    def see(self, event: Event) -> None:
+    def track(self, event: Event) -> None:
         now_s = time.time()
         if isinstance(event, ProcessStarted) and event.process_id not in self._processes:
             counter = read_counter(event.pid)

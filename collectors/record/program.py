@@ -158,7 +158,7 @@ def run_program(
         while program.poll() is None:
             received = signal.sigtimedwait(FORWARDED | {signal.SIGCHLD}, STEP_S)
             is_interrupted |= received is not None and received.si_signo in _ENDING
-            if received is not None and _is_for_program(received, group) and program.poll() is None:
+            if received is not None and _must_forward(received, group) and program.poll() is None:
                 program.send_signal(received.si_signo)
             beat()
     finally:
@@ -210,7 +210,7 @@ def _replace_process(command: list[str], environment: Mapping[str, str], why: OS
         ) from None
 
 
-def _is_for_program(received: signal.struct_siginfo, group: GroupWatch) -> bool:
+def _must_forward(received: signal.struct_siginfo, group: GroupWatch) -> bool:
     if received.si_signo == signal.SIGCHLD or received.si_code == SENT_BY_KERNEL:
         return False
     return not group.was_sent_to_all(received.si_signo)

@@ -100,7 +100,7 @@ class Recorder:
             self._decoder,
             keep_examples=manifest.keep_source,
             own_process_id=manifest.recorder_process_id,
-            learn_registry=self._learn_registry,
+            load_registry=self._load_registry,
         )
         for kind, trouble in manifest.troubles:
             self._reject_fact(kind, trouble)
@@ -145,12 +145,14 @@ class Recorder:
             self._note_repros(batch)
 
         pump(self.source, self.sink, count)
-        counted: list[Event] = self._beside("page faults", lambda: list(self.faults.step()), [])
+        counted: list[Event] = self._run_optional(
+            "page faults", lambda: list(self.faults.step()), []
+        )
         if counted:
             self._store(counted)
         self._store_history(HISTORY_S)
         if time.monotonic() >= self._beat_s:
-            self.sink.touch()
+            self.sink.send_heartbeat()
             self._beat_s = time.monotonic() + HEARTBEAT_S
         return new_count
 
@@ -161,12 +163,12 @@ class Recorder:
 
     def _watch_faults(self, batch: EventBatch) -> None:
         for event in batch.events:
-            self._beside("page faults", partial(self.faults.see, event), None)
+            self._run_optional("page faults", partial(self.faults.track, event), None)
 
     def _read_source(self, batch: EventBatch) -> None:
         if self._source_reader is not None:
             self.sink.save_source(
-                self._beside("source", partial(self._source_reader.read, batch.events), [])
+                self._run_optional("source", partial(self._source_reader.read, batch.events), [])
             )
             self._source_reader.unsaved.clear()
 
@@ -176,19 +178,21 @@ class Recorder:
         for event in batch.events:
             if isinstance(event, ReproCaptured):
                 programs = (event.program, event.dynamo_program)
-                self._beside(
+                self._run_optional(
                     "own repros",
                     partial(note_own_repro, home_folder, run_id, event.manifest, programs, folders),
                     None,
                 )
 
-    def _learn_registry(self, path: str) -> None:
-        self._beside("graph break registry", partial(break_registry.learn, path), None)
+    def _load_registry(self, path: str) -> None:
+        self._run_optional(
+            "graph break registry", partial(break_registry.load_registry, path), None
+        )
 
     def _reject_fact(self, kind: str, reason: str) -> None:
         self.source.reader.reject(MANIFEST_NAME, kind, example=reason)
 
-    def _beside(self, name: str, task: Callable[[], Result], instead: Result) -> Result:
+    def _run_optional(self, name: str, task: Callable[[], Result], instead: Result) -> Result:
         """Run an optional task; its error is counted as a reject of the run and ends only that
         task.
 
@@ -221,7 +225,7 @@ class Recorder:
             RecordsLost(process_id, -sum(losses.values()), m.ended_us, m.run_id, losses)
             for process_id, losses in sorted(self.source.reader.losses().items())
         ]
-        events += self._beside("page faults", lambda: list[Event](self.faults.end()), [])
+        events += self._run_optional("page faults", lambda: list[Event](self.faults.end()), [])
         if m.state is not None and not m.late:
             events.append(
                 RunEnded(
@@ -238,7 +242,7 @@ class Recorder:
         self._store(events)
         self._end_events += events
         with suppress(StoreError):
-            self._beside("search index", lambda: self.sink.index(INDEX_MOST_S), None)
+            self._run_optional("search index", lambda: self.sink.index(INDEX_MOST_S), None)
         self.sink.save_run_rejects(self.source.reader.rejects)
 
     def _store_history(self, timeout_s: float) -> None:
@@ -250,7 +254,7 @@ class Recorder:
         m = self.manifest
         with suppress(subprocess.TimeoutExpired):
             ask = partial(build_history_event, m.git, m.recorder_process_id, timeout_s=timeout_s)
-            event = self._beside("commits", ask, None)
+            event = self._run_optional("commits", ask, None)
             if event is not None:
                 self._store([event])
             self._history_kept = True

@@ -21,7 +21,7 @@ class SpoolSource:
     """Events of a spool. Every reader starts at the beginning, since events are identified by
     process and number.
 
-    `own_process_id` is the process of our own commands; `learn_registry` gets torch's graph-break
+    `own_process_id` is the process of our own commands; `load_registry` gets torch's graph-break
     registry.
     """
 
@@ -32,12 +32,12 @@ class SpoolSource:
         *,
         keep_examples: bool = True,
         own_process_id: str = "",
-        learn_registry: Callable[[str], object] = break_registry.learn,
+        load_registry: Callable[[str], object] = break_registry.load_registry,
     ) -> None:
         self.reader = SpoolReader(folder, keep_examples)
         self._decoder = decoder
         self._own_process_id = own_process_id
-        self._learn_registry = learn_registry
+        self._load_registry = load_registry
         self._mark = self.reader.mark()
         # When which process first wrote to each trace file; torch up to 2.12 shares it with forks.
         self.trace_writers: dict[str, tuple[int, str]] = {}
@@ -87,7 +87,7 @@ class SpoolSource:
     def _decode(self, captured: Captured) -> list[Event]:
         registry_path = captured.extra.get("registry")
         if isinstance(registry_path, str):
-            self._learn_registry(registry_path)
+            self._load_registry(registry_path)
         trace_name = captured.extra.get("trace")
         if isinstance(trace_name, str):
             writer = (captured.time_us, captured.process_id)

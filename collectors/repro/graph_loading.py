@@ -359,13 +359,13 @@ def _index_bounds(
     for node, spec in by_node.items():
         if spec.kind != "tensor" or (spec.dtype or "").startswith(("float", "bfloat", "complex")):
             continue
-        sizes = [size for size in _indexed_sizes(node, by_node, symbols) if size > 0]
+        sizes = [size for size in _find_indexed_dim_sizes(node, by_node, symbols) if size > 0]
         if sizes:
             bounds[spec.name] = min(sizes)
     return bounds
 
 
-def _indexed_sizes(
+def _find_indexed_dim_sizes(
     start: fx.Node, specs: dict[fx.Node, ReproInput], symbols: dict[str, int]
 ) -> list[int]:
     sizes, pending, done = [], [start], {start}

@@ -42,7 +42,7 @@ from compileboard.collectors.store.sealed_files import (
     describe_problem,
     hash_file,
     list_sealed_runs,
-    put_back_run_file,
+    restore_run_file,
     run_folder,
     sync,
 )
@@ -89,7 +89,7 @@ class RestoredBackup:
 
 
 @dataclass(frozen=True)
-class RestoredFiles:
+class RestoreReport:
     run_ids: list[str]
     problems: list[str]
 
@@ -344,12 +344,12 @@ def list_changed_files(folder: str, manifest: BackupManifest) -> list[str]:
     return problems
 
 
-def restore_run_files(folder: str, database: str) -> RestoredFiles:
+def restore_run_files(folder: str, database: str) -> RestoreReport:
     """Restore missing or damaged files of sealed runs; the database may be in use. Raises
     StoreError.
     """
     read_manifest(folder)
-    restored = RestoredFiles([], [])
+    restored = RestoreReport([], [])
     files = _list_files_of(database)
     lost = {
         run_id: problem
@@ -364,7 +364,7 @@ def restore_run_files(folder: str, database: str) -> RestoredFiles:
         ):  # put back, sealed anew or deleted for good since: this file is nobody's
             continue
         try:
-            put_back_run_file(database, file, Path(folder, RUN_FILES))
+            restore_run_file(database, file, Path(folder, RUN_FILES))
             restored.run_ids.append(run_id)
         except RunFileUnavailable as error:
             kind = "damaged" if isinstance(error, RunFileDamaged) else "not"

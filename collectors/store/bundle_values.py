@@ -63,7 +63,7 @@ def _list_columns(bundle: sqlite3.Connection, table: str, keys: set[str]) -> lis
     return columns
 
 
-def leave_out(writer: sqlite3.Connection, columns: list[Column]) -> None:
+def remove_invalid_values(writer: sqlite3.Connection, columns: list[Column]) -> None:
     """Remove the invalid values of columns, and count them as rejects of their runs."""
     own = list_own_rows(read_tables(writer))
     run_ids = [row[0] for row in writer.execute("select id from runs")]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from compileboard.collectors.contract.fingerprints import config_hash, content_id
 from compileboard.collectors.contract.values import MAX_EXACT_INTEGER
-from compileboard.collectors.store.bundle_values import find_odd_columns, leave_out
+from compileboard.collectors.store.bundle_values import find_odd_columns, remove_invalid_values
 from compileboard.collectors.store.codec import measure_unpacked, unpack_bytes
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
@@ -439,7 +439,7 @@ def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqli
                 if path != copy:
                     shutil.copyfile(path, copy)
                 with _open_copy(copy) as writer, write_transaction(writer):
-                    leave_out(writer, odd)
+                    remove_invalid_values(writer, odd)
                 path = copy
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise _explain(error, name) from error

@@ -550,5 +550,5 @@ def set_cache(connection: sqlite3.Connection, size_kib: int) -> None:
     connection.execute(f"pragma cache_size = {-int(size_kib)}")
 
 
-def set_patience(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
+def set_busy_timeout(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
     connection.execute(f"pragma busy_timeout = {int(busy_timeout_ms)}")

@@ -30,7 +30,7 @@ from compileboard.collectors.store.connection import (
 )
 from compileboard.collectors.store.leases import REOPEN, take_lease
 from compileboard.collectors.store.pruning import WriteSteps, delete_detail
-from compileboard.collectors.store.reopening import open_run_file, put_back_rollups, reopen_run
+from compileboard.collectors.store.reopening import open_run_file, reopen_run, restore_rollups
 from compileboard.collectors.store.run_rows import DETAIL, ROWS_AT_ONCE, RowCopy, order_tables
 from compileboard.collectors.store.runs import publish_run
 from compileboard.collectors.store.sealed_files import (
@@ -166,7 +166,7 @@ def _restore(connection: sqlite3.Connection, sealed: SealedRun, database: str) -
             connection.execute("pragma foreign_keys = on")
 
         def finish() -> int:
-            put_back_rollups(file, connection, sealed.run_id, copy.shifts.get("compiles", 0))
+            restore_rollups(file, connection, sealed.run_id, copy.shifts.get("compiles", 0))
             publish_run(connection, sealed.run_id)  # so that it is not sealed again at once
             return 1
 

@@ -34,7 +34,7 @@ def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = 
         if not sealed.is_emptied:
             delete_rows(connection, run_id, DETAIL)
         shift = RowCopy(file, connection, run_id, DETAIL, keeps_results=True).run()
-        put_back_rollups(file, connection, run_id, shift)
+        restore_rollups(file, connection, run_id, shift)
     return True
 
 
@@ -47,7 +47,7 @@ def open_run_file(database: str, file: RunFile) -> Iterator[sqlite3.Connection]:
             yield run
 
 
-def put_back_rollups(
+def restore_rollups(
     file: sqlite3.Connection, connection: sqlite3.Connection, run_id: str, shift: int
 ) -> None:
     key = {"run_id": run_id}

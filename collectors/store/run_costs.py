@@ -12,7 +12,7 @@ from compileboard.collectors.store.connection import read_value
 
 
 @dataclass(frozen=True)
-class RecordedAgain:
+class Rerecordings:
     """Recordings of one function because no graph could be replayed, by torch's status."""
 
     function: str | None
@@ -50,9 +50,9 @@ select exists (select 1 from step_windows where run_id = :run_id and costs is no
 MAX_RECORDED_AGAIN = 200
 
 
-def list_recorded_again(connection: sqlite3.Connection, run_id: str) -> list[RecordedAgain]:
+def list_recorded_again(connection: sqlite3.Connection, run_id: str) -> list[Rerecordings]:
     values = {"run_id": run_id, "limit": MAX_RECORDED_AGAIN}
-    return [RecordedAgain(**dict(row)) for row in connection.execute(RECORDED_AGAIN_SQL, values)]
+    return [Rerecordings(**dict(row)) for row in connection.execute(RECORDED_AGAIN_SQL, values)]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def list_run_costs(
 
 def rank_costs(
     causes: Iterable[Cause],
-    recorded_again: Iterable[RecordedAgain],
+    recorded_again: Iterable[Rerecordings],
     name_status: Callable[[str], str] = str,
 ) -> list[RunCost]:
     costs = [

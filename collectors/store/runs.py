@@ -151,7 +151,9 @@ def load_process_names(
     return {id_: names.get(id_, "") for id_ in ids}
 
 
-def name_rows(connection: sqlite3.Connection, rows: Iterable[sqlite3.Row]) -> list[dict[str, Any]]:
+def add_process_names(
+    connection: sqlite3.Connection, rows: Iterable[sqlite3.Row]
+) -> list[dict[str, Any]]:
     records = [dict(row) for row in rows]
     names = load_process_names(connection, (row["process_id"] for row in records))
     return [row | {"process": names[row["process_id"]]} for row in records]

@@ -214,7 +214,7 @@ def stamp_run_file(database: str, file: RunFile) -> tuple[int, ...] | None:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def put_back_run_file(database: str, file: RunFile, source: Path) -> None:
+def restore_run_file(database: str, file: RunFile, source: Path) -> None:
     target = run_folder(database) / file.name
     with (
         _open_whole(source / file.name, file.digest) as packed,

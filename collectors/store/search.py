@@ -385,7 +385,7 @@ class _Indexing:
                 batch, size = [], 0
         if self._write(batch, indexed_us=began_us):
             self.indexed.complete = True
-            self._settle()
+            self._merge_index()
         return self.indexed
 
     def _is_late(self) -> bool:
@@ -444,7 +444,7 @@ class _Indexing:
         self.indexed.document_count += 1
         self.indexed.text_bytes += len(document.text.encode("utf-8", "replace"))
 
-    def _settle(self) -> None:
+    def _merge_index(self) -> None:
         if self.indexed.text_bytes < BATCH_CHARACTERS:
             return  # not worth it; FTS5 does some of it by itself
         for _step in range(1 + self.indexed.text_bytes // BATCH_CHARACTERS):

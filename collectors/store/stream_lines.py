@@ -155,7 +155,7 @@ class _Texts:
                 f"texts of more than {MAX_TEXT_BYTES >> 20} MiB; send fewer lines at once"
             )
 
-    def refer(self, digest: str) -> str | None:
+    def find_reference(self, digest: str) -> str | None:
         row = self.rows.get(digest)
         return None if row is None else TextReference.of(row.id)
 
@@ -173,7 +173,9 @@ def _add_event(read: StreamLines, line: bytes, body: Mapping[str, Json], texts: 
     dropped_count = (
         sum(digest not in texts.rows for digest in list_digests(body)) if "texts" in body else 0
     )
-    loaded = load_line(body, texts.refer if body["kind"] == ArtifactSeen.KIND else texts.read)
+    loaded = load_line(
+        body, texts.find_reference if body["kind"] == ArtifactSeen.KIND else texts.read
+    )
     event, notes = fit_event(loaded)
     if event is None or not event.process_id.isprintable():
         raise WireError(

@@ -18,7 +18,7 @@ from compileboard.collectors.store.ingest.ingestor import (
     OTHER_RUN,
     Ingestor,
     describe_refusal,
-    is_of_an_event,
+    is_caused_by_event,
 )
 from compileboard.collectors.store.ingest.source_files import (
     RejectRow,
@@ -119,7 +119,7 @@ class StreamWriter:
         return stream
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def single_transaction(self) -> Iterator[None]:
         """Store everything in the block in one transaction. Raises PartFailed if a part of it
         fails.
         """
@@ -130,7 +130,7 @@ class StreamWriter:
             self._known.clear()
             raise
 
-    def fold(self) -> None:
+    def checkpoint_if_due(self) -> None:
         if self._unfolded_bytes >= CHECKPOINT_BYTES:
             checkpoint(self.connection)
             self._unfolded_bytes = 0
@@ -193,7 +193,7 @@ class StreamWriter:
             try:
                 self._save_mark(run_id, mark, lines)
             except Exception as error:
-                if not is_of_an_event(error):
+                if not is_caused_by_event(error):
                     raise
                 connection.execute("rollback to mark")
                 rejects.add("refused", None, f"{mark.MARK}: {describe_refusal(error)}")

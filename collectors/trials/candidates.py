@@ -67,7 +67,7 @@ class Candidates:
             return None
         if candidate.settings:
             cause = next(cause for cause in self.causes if cause.number == number)
-            edit = self._place(candidate.settings, cause.file)
+            edit = self._make_setting_edit(candidate.settings, cause.file)
             edits = (*candidate.edits, edit)
             folder = self._folder / f"{number}-written"
             files = apply_edits(edits, self._recorded, self.program.roots, folder)
@@ -75,7 +75,7 @@ class Candidates:
         check_recorded(candidate.files, self._recorded)
         return candidate
 
-    def _place(self, settings: Sequence[str], file: str | None) -> LineEdit:
+    def _make_setting_edit(self, settings: Sequence[str], file: str | None) -> LineEdit:
         names = [file] if file else []
         names += [word for word in self.program.argv if word.endswith(".py")]
         for name in names:

@@ -186,11 +186,11 @@ def measure_history(
                 left_s = (time.monotonic() - began_s) / count * (total - done)
                 outcome = describe_run(setup.database, commit, setup.name(flags))
                 what = " ".join([f"{commit[:7]} {version.subject}", *flags])
-                print_line(f"[{done}/{total}] {what}: {outcome}{_left(left_s)}")
+                print_line(f"[{done}/{total}] {what}: {outcome}{_format_time_left(left_s)}")
     return count
 
 
-def _left(left_s: float) -> str:
+def _format_time_left(left_s: float) -> str:
     if left_s < 1:
         return ""
     return (

@@ -34,7 +34,6 @@ from compileboard.collectors.contract.events import (
     CommitsSeen,
     ConfigSeen,
     Event,
-    Noted,
     PageFaultsCounted,
     ProcessStarted,
     RecordsLost,
@@ -42,6 +41,7 @@ from compileboard.collectors.contract.events import (
     RunEnded,
     RunStarted,
     RuntimeFailed,
+    UnknownRecordSeen,
     dump_event,
     load_event,
 )
@@ -154,7 +154,7 @@ def list_base_events() -> list[Event]:
             "t.py",
             3,
         ),
-        Noted(
+        UnknownRecordSeen(
             PROCESS, 0, 0, "0/0", 0, 0, 0, 0, "new_record", {"metadata": {"a": 1}, "payload": None}
         ),
         ReproAnswered(

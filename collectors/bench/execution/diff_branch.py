@@ -22,13 +22,13 @@ from compileboard.collectors.record.git import ask_git
 
 
 @dataclass(frozen=True)
-class CheckoutCommit:
+class ResolvedCommit:
     root: Path  # of the checkout
     ref: str  # as given by the user
     sha: str
 
 
-def find_commit(ref: str, folder: str) -> CheckoutCommit:
+def find_commit(ref: str, folder: str) -> ResolvedCommit:
     """Return the repository, name and hash of a branch, tag or commit.
 
     Raises ValueError if the folder is not in a repository, or the repository does not have it.
@@ -47,11 +47,11 @@ def find_commit(ref: str, folder: str) -> CheckoutCommit:
             f"--diff-branch {ref}: the repository {root.stdout.strip()} has no such branch or "
             "commit"
         )
-    return CheckoutCommit(Path(root.stdout.strip()).resolve(), ref, parsed.stdout.strip())
+    return ResolvedCommit(Path(root.stdout.strip()).resolve(), ref, parsed.stdout.strip())
 
 
 @contextlib.contextmanager
-def worktree(commit: CheckoutCommit) -> Iterator[Path]:
+def worktree(commit: ResolvedCommit) -> Iterator[Path]:
     """Check a commit out into a temporary folder, removed afterwards, also on Ctrl-C.
 
     Raises ValueError with git's message on failure.
@@ -101,7 +101,7 @@ def relocate_environment(
     return {**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys(entries))}
 
 
-def move_into(tree: Path, commit: CheckoutCommit) -> tuple[str, dict[str, str]]:
+def move_into(tree: Path, commit: ResolvedCommit) -> tuple[str, dict[str, str]]:
     """Return the folder of the worktree that corresponds to the current one, and an environment for
     it.
     """
@@ -175,7 +175,7 @@ def _use_separate_folders(job: Job) -> Job:
 
 
 def _move_request_into_worktree(
-    arguments: BenchRequest, commit: CheckoutCommit, tree: Path
+    arguments: BenchRequest, commit: ResolvedCommit, tree: Path
 ) -> tuple[BenchRequest, Checkout]:
     request = copy.copy(arguments)
     if arguments.only is not None and ":" in arguments.only:

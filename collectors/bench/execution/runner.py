@@ -70,7 +70,7 @@ WARM_START = SecondProcess("warm_start", FIRST, WARM)
 PRECOMPILED = SecondProcess("second_process", FIRST_CALL, SECOND)
 
 
-def find_second_process(task: Task) -> SecondProcess | None:
+def second_process_for(task: Task) -> SecondProcess | None:
     if task.experiment in ("aot_precompile", "caching_precompile"):
         return PRECOMPILED
     return (
@@ -217,7 +217,7 @@ def _measure_task(
         return run.write_result(task, ExperimentOutcome(status="skipped", reason=why_not), command)
     own_folder, cwd = run.folder / OF_OURSELVES, job.checkout.cwd
     folder = own_folder / f"{task.number:04}"
-    second = find_second_process(task)
+    second = second_process_for(task)
 
     def environment(suffix: str = "") -> dict[str, str]:
         # No other caches: they override --inductor-config fx_graph_cache=False.

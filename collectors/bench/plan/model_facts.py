@@ -21,7 +21,7 @@ class Fact:
     value: float | str | None = None
     when: Mapping[str, Any] = field(default_factory=dict)
 
-    def holds(self, run: Mapping[str, Any]) -> bool:
+    def applies_to(self, run: Mapping[str, Any]) -> bool:
         conditions = ((run.get(name), value) for name, value in self.when.items())
         return all(
             actual in value if isinstance(value, list) else actual == value
@@ -39,7 +39,7 @@ class ModelFacts:
             (
                 candidate
                 for candidate in self.facts
-                if candidate.fact == fact and candidate.holds(known)
+                if candidate.fact == fact and candidate.applies_to(known)
             ),
             None,
         )

@@ -96,7 +96,7 @@ class AccuracyCheck:
             spent_s = time.perf_counter() - started_s
             result = call(*arguments)  # the program's own: whatever it raises goes on
             started_s = time.perf_counter()
-            with self._guard, self._alone():
+            with self._guard, self._mark_checking():
                 differences: list[ValueDifference] = []
                 if reason is None:
                     try:
@@ -116,7 +116,7 @@ class AccuracyCheck:
         return checked
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _mark_checking(self) -> Iterator[None]:
         self._local.is_checking = True
         try:
             yield

@@ -86,7 +86,7 @@ class ReproCapture:
                 BaseException.with_traceback(
                     error, error.__traceback__ and error.__traceback__.tb_next
                 )
-                with self._guard, self._alone() as alone:
+                with self._guard, self._try_enter() as alone:
                     if alone and not _is_control_flow(error) and _find_mark(error) is None:
                         self._capture_compile(
                             error, output, gm, rest[0] if rest else output.example_inputs()
@@ -105,7 +105,7 @@ class ReproCapture:
         """Capture a graph that raised while running or whose backward failed to compile. Never
         raises.
         """
-        with self._guard, self._alone() as alone:
+        with self._guard, self._try_enter() as alone:
             if not alone or not isinstance(error, Exception) or _is_control_flow(error):
                 return
             if _find_mark(error) is not None or self.count >= MAX_REPROS:
@@ -251,7 +251,7 @@ class ReproCapture:
         )
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[bool]:
+    def _try_enter(self) -> Iterator[bool]:
         """Yield False while this thread is already capturing, since torch's code may compile
         something.
         """

@@ -291,7 +291,7 @@ class GraphSearch:
         else:
             self._counts["remembered"] += 1
         if not (is_remembered and key in self._asked):
-            self._tell(module, answer, is_remembered, time.monotonic() - start)
+            self._report_question(module, answer, is_remembered, time.monotonic() - start)
         self._asked.add(key)
         return answer
 
@@ -302,7 +302,9 @@ class GraphSearch:
         limits = self.trials.limits
         return replace(limits, seconds=max(1.0, min(limits.seconds, self._left_s())))
 
-    def _tell(self, module: Any, answer: Failure, is_remembered: bool, seconds: float) -> None:
+    def _report_question(
+        self, module: Any, answer: Failure, is_remembered: bool, seconds: float
+    ) -> None:
         self._query += 1
         fails = self._target.is_same(answer) or (
             self._target.status == failure.PASSED and answer.fails

@@ -16,7 +16,7 @@ from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.values import MAX_SUMMED_INTEGER
 from compileboard.collectors.store.codec import dumps
 from compileboard.collectors.store.connection import has_row, read_value
-from compileboard.collectors.store.ingest.insert import Insert, take
+from compileboard.collectors.store.ingest.insert import Insert, select_table_fields
 from compileboard.collectors.store.ingest.payload_writer import PayloadRows, Pending
 from compileboard.collectors.store.reading import read_json
 
@@ -273,7 +273,7 @@ class TraceRows:
     ) -> None:
         envelope = strip_stack(event, stack_id)
         values = {
-            **take("artifacts", event),
+            **select_table_fields("artifacts", event),
             "run_id": run_id,
             "compile_key": compile_key,
             "metadata": dumps(event.metadata) if event.metadata else None,

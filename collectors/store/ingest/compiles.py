@@ -19,7 +19,12 @@ from compileboard.collectors.fixes.cache_entries import Guards, choose_guards, t
 from compileboard.collectors.fixes.fix import RecordedGuard
 from compileboard.collectors.store.ingest.batch import Batch, find_function, find_issue
 from compileboard.collectors.store.ingest.frames import Compile
-from compileboard.collectors.store.ingest.insert import Insert, InsertOnce, pick, take
+from compileboard.collectors.store.ingest.insert import (
+    Insert,
+    InsertOnce,
+    select_fields,
+    select_table_fields,
+)
 from compileboard.collectors.store.reading import read_event
 from compileboard.collectors.store.rollups import BREAKS, CAUSES, FUNCTIONS, ISSUES, BatchTotals
 
@@ -34,7 +39,7 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
     recompile_id = _RECOMPILE.add_for_id(
         batch.connection,
         {
-            **take("recompiles", event),
+            **select_table_fields("recompiles", event),
             "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
             "function_id": function_id,
@@ -44,7 +49,11 @@ def write_recompile(batch: Batch, event: Recompiled) -> None:
         },
     )
     for position, guard in enumerate(event.guards):
-        row = {"recompile_id": recompile_id, "position": position, **take("guard_failures", guard)}
+        row = {
+            "recompile_id": recompile_id,
+            "position": position,
+            **select_table_fields("guard_failures", guard),
+        }
         _GUARD_FAILURE.add(batch.connection, row)
     if compile_:
         compile_.recompiled = True
@@ -66,7 +75,7 @@ def _mark_recompiled(
     batch.recompiled[frame[0].key if frame else -recompile_id] = (frame, recompile_id)
 
 
-def name_recompiles(
+def set_recompile_function(
     batch: Batch, process_id: str, compile_: Compile, function_id: int | None, line: int | None
 ) -> None:
     if function_id is None or not compile_.has_unnamed_recompiles:
@@ -208,7 +217,7 @@ _DISTINCT_BREAK = InsertOnce("distinct_breaks", "fingerprint")
 def write_start(batch: Batch, event: CompileStarted) -> None:
     function_id = find_function(batch, event.file, event.function)
     started = {
-        **pick(event, "line", "resumed_at"),
+        **select_fields(event, "line", "resumed_at"),
         **({} if function_id is None else {"function_id": function_id}),
         "outcome": "loaded" if _is_loaded(event) else "started",
         "stack_id": batch.stacks.find(batch.run_id, event.stack),
@@ -229,12 +238,12 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
             """,
             {
                 **started,
-                **pick(event, "time_us", "rank"),
+                **select_fields(event, "time_us", "rank"),
                 "key": compile_.key,
                 "function_id": function_id,
             },
         )
-        name_recompiles(batch, event.process_id, compile_, function_id, event.line)
+        set_recompile_function(batch, event.process_id, compile_, function_id, event.line)
     batch.totals.add(compile_count=int(new))
     batch.totals.add_to(FUNCTIONS, function_id, compile_count=1)
 
@@ -297,7 +306,7 @@ def _write_record(
     _COMPILATION.add(
         batch.connection,
         {
-            **take("compilations", event),
+            **select_table_fields("compilations", event),
             "run_id": batch.run_id,
             "compile_key": compile_key,
             "kind": event.record_kind,
@@ -347,7 +356,7 @@ def _settle_compile(
     restarts: int,
 ) -> None:
     compile_.function_id = function_id
-    name_recompiles(batch, event.process_id, compile_, function_id, event.line)
+    set_recompile_function(batch, event.process_id, compile_, function_id, event.line)
     batch.connection.execute(
         """
         update compiles set
@@ -359,7 +368,7 @@ def _settle_compile(
         where id = :key
         """,
         {
-            **pick(event, "duration_us", "line", "resumed_at"),
+            **select_fields(event, "duration_us", "line", "resumed_at"),
             "key": compile_.key,
             "outcome": outcome,
             "attempt_count": restarts + 1,
@@ -432,7 +441,7 @@ def write_break(batch: Batch, event: GraphBroke) -> None:
     _GRAPH_BREAK.add(
         batch.connection,
         {
-            **take("graph_breaks", event),
+            **select_table_fields("graph_breaks", event),
             "run_id": batch.run_id,
             "compile_key": compile_.key if compile_ else None,
             "distinct_id": distinct_id,
@@ -454,9 +463,9 @@ def _find_distinct_break(batch: Batch, event: GraphBroke, function_id: int | Non
     distinct_id = batch.find_id(
         _DISTINCT_BREAK,
         ("break", event.fingerprint),
-        pick(event, "fingerprint"),
+        select_fields(event, "fingerprint"),
         lambda: {
-            **take("distinct_breaks", event),
+            **select_table_fields("distinct_breaks", event),
             "hints": json.dumps(event.hints),
             "function_id": function_id,
         },

@@ -14,7 +14,7 @@ from typing import Any
 
 from compileboard.collectors.contract.events import FrameContext
 from compileboard.collectors.store.connection import read_value
-from compileboard.collectors.store.ingest.insert import Insert, pick
+from compileboard.collectors.store.ingest.insert import Insert, select_fields
 
 _COMPILE = Insert("compiles")
 _ANNOUNCED: Mapping[str, Any] = {
@@ -159,7 +159,7 @@ class FrameIndex:
     ) -> tuple[Compile, bool]:
         sibling = self._sibling(process, event.frame_id)
         row = {
-            **pick(event, "process_id", "frame_id", "frame_compile_id", "rank"),
+            **select_fields(event, "process_id", "frame_id", "frame_compile_id", "rank"),
             "run_id": run_id,
             "generation": process.generation.number,
             "compile_id": event.compile_id or "",

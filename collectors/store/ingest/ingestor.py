@@ -41,7 +41,7 @@ from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.batch import Batch
 from compileboard.collectors.store.ingest.compiles import settle_recompiles
 from compileboard.collectors.store.ingest.frames import FrameIndex, StackIndex
-from compileboard.collectors.store.ingest.insert import Insert, pick, take
+from compileboard.collectors.store.ingest.insert import Insert, select_fields, select_table_fields
 from compileboard.collectors.store.ingest.rows import WRITERS
 from compileboard.collectors.store.large_runs import reopen_large_run
 from compileboard.collectors.store.reading import read_event
@@ -160,7 +160,7 @@ class Ingestor:
                 try:
                     write(run_id, batch, now_us, result)
                 except Exception as error:
-                    if is_of_an_event(error):
+                    if is_caused_by_event(error):
                         raise _OddEventError from error
                     raise
                 also(result)
@@ -184,7 +184,7 @@ class Ingestor:
             try:
                 self._ingest_batch(run_id, [event], now_us, single)
             except Exception as error:
-                if not is_of_an_event(error):
+                if not is_caused_by_event(error):
                     raise
                 self.connection.execute("rollback to event")
                 self.forget()
@@ -252,7 +252,7 @@ class Ingestor:
         if result.new_count:
             self.beat(run_id, now_us)
 
-    def touch(self, run_id: str) -> None:
+    def send_heartbeat(self, run_id: str) -> None:
         with write_transaction(self.connection):
             self.beat(run_id, read_clock_us())
 
@@ -269,7 +269,7 @@ class Ingestor:
         cursor = _EVENT.add(
             self.connection,
             {
-                **pick(event, "process_id", "sequence", "time_us"),
+                **select_fields(event, "process_id", "sequence", "time_us"),
                 "run_id": run_id,
                 "kind": event.KIND,
                 "body": self.packed.get(id(event)) or pack(dump_event(event)),
@@ -281,7 +281,7 @@ class Ingestor:
         body = read_value(
             self.connection,
             "select body from events where process_id = :process_id and sequence = :sequence",
-            pick(event, "process_id", "sequence"),
+            select_fields(event, "process_id", "sequence"),
         )
         packed = self.packed.get(id(event)) or pack(dump_event(event))
         return bool(body != packed) and json.loads(unpack(body)) != json.loads(unpack(packed))
@@ -306,9 +306,9 @@ class Ingestor:
             [{"run_id": run_id, "key": key, "value": value} for key, value in event.tags.items()],
         )
         gpu = event.gpus[0] if event.gpus else {}
-        facts = pick(event, *RunFacts.__annotations__)
+        facts = select_fields(event, *RunFacts.__annotations__)
         values = {
-            **take("runs", event),
+            **select_table_fields("runs", event),
             "command": " ".join(event.argv),
             "host": event.host.get("name"),
             "gpu_name": gpu.get("name"),
@@ -386,11 +386,14 @@ class Ingestor:
               python_version = coalesce(python_version, :python_version)
             where id = :id
             """,
-            {"id": run_id, **pick(event, "torch_version", "cuda_version", "python_version")},
+            {
+                "id": run_id,
+                **select_fields(event, "torch_version", "cuda_version", "python_version"),
+            },
         )
 
 
-def is_of_an_event(error: Exception) -> bool:
+def is_caused_by_event(error: Exception) -> bool:
     if isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError:
         return False  # malformed, not a database
     return not isinstance(error, _NOT_OF_AN_EVENT)

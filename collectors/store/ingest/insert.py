@@ -66,7 +66,7 @@ class InsertOnce(Insert):
             )
 
 
-def take(table: str, event: object) -> dict[str, Any]:
+def select_table_fields(table: str, event: object) -> dict[str, Any]:
     """Return an event's fields that a table has columns for."""
     return {name: getattr(event, name) for name in _list_shared(table, cast("Any", type(event)))}
 
@@ -76,6 +76,6 @@ def _list_shared(table: str, kind: Any) -> list[str]:
     return [field.name for field in fields(kind) if field.name in RECORDS[table].columns]
 
 
-def pick(event: object, *names: str) -> dict[str, Any]:
+def select_fields(event: object, *names: str) -> dict[str, Any]:
     """Return an event's fields by name, as bound values."""
     return {name: getattr(event, name) for name in names}

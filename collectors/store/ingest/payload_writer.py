@@ -109,8 +109,8 @@ class PayloadRows:
         return self._write(self._pack(text))
 
     def flush(self) -> None:
-        for pending, take in self._pending:
-            packed = take()
+        for pending, select_table_fields in self._pending:
+            packed = select_table_fields()
             pending.row_id = self._known.get(packed.digest) or self._write(packed)
             self._known[packed.digest] = pending.row_id
             if len(self._known) > _REMEMBERED:

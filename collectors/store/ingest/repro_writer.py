@@ -25,7 +25,7 @@ from compileboard.collectors.contract.repros import (
 from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.connection import has_row, read_value
 from compileboard.collectors.store.ingest.batch import Batch, find_function
-from compileboard.collectors.store.ingest.insert import Insert, pick, take
+from compileboard.collectors.store.ingest.insert import Insert, select_fields, select_table_fields
 from compileboard.collectors.store.repros import ReproResult, add_result
 
 CAPTURED = "captured"
@@ -93,7 +93,7 @@ def write_repro(batch: Batch, event: ReproCaptured) -> None:
     manifest = {**(json.loads(unpack(known)) if known else {}), **event.manifest}
     add_text = batch.traces.payloads.add_now
     row = {
-        **take("repros", event),
+        **select_table_fields("repros", event),
         **_describe(batch, load_manifest(manifest)),
         "state": CAPTURED,
         "manifest": pack(
@@ -118,7 +118,7 @@ def write_repro(batch: Batch, event: ReproCaptured) -> None:
 
 def _describe(batch: Batch, manifest: ReproManifest) -> dict[str, Any]:
     return {
-        **take("repros", manifest),
+        **select_table_fields("repros", manifest),
         "fingerprint": failure_fingerprint(manifest),
         "error_type": manifest.error_type or manifest.signal,
         "message": (manifest.message or "")[:MESSAGE_CHARS] or None,
@@ -144,7 +144,7 @@ def _find_compile(batch: Batch, event: FrameContext) -> int | None:
         order by generation desc
         limit 1
         """,
-        pick(event, "process_id", "compile_id"),
+        select_fields(event, "process_id", "compile_id"),
     )
     return newest
 
@@ -168,7 +168,7 @@ def write_repro_answer(batch: Batch, event: ReproAnswered) -> None:
         started_us=event.sequence,
         ended_us=event.time_us,
         program=event.program,
-        **take("repro_results", event),
+        **select_table_fields("repro_results", event),
     )
     add_result(batch.connection, batch.traces.payloads, key, result)
 

@@ -51,7 +51,12 @@ from compileboard.collectors.store.ingest.compiles import (
     write_start,
 )
 from compileboard.collectors.store.ingest.frames import Compile
-from compileboard.collectors.store.ingest.insert import Insert, InsertOnce, pick, take
+from compileboard.collectors.store.ingest.insert import (
+    Insert,
+    InsertOnce,
+    select_fields,
+    select_table_fields,
+)
 from compileboard.collectors.store.ingest.repro_writer import (
     write_repro,
     write_repro_answer,
@@ -98,7 +103,7 @@ def write_result(batch: Batch, event: BenchMeasured) -> None:
     row = {
         "run_id": batch.run_id,
         "series_id": _find_series(batch, event),
-        **take("results", event),
+        **select_table_fields("results", event),
         **numbers,
         "traceback": pack(event.traceback, primed=False) if event.traceback else None,
         "facts": json.dumps(event.facts, separators=(",", ":")),
@@ -128,7 +133,7 @@ def _sort_values(
 
 def _find_series(batch: Batch, event: BenchMeasured) -> int:
     key: dict[str, Any] = {
-        **pick(event, "suite", "model", "world_size"),
+        **select_fields(event, "suite", "model", "world_size"),
         **{name: getattr(event, name) or "" for name in _WORDS},
         "dynamic": int(event.dynamic),
         "batch_size": event.batch_size or 0,
@@ -172,10 +177,10 @@ def write_runtime_failure(batch: Batch, event: RuntimeFailed) -> None:
               where process_id = :process_id and compile_id is :compile_id and phase = 'compile'
             )
             """,
-            pick(event, "process_id", "compile_id"),
+            select_fields(event, "process_id", "compile_id"),
         )
         return
-    values = take("failures", event)
+    values = select_table_fields("failures", event)
     known = batch.connection.execute(
         """
         update failures set
@@ -218,7 +223,7 @@ def _find_compile(batch: Batch, event: RuntimeFailed) -> int | None:
         order by generation desc
         limit 1
         """,
-        pick(event, "process_id", "compile_id", "compiled_us"),
+        select_fields(event, "process_id", "compile_id", "compiled_us"),
     )
     return key
 
@@ -227,7 +232,7 @@ def write_process(batch: Batch, event: ProcessStarted) -> None:
     cursor = _PROCESS.add(
         batch.connection,
         {
-            **take("processes", event),
+            **select_table_fields("processes", event),
             "id": event.process_id,
             "run_id": batch.run_id,
             "parent_id": event.parent_process_id,
@@ -304,7 +309,7 @@ def write_cudagraph(batch: Batch, event: CudagraphMade) -> None:
 
 def write_steps(batch: Batch, event: StepsTimed) -> None:
     row = {
-        **take("step_windows", event),
+        **select_table_fields("step_windows", event),
         "run_id": batch.run_id,
         "graphs": dumps(event.graphs),
         "steps": dumps(event.steps),
@@ -365,7 +370,12 @@ def _add_row(
     batch: Batch, event: FrameContext, table: str, compile_: Compile | None, **values: Any
 ) -> None:
     compile_key = compile_.key if compile_ else None
-    row = {**take(table, event), **values, "run_id": batch.run_id, "compile_key": compile_key}
+    row = {
+        **select_table_fields(table, event),
+        **values,
+        "run_id": batch.run_id,
+        "compile_key": compile_key,
+    }
     _OF_COMPILE[table].add(batch.connection, row)
 
 
@@ -421,7 +431,9 @@ def write_page_faults(batch: Batch, event: PageFaultsCounted) -> None:
           is_on_stack_cliff = :is_on_cliff, faults_counted_us = :time_us
         where id = :process_id and coalesce(faults_counted_us, 0) <= :time_us
         """,
-        pick(event, "process_id", "time_us", "calm_us", "cpu_us", "fault_count", "is_on_cliff"),
+        select_fields(
+            event, "process_id", "time_us", "calm_us", "cpu_us", "fault_count", "is_on_cliff"
+        ),
     )
 
 
@@ -449,7 +461,7 @@ def write_symbol(batch: Batch, event: SymbolSeen) -> None:
     _SYMBOL.add(
         batch.connection,
         {
-            **take("symbols", event),
+            **select_table_fields("symbols", event),
             "run_id": batch.run_id,
             "compile_key": batch.frames.key_of(event),
             "kind": event.symbol_kind,

@@ -207,7 +207,7 @@ LEARNT_LATE = (
 )
 
 
-def complete_process(
+def fill_in_process_facts(
     connection: sqlite3.Connection,
     process_id: str,
     run_id: str,
@@ -247,7 +247,9 @@ def complete_process(
     )
 
 
-def name_run(connection: sqlite3.Connection, run_id: str, name: str, label: str) -> None:
+def replace_default_name(
+    connection: sqlite3.Connection, run_id: str, name: str, label: str
+) -> None:
     connection.execute(
         "update runs set name = :name where id = :run_id and name = :label",
         {"run_id": run_id, "name": name, "label": label},

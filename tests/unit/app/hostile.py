@@ -16,13 +16,13 @@ from compileboard.collectors.contract.events import (
     Event,
     GraphBroke,
     GuardFailure,
-    Noted,
     ProcessStarted,
     Recompiled,
     ReproCaptured,
     RunStarted,
     RuntimeFailed,
     SnapshotTaken,
+    UnknownRecordSeen,
 )
 from compileboard.collectors.contract.fingerprints import cause_fingerprint, content_id, format_id
 from compileboard.collectors.store.ingest.ingestor import Ingestor
@@ -158,7 +158,7 @@ def list_hostile_events() -> list[Event]:
             ReproCaptured,
             {"position": 0, "manifest": _make_manifest(), "program": BAD, "dynamo_program": BAD},
         ),
-        (Noted, {"name": BAD, "body": {BAD: BAD}}),
+        (UnknownRecordSeen, {"name": BAD, "body": {BAD: BAD}}),
         (CudagraphMade, FRAME | {"mode": BAD, "graph": 0}),
         (
             CudagraphMade,

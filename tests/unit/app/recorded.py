@@ -17,13 +17,13 @@ from compileboard.collectors.contract.events import (
     Event,
     GraphBroke,
     GuardFailure,
-    Noted,
     ProcessStarted,
     Recompiled,
     RunEnded,
     RunStarted,
     SnapshotTaken,
     StepsTimed,
+    UnknownRecordSeen,
 )
 from compileboard.collectors.contract.fingerprints import (
     cause_fingerprint,
@@ -234,7 +234,7 @@ def list_events(state: str = "finished") -> list[Event]:
             Compiled,
             _frame(1) | _record("forward", "g", 5_000, "failed", fail_type="BackendCompilerFailed"),
         ),
-        (Noted, {"name": f"artifact:{MARKUP}", "body": {"a": MARKUP}}),
+        (UnknownRecordSeen, {"name": f"artifact:{MARKUP}", "body": {"a": MARKUP}}),
         *(
             (CudagraphMade, _frame(0) | made)
             for made in (

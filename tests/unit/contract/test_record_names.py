@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from compileboard.collectors.contract import record_names
-from compileboard.collectors.contract.events import KINDS, Noted, RunEnded, RunStarted
+from compileboard.collectors.contract.events import KINDS, RunEnded, RunStarted, UnknownRecordSeen
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.observe.tap import TAPPED_ARTIFACTS
 from compileboard.collectors.store.ingest.rows import WRITERS
@@ -15,7 +15,7 @@ from tests.tools.observed import ROOT
 WITHOUT_ROWS = {
     RunStarted: "the ingestor's own",
     RunEnded: "the ingestor's own",
-    Noted: "kept among the events alone",
+    UnknownRecordSeen: "kept among the events alone",
 }
 
 # What the hooks alone write.

@@ -92,7 +92,7 @@ def test_every_recompile_reason_is_classified(name: str) -> None:
 @pytest.mark.parametrize("name", LOGS)
 def test_nothing_known_is_only_noted_and_events_round_trip(name: str) -> None:
     for event in events(name):
-        assert not isinstance(event, ev.Noted)
+        assert not isinstance(event, ev.UnknownRecordSeen)
         assert ev.load_event(ev.dump_event(event)) == event
 
 
@@ -236,7 +236,7 @@ def test_an_unknown_record_of_a_hook_is_noted_and_of_a_log_an_artifact() -> None
         "artifact:somebody_elses", {"name": "somebody_elses", "encoding": "json", "a": 1}, "text"
     )
     (noted,) = Decoder().decode(record)
-    assert isinstance(noted, ev.Noted) and noted.body["payload"] == "text"
+    assert isinstance(noted, ev.UnknownRecordSeen) and noted.body["payload"] == "text"
     (seen,) = Decoder().decode(replace(record, logged=Logged("00", 4, "kept")))
     assert (
         isinstance(seen, ev.ArtifactSeen)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.contract.events import Noted, RuntimeFailed
+from compileboard.collectors.contract.events import RuntimeFailed, UnknownRecordSeen
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
 
@@ -81,4 +81,4 @@ def test_a_later_count_needs_no_traceback() -> None:
 
 def test_a_record_without_a_position_is_kept_under_its_own_name() -> None:
     (event,) = Decoder().decode(Captured("p", 1, 2, "runtime_failed", {"phase": "forward"}, "text"))
-    assert isinstance(event, Noted)
+    assert isinstance(event, UnknownRecordSeen)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.contract.events import Noted, ReproCaptured, ReproValues
+from compileboard.collectors.contract.events import ReproCaptured, ReproValues, UnknownRecordSeen
 from compileboard.collectors.contract.repros import MAX_PROGRAM_CHARS
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured, PathNamer
@@ -57,13 +57,13 @@ def test_a_record_becomes_an_event_with_its_programs_and_compile() -> None:
 )
 def test_a_manifest_that_is_none_is_kept_as_it_came(manifest: Any) -> None:
     event = decode(manifest)
-    assert isinstance(event, Noted)
+    assert isinstance(event, UnknownRecordSeen)
     assert event.body["metadata"]["manifest"] == manifest
 
 
 @pytest.mark.parametrize("program", [5, "x" * (MAX_PROGRAM_CHARS + 1)], ids=["number", "long"])
 def test_a_program_that_is_no_text_or_too_long_is_not_taken(program: Any) -> None:
-    assert isinstance(decode(MANIFEST, {"program": program}), Noted)
+    assert isinstance(decode(MANIFEST, {"program": program}), UnknownRecordSeen)
 
 
 def test_values_are_passed_on_as_they_are() -> None:
@@ -72,4 +72,4 @@ def test_values_are_passed_on_as_they_are() -> None:
     )
     assert event == ReproValues("p", 1, 2, 2, "ab", "eJw=")
     (event,) = Decoder().decode(Captured("p", 1, 2, "repro_values", {"position": 2}, "eJw="))
-    assert isinstance(event, Noted)
+    assert isinstance(event, UnknownRecordSeen)

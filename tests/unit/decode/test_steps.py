@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.contract.events import ArtifactSeen, Noted, StepsTimed
+from compileboard.collectors.contract.events import ArtifactSeen, StepsTimed, UnknownRecordSeen
 from compileboard.collectors.contract.record_names import STEPS, STEPS_TRACE
 from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import Captured
@@ -72,7 +72,7 @@ def test_a_range_of_the_programs_own_is_no_mark(captured: Captured) -> None:
 
 def test_a_record_that_is_no_window_is_kept_as_it_came(captured: Captured) -> None:
     (noted,) = decode(replace(captured, metadata={"steps": 3}))
-    assert isinstance(noted, Noted) and noted.name == STEPS
+    assert isinstance(noted, UnknownRecordSeen) and noted.name == STEPS
 
 
 @pytest.mark.parametrize(("renamed", "step_count"), [((), 3), ((1, 3), 1), ((0, 1), 1)])

@@ -63,12 +63,12 @@ def test_a_recorder_writes_nothing_into_a_database_that_was_migrated_beneath_it(
 
 
 BESIDE = {
-    "FaultWatch.see": "page faults",
+    "FaultWatch.track": "page faults",
     "FaultWatch.step": "page faults",
     "FaultWatch.end": "page faults",
     "build_history_event": "commits",
     "SqliteSink.index": "search index",
-    "break_registry.learn": "graph break registry",
+    "break_registry.load_registry": "graph break registry",
 }
 
 

@@ -18,7 +18,7 @@ from compileboard.collectors.observe.failed_guards import (
     _find_value,
 )
 from compileboard.collectors.observe.hook_guard import HookGuard
-from compileboard.collectors.observe.runtime_failures import make_watched
+from compileboard.collectors.observe.runtime_failures import watch_failures
 
 
 class Holder:
@@ -110,7 +110,7 @@ def test_a_member_of_an_enum_has_its_name_and_that_of_the_guards() -> None:
 
 def test_reasons_are_written_with_their_compiles_while_their_guards_are_at_hand() -> None:
     """Torch 2.4 writes no event, and its cache entries do not say which compile made them."""
-    graph = make_watched(print, "forward", ([None, 3, 1, 1, None], 7))
+    graph = watch_failures(print, "forward", ([None, 3, 1, 1, None], 7))
 
     def disabled(fn: Any) -> Any:
         return lambda: fn

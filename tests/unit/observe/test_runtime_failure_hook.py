@@ -49,7 +49,7 @@ def call(compiled: Any, *arguments: Any) -> BaseException:
 
 
 def test_the_program_sees_its_own_traceback(recorder: Recorder) -> None:
-    error = call(runtime_failures.make_watched(fail, "forward", PLACE), ValueError("x"))
+    error = call(runtime_failures.watch_failures(fail, "forward", PLACE), ValueError("x"))
     assert [frame.name for frame in traceback.extract_tb(error.__traceback__)] == ["call", "fail"]
     ((fields, text),) = recorder.written
     assert (fields["phase"], fields["error_type"], fields["message"]) == (
@@ -62,7 +62,7 @@ def test_the_program_sees_its_own_traceback(recorder: Recorder) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), GeneratorExit()])
 def test_what_is_no_failure_passes_unrecorded(recorder: Recorder, error: BaseException) -> None:
-    assert call(runtime_failures.make_watched(fail, "forward", PLACE), error) is error
+    assert call(runtime_failures.watch_failures(fail, "forward", PLACE), error) is error
     assert recorder.written == []
 
 
@@ -71,13 +71,13 @@ def test_nested_callables_record_an_exception_once_also_when_it_is_wrapped(
 ) -> None:
     def wrap(error: Exception) -> None:
         try:
-            runtime_failures.make_watched(fail, "forward", PLACE)(error)
+            runtime_failures.watch_failures(fail, "forward", PLACE)(error)
         except ValueError as inner:
             raise RuntimeError("outer") from inner
 
     call(
-        runtime_failures.make_watched(
-            runtime_failures.make_watched(wrap, "forward", PLACE), "backward", PLACE
+        runtime_failures.watch_failures(
+            runtime_failures.watch_failures(wrap, "forward", PLACE), "backward", PLACE
         ),
         ValueError("x"),
     )
@@ -85,7 +85,7 @@ def test_nested_callables_record_an_exception_once_also_when_it_is_wrapped(
 
 
 def test_an_exception_raised_while_another_is_handled_is_its_own(recorder: Recorder) -> None:
-    watched = runtime_failures.make_watched(fail, "forward", PLACE)
+    watched = runtime_failures.watch_failures(fail, "forward", PLACE)
 
     def handle() -> None:
         try:
@@ -98,7 +98,7 @@ def test_an_exception_raised_while_another_is_handled_is_its_own(recorder: Recor
 
 
 def test_repetitions_are_counted_and_the_last_count_is_written(recorder: Recorder) -> None:
-    watched = runtime_failures.make_watched(fail, "forward", PLACE)
+    watched = runtime_failures.watch_failures(fail, "forward", PLACE)
     for number in range(11):
         call(watched, ValueError(number))
     recorder.failures.end()
@@ -108,14 +108,14 @@ def test_repetitions_are_counted_and_the_last_count_is_written(recorder: Recorde
 
 def test_failures_of_a_process_are_bounded(recorder: Recorder) -> None:
     for number in range(runtime_failures.MAX_FAILURES + 5):
-        call(runtime_failures.make_watched(fail, "forward", (None, number)), ValueError("x"))
+        call(runtime_failures.watch_failures(fail, "forward", (None, number)), ValueError("x"))
     assert len(recorder.written) == runtime_failures.MAX_FAILURES
     assert list(recorder.losses.values()) == [5]
 
 
 def test_texts_are_cut_and_secrets_withheld(recorder: Recorder) -> None:
     message = f"token=hunter2hunter2 {'x' * 200_000} the end"
-    call(runtime_failures.make_watched(fail, "forward", PLACE), ValueError(message))
+    call(runtime_failures.watch_failures(fail, "forward", PLACE), ValueError(message))
     ((fields, text),) = recorder.written
     assert len(fields["message"]) < runtime_failures.MESSAGE_CHARS + 100 and fields[
         "message"
@@ -132,7 +132,7 @@ def test_an_exception_that_cannot_be_printed_or_marked_is_recorded(recorder: Rec
         def __setattr__(self, name: str, value: object) -> None:
             raise AttributeError(name)
 
-    call(runtime_failures.make_watched(fail, "forward", PLACE), Closed())
+    call(runtime_failures.watch_failures(fail, "forward", PLACE), Closed())
     assert [(fields["error_type"], fields["message"]) for fields, _ in recorder.written] == [
         ("Closed", "<an exception that cannot be printed>")
     ]
@@ -147,8 +147,8 @@ def test_an_exception_whose_class_answers_to_any_name_is_recorded_once(
 ) -> None:
     odd = type("Odd", (Exception,), {"__getattr__": lambda self, name: answer(name)})
     error = call(
-        runtime_failures.make_watched(
-            runtime_failures.make_watched(fail, "forward", PLACE), "backward", PLACE
+        runtime_failures.watch_failures(
+            runtime_failures.watch_failures(fail, "forward", PLACE), "backward", PLACE
         ),
         odd("words"),
     )
@@ -165,12 +165,12 @@ def test_an_exception_whose_class_answers_to_any_name_is_recorded_once(
 
 def test_control_flow_of_torchs_is_no_failure(recorder: Recorder) -> None:
     stop = type("_StopRecomputationError", (Exception,), {})
-    call(runtime_failures.make_watched(fail, "forward", PLACE), stop())
+    call(runtime_failures.watch_failures(fail, "forward", PLACE), stop())
     assert recorder.written == []
 
 
 def test_what_ended_the_program_is_marked_and_a_workers_is_not_ours(recorder: Recorder) -> None:
-    error = call(runtime_failures.make_watched(fail, "forward", PLACE), ValueError("x"))
+    error = call(runtime_failures.watch_failures(fail, "forward", PLACE), ValueError("x"))
     recorder.failures.end(error)
     assert [fields["ended_program"] for fields, _ in recorder.written] == [False, True]
     setattr(error, runtime_failures.MARK, (-1, 0, None))  # as it comes out of another process
@@ -206,7 +206,7 @@ def test_a_traceback_finds_the_compile_of_a_frame_that_dynamo_wrote() -> None:
         _fn._torchdynamo_orig_callable = fn  # type: ignore[attr-defined]
         return _fn
 
-    graph = disable(runtime_failures.make_watched(len, "forward", PLACE))
+    graph = disable(runtime_failures.watch_failures(len, "forward", PLACE))
     scope = {"__compiled_fn_1_ab": graph}
     exec("def frame(x):\n    y = __compiled_fn_1_ab(x)\n    raise ValueError(y)", scope)
     error = call(scope["frame"], "abc")

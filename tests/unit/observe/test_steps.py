@@ -16,7 +16,7 @@ import pytest
 
 from compileboard.collectors.observe import runtime_failures, torch_compat
 from compileboard.collectors.observe.hook_guard import HookGuard
-from compileboard.collectors.observe.runtime_failures import make_watched
+from compileboard.collectors.observe.runtime_failures import watch_failures
 from compileboard.collectors.observe.steps import StepWindow
 
 FIRST, SECOND = [None, 0, 0, 0, None], [None, 1, 0, 0, None]
@@ -25,9 +25,9 @@ FIRST, SECOND = [None, 0, 0, 0, None], [None, 1, 0, 0, None]
 class Program:
     def __init__(self, window: StepWindow) -> None:
         self.set_eval_frame = window.wrap_entry(lambda callback: None)
-        self.first = make_watched(lambda x: x + 1, "forward", (FIRST, 1))
-        self.second = make_watched(lambda x: x * 2, "forward", (SECOND, 2))
-        self.backward = make_watched(lambda x: -x, "backward", (SECOND, 3))
+        self.first = watch_failures(lambda x: x + 1, "forward", (FIRST, 1))
+        self.second = watch_failures(lambda x: x * 2, "forward", (SECOND, 2))
+        self.backward = watch_failures(lambda x: -x, "backward", (SECOND, 3))
 
     def step(self, number: int, *graphs: Callable[[int], int]) -> int:
         self.set_eval_frame(print)
@@ -112,7 +112,7 @@ def test_dynamo_is_switched_where_a_handler_of_a_signal_raises(
 def test_times_are_those_of_the_parts() -> None:
     window, written = open_window(1)
     program = Program(window)
-    slow = make_watched(lambda x: time.sleep(0.02) or x, "forward", (FIRST, 1))
+    slow = watch_failures(lambda x: time.sleep(0.02) or x, "forward", (FIRST, 1))
     for _ in range(2):
         program.step(3, slow, lambda x: time.sleep(0.01) or x, program.second)
     window.end()
@@ -188,7 +188,7 @@ def test_nothing_is_left_in_place() -> None:
 def test_an_exception_passes_through_and_the_next_step_is_timed() -> None:
     window, written = open_window(2)
     program = Program(window)
-    failing = make_watched(lambda x: 1 // x, "forward", (FIRST, 1))
+    failing = watch_failures(lambda x: 1 // x, "forward", (FIRST, 1))
     program.step(1, failing)
     with pytest.raises(ZeroDivisionError):
         program.step(0, failing)
@@ -265,15 +265,15 @@ def test_a_trace_ends_within_its_step_where_another_thread_profiles(profiler: Pr
     program = Program(window)
     for _ in range(2):
         program.step(3, program.first)
-    asking = threading.Thread(target=window.give_way)
-    first = make_watched(lambda x: asking.start() or x, "forward", (FIRST, 1))
+    asking = threading.Thread(target=window.release_profiler)
+    first = watch_failures(lambda x: asking.start() or x, "forward", (FIRST, 1))
     was_stopped = []
     program.set_eval_frame(print)
     program.call_graph(3, first)
     while not window._has_own_profiler:
         time.sleep(0.001)
     program.call_graph(
-        3, make_watched(lambda x: was_stopped.append(profiler.is_stopped), "forward", (SECOND, 2))
+        3, watch_failures(lambda x: was_stopped.append(profiler.is_stopped), "forward", (SECOND, 2))
     )
     asking.join()
     program.set_eval_frame(None)

@@ -185,8 +185,8 @@ def test_a_torchs_own_registry_fills_in_what_ours_lacks(tmp_path: Path) -> None:
     table = {"GB7777": [{"Gb_type": "A type of next year", "Explanation": "why", "Hints": ["do"]}]}
     (tmp_path / "registry.json").write_text(json.dumps(table))
     assert break_registry.ids_of_type("A type of next year") == ()
-    break_registry.learn(str(tmp_path / "registry.json"))
-    break_registry.learn(str(tmp_path / "none.json"))
+    break_registry.load_registry(str(tmp_path / "registry.json"))
+    break_registry.load_registry(str(tmp_path / "none.json"))
     assert break_registry.ids_of_type("A type of next year") == ("GB7777",)
     entry = break_registry.lookup("gb7777")
     assert entry is not None

@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from compileboard.collectors.contract.events import Noted
+from compileboard.collectors.contract.events import UnknownRecordSeen
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.runs import NotOwner, RunSender, may_add
@@ -25,9 +25,11 @@ def test_a_run_is_of_who_sent_it_first() -> None:
     }
     for run_id, sender in senders.items():
         for other in (sender, RunSender("token:bob")):  # the scope write makes nothing its own
-            Ingestor(store, sender=other).ingest(run_id, [Noted(run_id, 1, 1, name="x")])
+            Ingestor(store, sender=other).ingest(
+                run_id, [UnknownRecordSeen(run_id, 1, 1, name="x")]
+            )
         with pytest.raises(NotOwner, match="box-2 did not send it"):
-            Ingestor(store, sender=BOX).ingest(run_id, [Noted(run_id, 2, 2, name="x")])
+            Ingestor(store, sender=BOX).ingest(run_id, [UnknownRecordSeen(run_id, 2, 2, name="x")])
         assert may_add(store, run_id, sender) and not may_add(
             store, run_id, RunSender("login:box-1", False)
         )

@@ -15,12 +15,12 @@ from compileboard.collectors.contract.events import (
     ConfigSeen,
     Event,
     GraphBroke,
-    Noted,
     ProcessStarted,
     ReproAnswered,
     RunEnded,
     RunStarted,
     SpanSeen,
+    UnknownRecordSeen,
 )
 from compileboard.collectors.contract.fingerprints import config_hash
 from compileboard.collectors.store.codec import pack_large, unpack
@@ -282,7 +282,7 @@ def test_a_beat_is_a_sign_of_life_and_no_change(store: sqlite3.Connection) -> No
 
 
 def test_of_two_events_of_one_number_the_second_is_counted(store: sqlite3.Connection) -> None:
-    first, other = (Noted("p", 3, 7, name="x", body={"a": number}) for number in (1, 2))
+    first, other = (UnknownRecordSeen("p", 3, 7, name="x", body={"a": number}) for number in (1, 2))
     for stream_id, event in (("s1", first), ("s2", first), ("s3", other)):
         send(store, write([*START, event]), stream_id)
     rows = store.execute("select file_name, kind, reject_count from run_rejects").fetchall()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from compileboard.app.aot.wrappers import (
     DECISIVE,
-    WrapperCost,
+    WrapperAction,
     explain_graph,
     list_unknown,
     name_numbers,
@@ -56,7 +56,7 @@ def graphs() -> tuple[dict[str, Any], ...]:
     )
 
 
-def explain(case: str, which: int = 0) -> list[WrapperCost]:
+def explain(case: str, which: int = 0) -> list[WrapperAction]:
     return explain_graph([graph["summary"] for graph in graphs() if graph["name"] == case][which])
 
 

@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
 from compileboard.app import create_app
-from compileboard.app.clickhouse.client import Clients
+from compileboard.app.clickhouse.client import ClientPool
 from compileboard.app.clickhouse.passes import Publisher, publish_changes
 from compileboard.app.clickhouse.tables import create
 from compileboard.app.core.address import parse_address
@@ -75,7 +75,7 @@ def make_both(single: Path, folder: Path) -> BothStores:
     assert address.clickhouse is not None
     folder.mkdir()
     shutil.copy(single, address.board)
-    clients = Clients(address.clickhouse)
+    clients = ClientPool(address.clickhouse)
     with clients.borrow() as client:
         create(client)
     publish_changes(address.board, Publisher(clients), NOW_US, everything=True)

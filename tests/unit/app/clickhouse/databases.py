@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compileboard.app.clickhouse.client import Clients, connect
+from compileboard.app.clickhouse.client import ClientPool, connect
 from compileboard.app.core.address import ClickHouseAddress
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def empty_database(client: Client) -> None:
         client.command(f"truncate table {name}")
 
 
-class OneClient(Clients):
+class OneClient(ClientPool):
     """A client of a test, lent again and again."""
 
     def __init__(self, client: Client, folder: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from compileboard.app.clickhouse import tables
-from compileboard.app.clickhouse.client import Clients
+from compileboard.app.clickhouse.client import ClientPool
 from compileboard.app.clickhouse.engine import ClickHouseEngine
 from compileboard.app.clickhouse.passes import Publisher
 from compileboard.app.clickhouse.publisher import ROLLUPS, THINGS
@@ -52,9 +52,9 @@ _PUBLISHED = (
 _MAX_DATABASES = 4
 
 
-def open_clients(folder: Path) -> Clients:
+def open_clients(folder: Path) -> ClientPool:
     """Make an empty database of its own below `chdb_folder`, and return clients of it."""
-    return Clients(
+    return ClientPool(
         ClickHouseAddress(None, None, "default", str(open_database(folder).database), str(folder))
     )
 
@@ -109,12 +109,12 @@ class PublishedBoards:
         self._databases[digest] = published
         return published.publish(board, digest)
 
-    def lend(self, path: Path) -> Clients:
+    def lend(self, path: Path) -> ClientPool:
         """Return clients for the folder of a store, where `path` is of ClickHouse's files."""
         return _LazyClients(self, path.parent / BOARD)
 
 
-class _LazyClients(Clients):
+class _LazyClients(ClientPool):
     """Clients of a database with what a board has when the first is taken, as a follower publishes
     it.
     """
@@ -122,7 +122,7 @@ class _LazyClients(Clients):
     def __init__(self, boards: PublishedBoards, board: Path) -> None:
         super().__init__(ClickHouseAddress(None, None, "default", "default", str(board)))
         self._boards, self._board = boards, board
-        self._published: Clients | None = None
+        self._published: ClientPool | None = None
 
     @contextmanager
     def borrow(self) -> Iterator[Client]:

@@ -15,7 +15,7 @@ import pytest
 from clickhouse_connect.driver.exceptions import Error
 
 from compileboard.app.clickhouse import engine as clickhouse
-from compileboard.app.clickhouse.client import Clients, EngineUnavailable, connect, explain
+from compileboard.app.clickhouse.client import ClientPool, EngineUnavailable, connect, explain
 from compileboard.app.clickhouse.engine import ClickHouseEngine
 from compileboard.app.core.address import ClickHouseAddress
 from tests.tools.observed import ROOT
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.clickhouse
 
 
 @pytest.fixture(scope="module")
-def clients(chdb_folder: Path) -> Clients:
+def clients(chdb_folder: Path) -> ClientPool:
     return open_clients(chdb_folder)
 
 
 @pytest.fixture
-def engine(clients: Clients) -> ClickHouseEngine:
+def engine(clients: ClientPool) -> ClickHouseEngine:
     return ClickHouseEngine(clients)
 
 
@@ -69,7 +69,7 @@ def test_what_takes_too_long_is_ended(engine: ClickHouseEngine) -> None:
 @pytest.mark.parametrize(
     "sql", ["create table t (id Int64) order by id", "insert into x values (1)", "drop table x"]
 )
-def test_nothing_is_written(engine: ClickHouseEngine, clients: Clients, sql: str) -> None:
+def test_nothing_is_written(engine: ClickHouseEngine, clients: ClientPool, sql: str) -> None:
     connect(clients.address).command("create table if not exists x (id Int64) order by id")
     with pytest.raises(EngineUnavailable):
         engine.rows(sql)
@@ -98,7 +98,9 @@ def test_threads_get_their_own_answers(engine: ClickHouseEngine) -> None:
         list(pool.map(ask, range(1, 120)))
 
 
-def test_a_stream_that_is_left_frees_its_client(engine: ClickHouseEngine, clients: Clients) -> None:
+def test_a_stream_that_is_left_frees_its_client(
+    engine: ClickHouseEngine, clients: ClientPool
+) -> None:
     def read_one() -> Iterator[tuple[object, ...]]:
         for row in engine.stream("select number from numbers(10000000)"):
             yield row
@@ -114,7 +116,7 @@ def test_rows_come_before_the_answer_has_an_end(engine: ClickHouseEngine) -> Non
     assert [number for (number,) in rows] == list(range(200_000))
 
 
-def test_what_another_process_has_open_is_told(chdb_folder: Path, clients: Clients) -> None:
+def test_what_another_process_has_open_is_told(chdb_folder: Path, clients: ClientPool) -> None:
     code = "import sys; from compileboard.app.clickhouse.client import *\n"
     code += "connect(ClickHouseAddress(None, None, 'default', 'default', sys.argv[1]))"
     with clients.borrow():
@@ -130,7 +132,7 @@ def test_what_another_process_has_open_is_told(chdb_folder: Path, clients: Clien
 
 
 def test_a_server_that_is_not_there_is_told() -> None:
-    nowhere = Clients(ClickHouseAddress("127.0.0.1", 1, "ann", "board", ""))
+    nowhere = ClientPool(ClickHouseAddress("127.0.0.1", 1, "ann", "board", ""))
     with pytest.raises(
         EngineUnavailable,
         match=r"^clickhouse://127.0.0.1:1/board cannot be reached .* Check that it runs",
@@ -187,7 +189,7 @@ def test_a_package_that_is_not_installed_is_named(chdb_folder: Path, name: str, 
         connect(ClickHouseAddress(None, None, "default", "default", str(chdb_folder)))
 
 
-def test_programs_started_later_get_the_signals_that_they_would(clients: Clients) -> None:
+def test_programs_started_later_get_the_signals_that_they_would(clients: ClientPool) -> None:
     with clients.borrow() as client:
         client.query("select 1")
     assert (

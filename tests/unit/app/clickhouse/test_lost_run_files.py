@@ -14,7 +14,7 @@ from compileboard.app.artifacts import pages as artifacts
 from compileboard.app.cli.main import main
 from compileboard.app.clickhouse import run_files
 from compileboard.app.clickhouse.copying import CopyError, copy_store
-from compileboard.app.clickhouse.run_files import count_lost_files, list_lost_files
+from compileboard.app.clickhouse.run_files import count_lost_files, find_lost_files
 from compileboard.app.core import db
 from compileboard.app.core.address import StoreAddress
 from compileboard.app.core.settings import Settings
@@ -180,8 +180,8 @@ def test_only_the_runs_of_a_page_are_looked_at_and_probes_do_not_count_twice_at_
             "update published_runs set rows_count = 0, run_pub = max(run_pub, 0) where run_id = ?"
         )
         assert board.execute(unread, (RUNS[0],)).rowcount == 1
-        assert list_lost_files(board).keys() == list_lost_files(board, RUNS).keys() == {RUNS[0]}
-        assert list_lost_files(board, [RUNS[1]]) == {}
+        assert find_lost_files(board).keys() == find_lost_files(board, RUNS).keys() == {RUNS[0]}
+        assert find_lost_files(board, [RUNS[1]]) == {}
         monkeypatch.setattr(run_files, "_counts", {database_path(board): run_files.LostCount(5)})
         with run_files._counting:
             assert count_lost_files(board) == 5

@@ -22,7 +22,12 @@ import compileboard
 from compileboard.app.compiles.run_queries import CompileRow
 from compileboard.app.core.page import FilterError
 from compileboard.app.notebook.board import Board
-from compileboard.app.notebook.data_frames import OTHER, FrameCut, list_columns, make_frame
+from compileboard.app.notebook.data_frames import (
+    OTHER,
+    TruncatedFrameWarning,
+    list_columns,
+    make_frame,
+)
 from compileboard.app.notebook.drawings import NothingToDraw
 from compileboard.collectors.store.connection import (
     NotAStore,
@@ -135,7 +140,7 @@ def test_a_frame_that_is_cut_says_so(board: Board) -> None:
         (board.models, 2),
     ):
         with pytest.warns(
-            FrameCut, match=rf"these are the first {count} rows; there are more"
+            TruncatedFrameWarning, match=rf"these are the first {count} rows; there are more"
         ) as warned:
             frame = method(limit=count)
         assert len(frame) == count and frame.attrs["is_cut"]

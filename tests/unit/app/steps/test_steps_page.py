@@ -23,7 +23,7 @@ from compileboard.collectors.fixes.titles import describe_saving
 from compileboard.collectors.store.dashboard import Trial, save_trial
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.run_causes import load_causes
-from compileboard.collectors.store.run_costs import RecordedAgain, list_run_costs, rank_costs
+from compileboard.collectors.store.run_costs import Rerecordings, list_run_costs, rank_costs
 from compileboard.collectors.store.run_steps import load_run_steps
 from compileboard.collectors.terminal.run_summary import duration_text
 from tests.tools.make_db import DATA, record_events
@@ -336,8 +336,7 @@ def test_a_break_costs_the_run_its_compile_time_and_each_step(
 def test_what_costs_the_run_most_comes_first(store: sqlite3.Connection, training: str) -> None:
     (cause,) = load_causes(store, training)
     again = [
-        RecordedAgain("f", "m.py", 3, "StaticInputIdxMismatch", 5, us, us)
-        for us in (9, 10**9, None)
+        Rerecordings("f", "m.py", 3, "StaticInputIdxMismatch", 5, us, us) for us in (9, 10**9, None)
     ]
     costs = rank_costs([cause, replace(cause, run_us=0)], again)
     assert [cost.run_us for cost in costs] == [10**9, cause.run_us, 9]

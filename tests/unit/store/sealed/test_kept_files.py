@@ -16,7 +16,7 @@ from compileboard.app.clickhouse.run_files import RunFiles
 from compileboard.app.core.store import open_store
 from compileboard.collectors.store import backup, pruning
 from compileboard.collectors.store.backup import (
-    RestoredFiles,
+    RestoreReport,
     restore_backup,
     restore_run_files,
     write_backup,
@@ -193,7 +193,7 @@ def test_a_file_that_goes_because_its_run_is_reopened_is_not_lost(
         return describe_problem(database, file)
 
     monkeypatch.setattr(backup, "describe_problem", describe)
-    assert restore_run_files(target, path) == RestoredFiles([], [])
+    assert restore_run_files(target, path) == RestoreReport([], [])
     assert not old.exists()
 
 

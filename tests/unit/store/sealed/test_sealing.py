@@ -417,7 +417,7 @@ def test_a_stream_goes_on_after_its_run_was_sealed(tmp_path: Path) -> None:
 
 def send_stream(writer: StreamWriter, events: list[Event]) -> None:
     lines = read_stream(writer.connection, events)
-    with writer.together():
+    with writer.single_transaction():
         writer.store(lines)
 
 

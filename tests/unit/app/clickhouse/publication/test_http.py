@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from compileboard.app.clickhouse import client as clients
-from compileboard.app.clickhouse.client import Clients, EngineUnavailable, connect
+from compileboard.app.clickhouse.client import ClientPool, EngineUnavailable, connect
 from compileboard.app.clickhouse.passes import Publisher
 from compileboard.app.core.address import ClickHouseAddress
 from compileboard.app.core.db import get_publication_state
@@ -41,7 +41,7 @@ def test_runs_are_published_over_http_as_in_process(
 ) -> None:
     words = "tab\t 'quote' \\ ⚑\n"
     annotate(board, next(row["id"] for row in board.execute("select id from runs")), note=words)
-    with closing(Clients(address, server.password)) as pool:
+    with closing(ClientPool(address, server.password)) as pool:
         assert Publisher(pool).run_pass(board, NOW_US).whole_count == 3
         assert_same(client, board)
         with pool.borrow() as over_http:
@@ -54,7 +54,7 @@ def test_clickhouse_may_refuse_its_user_for_a_while(
     server: ChdbServer, address: ClickHouseAddress, board: sqlite3.Connection
 ) -> None:
     server.password = "changed"
-    with closing(Clients(address, "p")) as pool:
+    with closing(ClientPool(address, "p")) as pool:
         publisher = Publisher(pool)
         with pytest.raises(EngineUnavailable, match="refuses user 'board'"):
             publisher.run_pass(board, NOW_US)

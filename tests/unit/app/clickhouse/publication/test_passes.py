@@ -11,7 +11,7 @@ from compileboard.app.clickhouse import passes, tables
 from compileboard.app.clickhouse.client import SETTINGS, EngineUnavailable
 from compileboard.app.clickhouse.passes import ForeignBoard, Publisher, publish_changes
 from compileboard.app.clickhouse.publisher import ROLLUPS
-from compileboard.app.clickhouse.run_files import list_lost_files
+from compileboard.app.clickhouse.run_files import find_lost_files
 from compileboard.app.core.db import get_publication_state
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.dashboard import annotate
@@ -163,10 +163,10 @@ def test_a_run_whose_file_is_lost_is_listed_and_published_whole_when_it_is_back(
         assert client.query(
             "select count() from results where run_id = %(id)s", {"id": first}
         ).result_rows == [(0,)]
-        assert first in list_lost_files(board) and len(list_lost_files(board)) == 1
+        assert first in find_lost_files(board) and len(find_lost_files(board)) == 1
     file.write_bytes(packed)
     assert publisher.run_pass(board, NOW_US) == passes.PassOutcome(whole_count=1)
-    assert list_lost_files(board) == {}
+    assert find_lost_files(board) == {}
     reopen_all(board)
     assert_same(client, board)
 
