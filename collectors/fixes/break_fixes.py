@@ -49,7 +49,7 @@ from compileboard.collectors.fixes.preconditions import (
     reads_counter,
     writes_state,
 )
-from compileboard.collectors.fixes.reports import Report, find_report, is_check, only_reports
+from compileboard.collectors.fixes.reports import ReportingCall, find_report, is_check, only_reports
 from compileboard.collectors.fixes.statement import (
     Statement,
     dotted_name,
@@ -363,7 +363,7 @@ def _add_state(site: BreakSite, suggested: SuggestedFix) -> SuggestedFix:
     return replace(suggested, title=title)
 
 
-def _find_report(site: BreakSite) -> Report | None:
+def _find_report(site: BreakSite) -> ReportingCall | None:
     """Return the report that breaks the graph, if it has its own `if` or function."""
     if site.function is None:
         return None
@@ -379,7 +379,7 @@ def _find_report(site: BreakSite) -> Report | None:
     return reports[0] if ways and len(reports) == len(ways) and all(reports) else None
 
 
-def _suggest_report(site: BreakSite, report: Report) -> SuggestedFix:
+def _suggest_report(site: BreakSite, report: ReportingCall) -> SuggestedFix:
     lacking = " and ".join(f"`{shorten(text)}`" for text in report.lacking)
     names = {
         "calling": f"Return {lacking}, and call" if lacking else "Call",
@@ -874,7 +874,7 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
         return [site.suggest("range_in_caller", given=names), *given]
     if (hook := _quote_hook(site)) and "stored" in uses:
         return _choose_around(site, hook)
-    if _is_for_caller(site, uses):
+    if _is_used_only_after_call(site, uses):
         return [outside, *([captured] if "logged" not in uses else [])]
     if uses <= _CAPTURED_USES:
         edit = _keep_tensor(site, read, tensor) if uses == {"tensor"} else None
@@ -919,7 +919,7 @@ def _read_in_caller(site: BreakSite, read: ast.Call, tensor: ast.expr, call: str
     )
 
 
-def _is_for_caller(site: BreakSite, uses: set[Use]) -> bool:
+def _is_used_only_after_call(site: BreakSite, uses: set[Use]) -> bool:
     """Return whether a number is only needed after the compiled call."""
     leaves: set[Use] = {"returned", "logged"}
     return uses <= leaves or (not site.facts.is_inlined and uses <= leaves | {"stored"})
@@ -1019,7 +1019,11 @@ def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Su
     captured = site.suggest("tolist_captured", expression=tensor)
     is_integer = site.facts.gb_id != "GB0109"
     names = {"expression": tensor, "doing": "call `.tolist()`"}
-    left = [site.suggest("item_in_caller", given=names)] if _is_for_caller(site, uses) else []
+    left = (
+        [site.suggest("item_in_caller", given=names)]
+        if _is_used_only_after_call(site, uses)
+        else []
+    )
     is_captured = is_integer and uses <= _CAPTURED_USES and not _splits_for_attention(site)
     fixes = [
         *(left if "stored" in uses else []),

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 
 from compileboard.collectors.contract.events import GuardFailure, Recompiled
 from compileboard.collectors.contract.fingerprints import cause_fingerprint
-from compileboard.collectors.fixes.counterfactual import Failed, choose_causes, fold, list_sources
+from compileboard.collectors.fixes.counterfactual import (
+    Failed,
+    choose_causes,
+    drop_nested_sources,
+    list_sources,
+)
 from compileboard.collectors.fixes.fix import RecordedGuard, RecordedRecompile
 
 Guards = dict[str, RecordedGuard]  # by source
@@ -114,7 +119,7 @@ def is_of_enum(reason: str, code: str, *values: str | None) -> bool:
     return bool(named and re.search(rf"\b{named['name']}\.[A-Za-z]\w*", text))
 
 
-def _is_of_keys(guard: RecordedGuard) -> bool:
+def _checks_dict_keys(guard: RecordedGuard) -> bool:
     is_keys = guard.category == "dict_keys" or guard.reason.startswith("len(")
     return is_keys and " == " not in guard.reason and guard.source not in ARGUMENTS
 
@@ -138,8 +143,10 @@ def list_entries(recompile: RecordedRecompile) -> list[tuple[Failed, Guards]]:
         if "autocast" in guards:  # it is among the dispatch keys of every tensor
             guards = {source: g for source, g in guards.items() if g.category != "dispatch_keys"}
         # Other keys do not explain the sizes of a dictionary's tensors.
-        held = fold([source for source, guard in guards.items() if not _is_of_keys(guard)])
+        held = drop_nested_sources(
+            [source for source, guard in guards.items() if not _checks_dict_keys(guard)]
+        )
         sizes = {source for source in held if guards[source].category == "tensor_size"}
-        failed = fold(guards) | sizes
+        failed = drop_nested_sources(guards) | sizes
         entries.append((failed, {source: guards[source] for source in guards if source in failed}))
     return [entry for entry in entries if not ARGUMENTS & entry[0]] or entries

@@ -58,11 +58,11 @@ from compileboard.collectors.fixes.recompile_fixes import (
 from compileboard.collectors.fixes.savings import (
     Claims,
     Cost,
+    claim_all_but_dynamic,
+    claim_joined,
+    claim_whole,
     measure_costs,
-    save_all_but_dynamic,
-    save_joined,
-    save_whole,
-    settle,
+    resolve_claims,
     share_clock,
 )
 from compileboard.collectors.fixes.statement import find_block
@@ -465,7 +465,7 @@ class Draft:
     consequences: frozenset[int] = frozenset()  # keys of recompiles that are gone with its break
 
 
-class Groups:
+class UnionFind:
     def __init__(self) -> None:
         self._parents: dict[Hashable, Hashable] = {}
 
@@ -504,10 +504,10 @@ def build_causes(run: RecordedRun) -> list[Cause]:
                 number=numbers[cause.fingerprint],
                 variation=variation,
                 beyond=largest.number if largest else None,
-                fixes=tuple(_refer(fix, parts) for fix in cause.fixes),
+                fixes=tuple(_number_combined_parts(fix, parts) for fix in cause.fixes),
             )
         )
-    return sorted(map(partial(_tie, causes=numbered), numbered), key=_rank_verified)
+    return sorted(map(partial(_link_joint_fixes, causes=numbered), numbered), key=_rank_verified)
 
 
 def _list_ordered(run: RecordedRun) -> list[Cause]:
@@ -518,19 +518,19 @@ def _list_ordered(run: RecordedRun) -> list[Cause]:
     drafts = _draft_breaks(run, compiles, costs, code, saved)
     consequences = {key for draft in drafts for key in draft.consequences}
     drafts += _draft_recompiles(saved, run, costs, code, consequences)
-    causes = _settle(drafts, costs, run.compiles)
+    causes = _assign_savings(drafts, costs, run.compiles)
     if run.steps is not None:
         causes = [_add_steps(cause, run.steps) for cause in causes]
     return _place_parts_first(sorted(causes, key=_rank))
 
 
-def _tie(cause: Cause, causes: Sequence[Cause]) -> Cause:
+def _link_joint_fixes(cause: Cause, causes: Sequence[Cause]) -> Cause:
     """Link fixes that must be made together: the fix of a `with` block that makes its function run
     eagerly, and the fixes of containers that the function writes to. Once compiled, the function
     guards on these containers.
     """
-    states = [str(other.number) for other in causes if _is_of_same_state(cause, other)]
-    eager = [str(other.number) for other in causes if _is_of_same_state(other, cause)]
+    states = [str(other.number) for other in causes if _must_be_fixed_together(cause, other)]
+    eager = [str(other.number) for other in causes if _must_be_fixed_together(other, cause)]
     if not states and not eager:
         return cause
     first, *more = cause.fixes
@@ -539,7 +539,7 @@ def _tie(cause: Cause, causes: Sequence[Cause]) -> Cause:
     return replace(cause, fixes=(replace(first, title=title), *more))
 
 
-def _is_of_same_state(eager: Cause, state: Cause) -> bool:
+def _must_be_fixed_together(eager: Cause, state: Cause) -> bool:
     called = {(part.file, part.function) for part in eager.resumed}
     return (
         any(part.block == "with" for part in eager.eager)
@@ -551,7 +551,7 @@ def _is_of_same_state(eager: Cause, state: Cause) -> bool:
     )
 
 
-def _refer(suggested: SuggestedFix, parts: Iterable[Cause]) -> SuggestedFix:
+def _number_combined_parts(suggested: SuggestedFix, parts: Iterable[Cause]) -> SuggestedFix:
     """In a combined fix, replace the titles of its parts by the numbers of their causes."""
     known = {part.fixes[0].title: f"fix {part.number}" for part in parts if part.fixes}
     numbers = [known[title] for title in suggested.parts if title in known]
@@ -572,7 +572,7 @@ def _is_compiled_for(eager: Cause, cause: Cause) -> bool:
     return is_called and bool(eager.eager) and eager.is_fixable
 
 
-def _is_of_rest(graph_break: Cause, cause: Cause) -> bool:
+def _affects_only_rest(graph_break: Cause, cause: Cause) -> bool:
     """Return whether only the code after a break is recompiled, which the break's fix removes."""
     rest = {key for part in graph_break.resumed for key in part.compile_keys}
     is_rest = cause.kind == "recompile" and rest.issuperset(cause.compile_keys)
@@ -631,7 +631,7 @@ def _place_parts_first(causes: Sequence[Cause]) -> list[Cause]:
     for cause in causes:
         for part in causes if cause.sources else ():
             is_smaller = _is_part(part, cause) and (part.saved_us or not cause.saved_us)
-            if is_smaller or _is_compiled_for(part, cause) or _is_of_rest(part, cause):
+            if is_smaller or _is_compiled_for(part, cause) or _affects_only_rest(part, cause):
                 placed.setdefault(id(part), part)
         placed.setdefault(id(cause), cause)
     return list(placed.values())
@@ -649,7 +649,7 @@ def _apply_trials(cause: Cause, run: RecordedRun) -> Cause:
     fixes: list[SuggestedFix] = []
     fingerprints = {cause.fingerprint, *cause.fingerprints}
     for suggested in cause.fixes:
-        of_fix = (trial for trial in run.trials if trial.is_of(fingerprints, suggested))
+        of_fix = (trial for trial in run.trials if trial.is_trial_of(fingerprints, suggested))
         trial = next((trial for trial in of_fix if trial.outcome != "interrupted"), None)
         if trial is not None:
             trials[suggested.fix.id] = trial
@@ -686,7 +686,7 @@ def _is_set(statement: str, settings: Mapping[str, object]) -> bool:
     return match is not None and repr(settings.get(match["name"])) == match["value"]
 
 
-def _settle(
+def _assign_savings(
     drafts: Sequence[Draft], costs: Mapping[int, Cost], compiles: Sequence[RecordedCompile]
 ) -> list[Cause]:
     shares = share_clock(compiles)
@@ -695,7 +695,7 @@ def _settle(
     settled = [draft.cause for draft in drafts if draft.cause.is_expected]
     drafts = [draft for draft in drafts if not draft.cause.is_expected]
     measured = _share_measured([draft.cause for draft in drafts])
-    estimates = zip(drafts, settle([draft.claims for draft in drafts], costs))
+    estimates = zip(drafts, resolve_claims([draft.claims for draft in drafts], costs))
     for draft, saved_us in sorted(estimates, key=lambda pair: pair[0].cause.measured is None):
         if draft.cause.measured is not None:
             saved_us = round(measured.get(draft.cause.fingerprint, 0.0) * whole_us)
@@ -773,7 +773,7 @@ def _draft_breaks(
     compiles: Mapping[int, RecordedCompile],
     costs: Mapping[int, Cost],
     code: CodeIndex,
-    saved: Sequence[_Saved],
+    saved: Sequence[_AvoidableRecompile],
 ) -> list[Draft]:
     occurrences = defaultdict(list)
     for occurrence in run.occurrences:
@@ -844,7 +844,7 @@ def _draft_breaks(
         return Draft(replace(cause, freed_keys=tuple(freed)), claims, consequences)
 
     joined = _make_by_cure(
-        _group_breaks(run.breaks, code), draft, lambda own: _name_break_cure(own.cause)
+        _group_breaks(run.breaks, code), draft, lambda own: _break_fix_key(own.cause)
     )
     return [own for _members, own in joined]
 
@@ -868,7 +868,7 @@ def _make_by_cure(
     return joined
 
 
-def _name_break_cure(cause: Cause) -> Hashable:
+def _break_fix_key(cause: Cause) -> Hashable:
     """Return a key that graph breaks share if one change removes them; None if none shares it."""
     first = next(iter(cause.fixes), None)
     if first is None or not cause.is_fixable or first.edits:
@@ -877,7 +877,7 @@ def _name_break_cure(cause: Cause) -> Hashable:
 
 
 def _list_freed(
-    cause: Cause, broken: Iterable[RecordedCompile], saved: Sequence[_Saved]
+    cause: Cause, broken: Iterable[RecordedCompile], saved: Sequence[_AvoidableRecompile]
 ) -> dict[int, RecordedCompile]:
     """Return, by key, the recompiles caused by values that a fixed function no longer reads."""
     frees = cause.fixes[0].frees if cause.fixes else frozenset()
@@ -942,9 +942,9 @@ def _claim_joined(
         left, gone = parts[rows[0].process_id]
         most = max((Counter(row.frame for row in left)).values(), default=1)
         gone += rows[: most - 1]
-    claims = save_whole(freed, costs)
+    claims = claim_whole(freed, costs)
     for left, gone in parts.values():
-        claims |= save_joined(left, gone, costs)
+        claims |= claim_joined(left, gone, costs)
     return claims, frozenset(consequences)
 
 
@@ -990,7 +990,7 @@ def _list_eager_modules(
 
 
 def _group_breaks(breaks: Sequence[RecordedBreak], code: CodeIndex) -> list[list[RecordedBreak]]:
-    groups = Groups()
+    groups = UnionFind()
     by_function = defaultdict(list)
     for graph_break in breaks:
         groups.root(graph_break.id)
@@ -1130,7 +1130,7 @@ def _make_break_cause(
 
 
 @dataclass(frozen=True)
-class _Saved:
+class _AvoidableRecompile:
     """A recompile and the guards that would all have had to hold to avoid it, the most important
     first.
     """
@@ -1169,7 +1169,7 @@ Kind = tuple[str, int | None]  # category of a guard, and the dimension that it 
 Recompiled = tuple[RecordedRecompile, RecordedCompile]
 
 
-def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
+def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_AvoidableRecompile]:
     """Return what would have avoided each recompile of one frame."""
     recompiles = [recompile for recompile, _row in frame]
     options = [[failed for failed, _guards in list_entries(recompile)] for recompile in recompiles]
@@ -1178,7 +1178,7 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_Saved]:
     compiled_in = _find_specialized(frame)
     names = _name_arguments(frame)
     return [
-        _Saved(
+        _AvoidableRecompile(
             row,
             tuple(dict.fromkeys((*guards.values(), *_list_other_layouts(recompile, guards)))),
             tuple(guards),
@@ -1367,7 +1367,9 @@ def _order(compile_id: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", compile_id)]
 
 
-def _list_saved(run: RecordedRun, compiles: Mapping[int, RecordedCompile]) -> list[_Saved]:
+def _list_saved(
+    run: RecordedRun, compiles: Mapping[int, RecordedCompile]
+) -> list[_AvoidableRecompile]:
     frames: dict[Hashable, list[Recompiled]] = defaultdict(list)
     for recompile in run.recompiles:
         row = compiles.get(recompile.compile_key)
@@ -1386,7 +1388,7 @@ def _list_saved(run: RecordedRun, compiles: Mapping[int, RecordedCompile]) -> li
 
 
 def _draft_recompiles(
-    saved: Sequence[_Saved],
+    saved: Sequence[_AvoidableRecompile],
     run: RecordedRun,
     costs: Mapping[int, Cost],
     code: CodeIndex,
@@ -1395,18 +1397,18 @@ def _draft_recompiles(
     firsts: dict[Hashable, RecordedCompile] = {}
     for row in run.compiles:
         firsts.setdefault((row.process_id, row.frame), row)
-    groups = Groups()
+    groups = UnionFind()
     for one in saved:
         for guard in one.guards:
             for key in _list_group_keys(guard):
                 groups.join(("guard", guard.fingerprint), key)
-    by_root: dict[Hashable, list[_Saved]] = defaultdict(list)
+    by_root: dict[Hashable, list[_AvoidableRecompile]] = defaultdict(list)
     for one in saved:
         roots = {groups.root(("guard", guard.fingerprint)) for guard in one.guards}
         by_root[frozenset(roots)].append(one)
     found: list[tuple[Cause, list[RecordedCompile]]] = []
     make = partial(_make_recompile_cause, run=run, code=code)
-    for members, cause in _make_by_cure(by_root.values(), make, _name_recompile_cure):
+    for members, cause in _make_by_cure(by_root.values(), make, _recompile_fix_key):
         own = {m.compile.key: m.compile for m in members if not _is_consequence(m, consequences)}
         if own:
             found.append((_apply_trials(cause, run), list(own.values())))
@@ -1423,7 +1425,7 @@ def _draft_recompiles(
     ]
 
 
-def _name_recompile_cure(cause: Cause) -> Hashable:
+def _recompile_fix_key(cause: Cause) -> Hashable:
     """Return a key that causes share if single sources of a function vary one at a time and have
     the same fix at one place; None if none shares it.
     """
@@ -1431,7 +1433,7 @@ def _name_recompile_cure(cause: Cause) -> Hashable:
     return (cause.file, cause.function, cause.category, cause.fixes[0].fix.id) if is_one else None
 
 
-def _is_consequence(saved: _Saved, consequences: Collection[int]) -> bool:
+def _is_consequence(saved: _AvoidableRecompile, consequences: Collection[int]) -> bool:
     """Return whether a recompile disappears with a graph break. A recompile caused by an input's
     size does so only for code after the break.
     """
@@ -1459,9 +1461,9 @@ def _claim_recompiles(
     claims: Claims = {}
     for frame, own in by_frame.items():
         if left == "dynamic" and any(row.key == places[frame] for row in own):
-            claims |= save_all_but_dynamic(firsts[frame], own, costs)
+            claims |= claim_all_but_dynamic(firsts[frame], own, costs)
         else:
-            claims |= save_whole((row.key for row in own), costs)
+            claims |= claim_whole((row.key for row in own), costs)
     return claims
 
 
@@ -1472,7 +1474,9 @@ def _list_group_keys(guard: RecordedGuard) -> list[Hashable]:
     return [("state", guard.category, guard.source)] if guard.category in _GLOBAL else []
 
 
-def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: CodeIndex) -> Cause:
+def _make_recompile_cause(
+    members: Sequence[_AvoidableRecompile], run: RecordedRun, code: CodeIndex
+) -> Cause:
     own = [member for member in members if not member.is_after_break] or list(members)
     first = own[0]
     guard = first.guard
@@ -1553,7 +1557,7 @@ def _make_recompile_cause(members: Sequence[_Saved], run: RecordedRun, code: Cod
     return _rename_arguments(cause, first.names) if first.names else cause
 
 
-def _find_needless(member: _Saved, common: RecompileFacts) -> SuggestedFix | None:
+def _find_needless(member: _AvoidableRecompile, common: RecompileFacts) -> SuggestedFix | None:
     """Return a suggestion to change nothing if another guard of the same sources requires a compile
     of its own anyway, such as a tensor of another type that also has one row.
     """
@@ -1592,13 +1596,13 @@ def _place_at_guard(row: RecordedCompile, guard: RecordedGuard, code: CodeIndex)
     return replace(row, function=name, file=file, line=line, source_line=guard.source_line)
 
 
-def _list_own_sizes(member: _Saved) -> Iterator[tuple[str, int]]:
+def _list_own_sizes(member: _AvoidableRecompile) -> Iterator[tuple[str, int]]:
     for guard in member.guards:
         if guard.category == "tensor_size":
             yield from _list_sizes(member.recompile, guard)
 
 
-def _list_dynamic(member: _Saved) -> Iterator[str]:
+def _list_dynamic(member: _AvoidableRecompile) -> Iterator[str]:
     """List the sources that torch made dynamic, except other inputs with a size of 0 or 1 at that
     call: `mark_dynamic` raises for those.
     """
@@ -1613,7 +1617,7 @@ def _list_dynamic(member: _Saved) -> Iterator[str]:
             yield entry
 
 
-def _list_of_same_size(member: _Saved) -> Iterator[str]:
+def _list_of_same_size(member: _AvoidableRecompile) -> Iterator[str]:
     """List the inputs whose size was equal to the member's at some recompile, such as a weight that
     not every call has. If one is not marked, it fixes the size of all, and `mark_dynamic` raises.
     """
@@ -1635,7 +1639,9 @@ def _list_of_same_size(member: _Saved) -> Iterator[str]:
 
 
 def _list_changes(
-    members: Sequence[_Saved], own: Sequence[_Saved], common: RecompileFacts
+    members: Sequence[_AvoidableRecompile],
+    own: Sequence[_AvoidableRecompile],
+    common: RecompileFacts,
 ) -> list[RecompileFacts]:
     """Return the changes, one per source; sizes that change together count as one."""
     changes: dict[tuple[str, Hashable], RecompileFacts] = {}

@@ -41,7 +41,9 @@ def find_steady_sets(recompiles: Sequence[Collection[Failed]]) -> list[SteadySet
     found: list[SteadySet] = []
     most = 0
     for size in range(1, MAX_EXACT_SIZE + 1):
-        level = [SteadySet(tuple(sorted(s)), _save(s, options)) for s in sets if len(s) == size]
+        level = [
+            SteadySet(tuple(sorted(s)), _find_avoided(s, options)) for s in sets if len(s) == size
+        ]
         best = max((len(steady.saved) for steady in level), default=0)
         if best > most:
             most = best
@@ -53,7 +55,7 @@ def find_steady_sets(recompiles: Sequence[Collection[Failed]]) -> list[SteadySet
     while left := _list_left(options, steady):
         option = min(left, key=lambda option: _rank(option, steady, options))
         steady |= option
-        found.append(SteadySet(tuple(sorted(steady)), _save(steady, options)))
+        found.append(SteadySet(tuple(sorted(steady)), _find_avoided(steady, options)))
     return found
 
 
@@ -65,7 +67,7 @@ def add_causes(
     """Add each cause of several sources that is not one of the sets, after those of its size."""
     known = {frozenset(steady.sources) for steady in sets}
     more = {frozenset(cause) for cause in causes if len(cause) > 1} - known
-    added = (SteadySet(tuple(sorted(cause)), _save(cause, recompiles)) for cause in more)
+    added = (SteadySet(tuple(sorted(cause)), _find_avoided(cause, recompiles)) for cause in more)
     return sorted(
         (*sets, *added),
         key=lambda steady: (len(steady.sources), -len(steady.saved), steady.sources),
@@ -91,7 +93,7 @@ def _choose_cause(
     most = max((entries[option] for option in smallest), default=0)
     smallest = [option for option in smallest if entries[option] == most]
     if len(smallest) > 1:
-        smallest.sort(key=lambda option: (-len(_save(option, options)), sorted(option)))
+        smallest.sort(key=lambda option: (-len(_find_avoided(option, options)), sorted(option)))
     chosen = smallest[0] if smallest else frozenset[str]()
     if len(chosen) == 1:
         return tuple(chosen)
@@ -99,12 +101,12 @@ def _choose_cause(
 
 
 def count_saved(sources: Iterable[str], recompiles: Sequence[Collection[Failed]]) -> int:
-    return len(_save(frozenset(sources), recompiles))
+    return len(_find_avoided(frozenset(sources), recompiles))
 
 
 def _list_left(options: Sequence[Collection[Failed]], steady: Failed) -> set[Failed]:
     """Return the sets that would avoid recompiles not avoided yet."""
-    saved = _save(steady, options)
+    saved = _find_avoided(steady, options)
     return {
         option
         for position, entries in enumerate(options)
@@ -117,11 +119,11 @@ def _rank(
     option: Failed, steady: Failed, options: Sequence[Collection[Failed]]
 ) -> tuple[int, int, int, list[str]]:
     """Return a sort key: fewest additional sources first, then most avoided recompiles."""
-    saved_count = len(_save(steady | option, options))
+    saved_count = len(_find_avoided(steady | option, options))
     return len(option - steady), -saved_count, len(option), sorted(option)
 
 
-def _save(steady: Failed, options: Sequence[Collection[Failed]]) -> frozenset[int]:
+def _find_avoided(steady: Failed, options: Sequence[Collection[Failed]]) -> frozenset[int]:
     return frozenset(
         position
         for position, entries in enumerate(options)
@@ -173,7 +175,7 @@ def list_sources(category: str, source: str | None, reason: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def fold(sources: Collection[str]) -> Failed:
+def drop_nested_sources(sources: Collection[str]) -> Failed:
     """Drop sources inside another one: an object that changed explains its attributes."""
     inner = {
         held

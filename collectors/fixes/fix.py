@@ -231,7 +231,7 @@ class TriedFix:
     def key(self) -> tuple[str | None, str | None, int]:
         return self.cause_fingerprint, self.fix_id, self.ended_us
 
-    def is_of(self, fingerprints: Collection[str], suggested: SuggestedFix) -> bool:
+    def is_trial_of(self, fingerprints: Collection[str], suggested: SuggestedFix) -> bool:
         """Return whether this trial tried the suggested fix for one of the causes."""
         is_same = self.cause_fingerprint in fingerprints and self.fix_id == suggested.fix.id
         return is_same and (bool(suggested.edits) or self.settings == suggested.settings)

@@ -590,7 +590,7 @@ def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozense
     torch, "fixed" if torch compiles its value in, and so on.
     """
     parents = {child: part for part in ast.walk(function) for child in ast.iter_child_nodes(part)}
-    use, name = _climb(function, parents, node)
+    use, name = _find_use(function, parents, node)
     if name is None or name in seen:
         return {use} if use else set()
     uses: set[Use] = set()
@@ -741,7 +741,7 @@ def _read_int(node: ast.expr) -> int:
     return value if isinstance(value, int) else -1
 
 
-def _climb(
+def _find_use(
     function: Function, parents: dict[ast.AST, ast.AST], node: ast.AST
 ) -> tuple[Use | None, str | None]:
     """Return how a number is used, or the variable that it is assigned to."""

@@ -497,7 +497,7 @@ def _int(facts: RecompileFacts) -> Chosen:
         return ["int-that-the-code-needs", "variants-that-stay"]
     if _is_compiled_in(facts) or "fixed" in uses:
         return ["int-that-is-needed", "variants-that-stay"]
-    return [*_name_dynamic(facts), "int"]
+    return [*_suggest_dynamic_number(facts), "int"]
 
 
 def _list_uses(facts: RecompileFacts, source: str | None) -> Collection[str]:
@@ -508,18 +508,20 @@ def _is_looped(facts: RecompileFacts) -> bool:
     return _is_in_loop_or_branch(facts) or "loop" in _list_uses(facts, facts.source)
 
 
-def _name_dynamic(facts: RecompileFacts) -> Chosen:
+def _suggest_dynamic_number(facts: RecompileFacts) -> Chosen:
     settings = _dynamic_source(facts)
     return [("dynamic-number", settings)] if settings else []
 
 
-def _number(facts: RecompileFacts, as_tensor: str) -> Chosen:
+def _choose_for_number(facts: RecompileFacts, as_tensor: str) -> Chosen:
     """Suggest a tensor instead of a number only if every use of the number accepts a tensor."""
     uses = [_list_uses(facts, source) for source in (facts.source, *facts.siblings)]
     if any("fixed" in known for known in uses):
         return ["int-that-is-needed"]
     can_be_tensor = all(known and {*known} <= _OF_TENSORS for known in uses)
-    return [*_name_dynamic(facts), *([as_tensor] * can_be_tensor)] or ["int-that-is-needed"]
+    return [*_suggest_dynamic_number(facts), *([as_tensor] * can_be_tensor)] or [
+        "int-that-is-needed"
+    ]
 
 
 def _needed_int(facts: RecompileFacts) -> Chosen:
@@ -547,13 +549,13 @@ def _other(facts: RecompileFacts) -> Chosen:
     if (facts.source or "").endswith(".training"):
         return ["training"]
     if re.search(r"\bNone\b|NoneType", f"{facts.reason} {' '.join(facts.values)}"):
-        return _none(facts)
+        return _choose_for_none(facts)
     if re.search(r"== (?:True|False)|'bool'", facts.reason):
         return ["bool"]
-    return _string(facts)
+    return _choose_for_string(facts)
 
 
-def _none(facts: RecompileFacts) -> Chosen:
+def _choose_for_none(facts: RecompileFacts) -> Chosen:
     """Suggest replacing None in the caller if it is an argument, by a tensor if other calls pass
     one; a cache that is empty at first cannot be replaced.
     """
@@ -563,7 +565,7 @@ def _none(facts: RecompileFacts) -> Chosen:
     return ["none" if is_argument and is_tensor else "value-variants"]
 
 
-def _string(facts: RecompileFacts) -> Chosen:
+def _choose_for_string(facts: RecompileFacts) -> Chosen:
     """Suggest keeping a string that selects code (compared, looked up, or one of few), and moving
     one that is only data to the caller.
     """
@@ -583,7 +585,7 @@ def _global(facts: RecompileFacts) -> Chosen:
     if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
         return needed
     if _INT.fullmatch(expected):
-        return _number(facts, "global-number")
+        return _choose_for_number(facts, "global-number")
     return ["global-number" if _FLOAT.fullmatch(expected) else "global-value"]
 
 
@@ -602,11 +604,13 @@ def _attribute(facts: RecompileFacts) -> Chosen:
     if _INT.fullmatch(expected):
         attribute = source.rpartition(".")[2]
         if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):
-            return _number(facts, "counter")
+            return _choose_for_number(facts, "counter")
         if _LAYER.search(attribute):
             is_passed = "unknown" in _list_uses(facts, source)  # to what may need it
-            return ["layer-index"] if is_passed else [*_name_dynamic(facts), "layer-index"]
-        return _number(facts, "module-int")
+            return (
+                ["layer-index"] if is_passed else [*_suggest_dynamic_number(facts), "layer-index"]
+            )
+        return _choose_for_number(facts, "module-int")
     if _FLOAT.fullmatch(expected) and not _needs_value(facts):
         return ["attribute-float"]
     return ["attribute-value"]
@@ -619,7 +623,7 @@ def _is_cache(facts: RecompileFacts) -> bool:
     return bool(is_asked and re.search(rf"\b{name}\[[^\]]*\]\s*=", lines))
 
 
-def _is_of_optimizer(facts: RecompileFacts) -> bool:
+def _is_optimizer_state(facts: RecompileFacts) -> bool:
     return _is_step(facts) and bool(_OF_OPTIMIZER.match(facts.source or ""))
 
 
@@ -631,7 +635,7 @@ def _length(facts: RecompileFacts) -> Chosen:
     line = facts.source_line or ""
     if facts.source in ARGUMENTS and (facts.source == "kwargs" or facts.called_at):
         return ["other-arguments"]
-    if _is_of_optimizer(facts):
+    if _is_optimizer_state(facts):
         return ["optimizer-state"]
     if _is_cache(facts):
         return ["cache-in-caller"]
@@ -657,7 +661,7 @@ def _length(facts: RecompileFacts) -> Chosen:
 def _dict_keys(facts: RecompileFacts) -> Chosen:
     if facts.source == "kwargs":
         return ["other-arguments"]
-    if _is_of_optimizer(facts):
+    if _is_optimizer_state(facts):
         return ["optimizer-state"]
     return ["cache-in-caller" if _is_cache(facts) else "dict-keys"]
 
@@ -683,7 +687,7 @@ def _rank(facts: RecompileFacts) -> Chosen:
     return ["rank-and-more" if beside & facts.beside else "rank"]
 
 
-def _dtype(facts: RecompileFacts) -> Chosen:
+def _choose_for_dtype(facts: RecompileFacts) -> Chosen:
     """Suggest converting in the caller, unless the function tests the dtype or integers would
     become floats.
     """
@@ -716,13 +720,13 @@ def _type(facts: RecompileFacts) -> Chosen:
         return ["shared-wrapper"]
     text = f"{facts.reason} {' '.join(facts.values)}"
     if re.search(r"\bNone(?:Type)?\b", text):
-        return _none(facts)
+        return _choose_for_none(facts)
     return ["function-object" if "function" in text.lower() else "type"]
 
 
 _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "tensor_size": _size,
-    "tensor_dtype": _dtype,
+    "tensor_dtype": _choose_for_dtype,
     "tensor_rank": _rank,
     "dict_keys": _dict_keys,
     "dispatch_keys": _keys,
@@ -730,7 +734,7 @@ _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
         "inference-mode-variants" if "dispatch_keys" in facts.together else "grad-mode"
     ],
     "tensor_requires_grad": _requires_grad,
-    "string_value": _string,
+    "string_value": _choose_for_string,
     "symbolic_shape": _shape,
     "unknown": lambda facts: [],
     "int_value": _int,
@@ -770,7 +774,7 @@ def _fill(title: str, facts: RecompileFacts) -> str:
         "expression": facts.source or "the size",
         "item": _quote_appended(facts),
         "before": _name_place(facts, passed),
-        "scheduled": _name_scheduler(facts),
+        "scheduled": _suggest_scheduler_in_caller(facts),
         "entries": _quote_entries(facts) or name,
         "kept": name_sources(_list_kept_static(facts) or (source,)),
     }
@@ -794,7 +798,7 @@ def _quote_appended(facts: RecompileFacts) -> str:
     return "Append"
 
 
-def _name_scheduler(facts: RecompileFacts) -> str:
+def _suggest_scheduler_in_caller(facts: RecompileFacts) -> str:
     """Suggest moving a scheduler's step, compiled with the optimizer's, to the caller."""
     parsed = filter(None, map(parse_statement, facts.lines))
     names = dict.fromkeys(dotted_name(call.func) for made in parsed for call in made.calls())

@@ -27,14 +27,14 @@ _STEPS = {"step", "zero_grad"}  # what they write to has another value later
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportingCall:
     call: ast.Call
     test: ast.expr | None  # of the `if` that holds nothing else, known to the caller
     lacking: tuple[str, ...]  # values that the caller does not have
     own: frozenset[str]  # what nothing else of the function reads
 
 
-def find_report(function: Function, line: int, *, is_known: bool = False) -> Report | None:
+def find_report(function: Function, line: int, *, is_known: bool = False) -> ReportingCall | None:
     """Return the report at a line of a function; `is_known` says that its call is one."""
     outer = next((n for n in function.body if n.lineno <= line <= last_line(n)), None)
     if outer is None or not is_plain(function):
@@ -61,7 +61,7 @@ def find_report(function: Function, line: int, *, is_known: bool = False) -> Rep
     lacking = _list_lacking(function, outer, written)
     if lacking is None:
         return None
-    return Report(call, test, lacking, own=frozenset(read - read_elsewhere))
+    return ReportingCall(call, test, lacking, own=frozenset(read - read_elsewhere))
 
 
 def is_check(branch: ast.If) -> bool:
@@ -124,7 +124,7 @@ def _list_lacking(function: Function, outer: ast.stmt, written: set[str]) -> tup
     for part in ast.walk(outer):
         if not isinstance(part, ast.Name) or _is_stored(part):
             continue
-        value = _climb(parents, part)
+        value = _find_derived_value(parents, part)
         if value is part and (
             part.id in later or is_changed_in_place(function, {part.id} - {"self"}, after=last)
         ):
@@ -135,7 +135,7 @@ def _list_lacking(function: Function, outer: ast.stmt, written: set[str]) -> tup
     return tuple(dict.fromkeys(lacking))
 
 
-def _climb(parents: dict[ast.AST, ast.AST], name: ast.AST) -> ast.AST:
+def _find_derived_value(parents: dict[ast.AST, ast.AST], name: ast.AST) -> ast.AST:
     """Return the largest value that methods of tensors compute from a name."""
     value = name
     while (

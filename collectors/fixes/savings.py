@@ -110,11 +110,11 @@ def share_clock(compiles: Iterable[RecordedCompile]) -> dict[int, float]:
     return shares | {row.key: min(1.0, counted[row.key] / row.total_us) for row in rows}
 
 
-def save_whole(keys: Iterable[int], costs: Mapping[int, Cost]) -> Claims:
+def claim_whole(keys: Iterable[int], costs: Mapping[int, Cost]) -> Claims:
     return {key: costs[key].total_us for key in keys}
 
 
-def save_all_but_dynamic(
+def claim_all_but_dynamic(
     first: RecordedCompile, saved: Sequence[RecordedCompile], costs: Mapping[int, Cost]
 ) -> Claims:
     """Claim all recompiles, minus the extra time of the first compile for being dynamic."""
@@ -124,10 +124,10 @@ def save_all_but_dynamic(
     else:
         longest = _longest([costs[row.key].phases for row in (first, *own)])
         left_us = sum(us * cost for us, cost in zip(longest, DYNAMIC_COSTS))
-    return _spread(own, max(0.0, left_us - costs[first.key].graph_us), costs)
+    return _claim_equal_share(own, max(0.0, left_us - costs[first.key].graph_us), costs)
 
 
-def save_joined(
+def claim_joined(
     left: Sequence[RecordedCompile], gone: Sequence[RecordedCompile], costs: Mapping[int, Cost]
 ) -> Claims:
     """Claim the time saved if the graphs of `gone` become part of those of `left`, and are compiled
@@ -150,14 +150,16 @@ def save_joined(
         share = (len(left) * graph + joined) / (len(rows) * graph + op_count)
         share = 1.0 if has_kernels and place >= _KERNELS else min(1.0, share)
         left_us += max(*of_one, sum(of_one) * share)
-    return _spread(rows, left_us, costs)
+    return _claim_equal_share(rows, left_us, costs)
 
 
 def _longest(phases: Collection[tuple[float, ...]]) -> list[float]:
     return [max(of_one) for of_one in zip(*phases)]
 
 
-def _spread(rows: Sequence[RecordedCompile], left_us: float, costs: Mapping[int, Cost]) -> Claims:
+def _claim_equal_share(
+    rows: Sequence[RecordedCompile], left_us: float, costs: Mapping[int, Cost]
+) -> Claims:
     """Claim all restarts, and the same share of each compile's graph time so that `left_us` of it
     remains.
     """
@@ -166,7 +168,7 @@ def _spread(rows: Sequence[RecordedCompile], left_us: float, costs: Mapping[int,
     return {row.key: costs[row.key].graph_us * share + costs[row.key].restart_us for row in rows}
 
 
-def settle(claims: Sequence[Claims], costs: Mapping[int, Cost]) -> list[int]:
+def resolve_claims(claims: Sequence[Claims], costs: Mapping[int, Cost]) -> list[int]:
     """Return the saving of each claim in microseconds. Time claimed several times counts only for
     the largest claim.
     """

@@ -42,7 +42,7 @@ LIBRARY_SHARE = 0.25
 
 
 @dataclass(frozen=True)
-class Part:
+class StepPart:
     """A call of a graph in the usual step, or a gap."""
 
     us: float  # on the GPU's timeline where there is one
@@ -58,8 +58,8 @@ class UsualStep:
     other_count: int  # that took another, or compiled something
     call_us: float
     period_us: float | None  # from start to start; None of a single step
-    call: tuple[Part, ...]  # gap, graph, gap, … gap
-    after: tuple[Part, ...]  # until the next step begins, alike
+    call: tuple[StepPart, ...]  # gap, graph, gap, … gap
+    after: tuple[StepPart, ...]  # until the next step begins, alike
     function: str | None = None  # of a step without graphs
 
     @property
@@ -156,10 +156,10 @@ def _check(step: Step, side: StepSpans) -> None:
 
 def _list_parts(
     times: Sequence[tuple[Sequence[float], Sequence[float]]], called: Sequence[StepGraph]
-) -> tuple[Part, ...]:
+) -> tuple[StepPart, ...]:
     columns = [list(zip(*side, strict=True)) for side in zip(*times, strict=True)]
     return tuple(
-        Part(median(us), median(host_us), called[place // 2] if place % 2 else None)
+        StepPart(median(us), median(host_us), called[place // 2] if place % 2 else None)
         for place, (us, host_us) in enumerate(zip(*columns, strict=True))
     )
 
@@ -320,7 +320,7 @@ class _Trace:
         known = [pace_us for pace_us in paces if pace_us is not None]
         self.pace_us = median(known) if known else None  # of the host, for a compiled kernel
 
-    def _find_pace_us(self, part: Part) -> float | None:
+    def _find_pace_us(self, part: StepPart) -> float | None:
         measured = self.graphs.get(part.graph["number"]) if part.graph else None
         if measured is None or part.graph is None:
             return None
@@ -337,7 +337,7 @@ class _Trace:
 
 
 def _cost_gap(
-    trace: _Trace, call: Sequence[Part], place: int, peak_bytes_per_s: int | None
+    trace: _Trace, call: Sequence[StepPart], place: int, peak_bytes_per_s: int | None
 ) -> GapCost:
     gap = call[place]
     after = call[place - 1].graph if place else None
@@ -356,7 +356,7 @@ def _cost_gap(
 
 
 def _estimate_compiled(
-    gap: Part, eager: TracedGap, more_operations: int, pace_us: float | None
+    gap: StepPart, eager: TracedGap, more_operations: int, pace_us: float | None
 ) -> float:
     """Return the time that remains of a gap once its work is compiled: library calls, and one
     kernel for the operations between them, at the speed of the host or the GPU.
@@ -381,7 +381,7 @@ def _is_own_kernel(
 
 
 def _list_backward(
-    trace: _Trace, after: Sequence[Part], graphs: Sequence[StepGraph]
+    trace: _Trace, after: Sequence[StepPart], graphs: Sequence[StepGraph]
 ) -> list[GapCost]:
     """Return the gaps between backward graphs, which run in reverse order."""
     compiles = [graph["compile_id"] for graph in graphs]
@@ -393,7 +393,7 @@ def _list_backward(
 
 
 def _cost_frame(
-    trace: _Trace, call: Sequence[Part], frame: TracedFrame, gaps: Sequence[GapCost]
+    trace: _Trace, call: Sequence[StepPart], frame: TracedFrame, gaps: Sequence[GapCost]
 ) -> FrameCost:
     """Return the cost of running a frame uncompiled instead of as one graph."""
     costs = {}

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from compileboard.collectors.fixes.fix import RecordedCompile
 from compileboard.collectors.fixes.savings import (
     DYNAMIC_COSTS,
+    claim_all_but_dynamic,
+    claim_joined,
+    claim_whole,
     measure_costs,
-    save_all_but_dynamic,
-    save_joined,
-    save_whole,
-    settle,
+    resolve_claims,
     share_clock,
 )
 
@@ -40,7 +40,7 @@ def _compile(key: int, *phases_us: int, process: str = "p", ops: int = 2) -> Rec
 
 def _save_joined(left: RecordedCompile, *gone: RecordedCompile) -> int:
     costs = measure_costs([left, *gone])
-    return settle([save_joined([left], gone, costs)], costs)[0]
+    return resolve_claims([claim_joined([left], gone, costs)], costs)[0]
 
 
 def test_the_first_cpp_build_moves_to_the_graph_that_is_left() -> None:
@@ -69,17 +69,17 @@ def test_kernels_stay_as_many_when_large_graphs_are_joined() -> None:
 def test_the_compile_for_any_size_is_left() -> None:
     first, again = _compile(1, 1_000), _compile(2, 1_300)
     costs = measure_costs([first, again])
-    recorded = save_all_but_dynamic(first, [replace(again, is_dynamic=True)], costs)
+    recorded = claim_all_but_dynamic(first, [replace(again, is_dynamic=True)], costs)
     assert sum(recorded.values()) == pytest.approx(1_000)
     # No graph for any size was compiled: what it would take is estimated.
-    unknown = save_all_but_dynamic(first, [again], costs)
+    unknown = claim_all_but_dynamic(first, [again], costs)
     assert sum(unknown.values()) == pytest.approx(max(0, 2_300 - 1_300 * DYNAMIC_COSTS[0]))
 
 
 def test_the_first_compile_is_never_saved() -> None:
     first, again = _compile(1, 9_000, ops=200), replace(_compile(2, 300), is_dynamic=True)
     costs = measure_costs([first, again])
-    assert save_all_but_dynamic(first, [again], costs) == {2: pytest.approx(300)}
+    assert claim_all_but_dynamic(first, [again], costs) == {2: pytest.approx(300)}
 
 
 def test_processes_that_compile_at_the_same_time_count_by_the_clock() -> None:
@@ -87,7 +87,7 @@ def test_processes_that_compile_at_the_same_time_count_by_the_clock() -> None:
     alone = replace(_compile(9, 100, process="rank 0"), started_us=100)
     costs = measure_costs([*ranks, alone])
     assert sum(cost.total_us for cost in costs.values()) == pytest.approx(200)
-    assert settle([save_whole(range(4), costs)], costs) == [100]
+    assert resolve_claims([claim_whole(range(4), costs)], costs) == [100]
 
 
 _times = st.integers(0, 10**6)
@@ -125,12 +125,12 @@ def test_more_causes_never_save_less_nor_more_than_all_compiles_took(
     compiles: list[RecordedCompile], first: set[int], second: set[int]
 ) -> None:
     costs = measure_costs(compiles)
-    claims = [save_whole(keys & costs.keys(), costs) for keys in (first, second, first | second)]
+    claims = [claim_whole(keys & costs.keys(), costs) for keys in (first, second, first | second)]
     for left in compiles:
-        claims.append(save_joined([left], [row for row in compiles if row is not left], costs))
-        claims.append(save_all_but_dynamic(left, [row for row in compiles if row != left], costs))
-    alone = [settle([claim], costs)[0] for claim in claims]
+        claims.append(claim_joined([left], [row for row in compiles if row is not left], costs))
+        claims.append(claim_all_but_dynamic(left, [row for row in compiles if row != left], costs))
+    alone = [resolve_claims([claim], costs)[0] for claim in claims]
     total_us = sum(row.total_us for row in compiles)
     assert all(0 <= saved_us <= total_us + 1 for saved_us in alone)
     assert max(alone[:2]) <= alone[2] + 1
-    assert max(alone) - 1 <= sum(settle(claims, costs)) <= total_us + 1
+    assert max(alone) - 1 <= sum(resolve_claims(claims, costs)) <= total_us + 1
