@@ -1,4 +1,4 @@
-"""Record from inside a program or notebook: install, uninstall, observe."""
+"""Record from inside a program or notebook: install, uninstall, observe, profile."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Run:
     server: str = ""  # instead of a database
 
     def summary(self) -> RunSummary | None:
-        """Return the run's numbers recorded so far, None before the first."""
+        """Return the run's numbers recorded so far, None if there are none yet."""
         try:
             return summarize(self.database, self.id) if self.id and not self.server else None
         except StoreError:

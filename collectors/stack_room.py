@@ -38,8 +38,8 @@ def widen(function: Any, frame_words: int = FRAME_WORDS) -> None:
 def widen_backward() -> None:
     """Reserve frame stack for every backward of compiled code, in any autograd thread.
 
-    Autograd starts threads in C++, which have no first Python function to widen; this widens the
-    one that they call. Needs torch.
+    Autograd starts threads in C++, which have no first Python function whose frame could be
+    enlarged, so the function that they call is enlarged. Needs torch.
     """
     from torch.autograd.function import BackwardCFunction
 
@@ -49,7 +49,8 @@ def widen_backward() -> None:
 def call_with_room(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function with space reserved on this thread's frame stack.
 
-    Costs one mapping per call: use it around a loop, not inside. No effect on Python 3.10.
+    Each call maps memory once, so use it around a loop, not inside. It has no effect on Python
+    3.10.
     """
     return function(*args, **kwargs)
 
@@ -58,9 +59,10 @@ widen(call_with_room)
 
 
 def stack_room(function: Callable[P, R]) -> Callable[P, R]:
-    """Reserve frame stack while a function runs: @compileboard.stack_room above a training loop.
+    """Reserve frame stack while a function runs. Use it as `@compileboard.stack_room` on a training
+    loop.
 
-    Raises TypeError for coroutine and generator functions, whose body runs in their caller's stack.
+    Raises TypeError for coroutine and generator functions, whose body runs on their caller's stack.
     """
     import functools
     import inspect

@@ -25,7 +25,7 @@ DATABASE = "compileboard.database"  # in a context's `meta`
 
 
 def is_near(given: str, option: str) -> bool:
-    """Return whether an unknown option may be a slip of the pen for one that exists."""
+    """Return whether an unknown option may be a misspelling of one that exists."""
     # Without the dashes: by them alone, click finds --xla and --amp alike.
     word, name = given.lstrip("-").replace("_", "-"), option.lstrip("-")
     return name.startswith(word) or SequenceMatcher(None, word, name).ratio() >= NEAR

@@ -1,4 +1,4 @@
-"""Start our own processes by path, so that they find this copy of the package."""
+"""Start our own processes by path, so that they use this copy of the package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def own_command(module: str, *arguments: str) -> list[str]:
 
 
 def shared_command(function: str, *arguments: str) -> list[str]:
-    """Return the command that calls `module:function` of ours beside the user's code."""
+    """Return the command that calls our `module:function` in a process that also imports the user's
+    code.
+    """
     return [
         sys.executable,
         "-c",

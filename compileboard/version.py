@@ -1,3 +1,3 @@
-"""The package's version, for modules that may not import the package itself."""
+"""The package's version, for modules that must not import the package itself."""
 
 VERSION = "0.2.0"

@@ -13,9 +13,10 @@ Inputs = tuple[Any, ...] | dict[str, Any]
 
 @dataclass
 class Loaded:
-    """A float32 module on the CPU and its inputs; the harness casts, moves and sets its mode.
+    """A float32 module on the CPU and its inputs. The harness casts and moves the module and sets
+    its mode.
 
-    `resize` makes inputs of another size, measured in `size_name`; `sizes` are recommended ones.
+    `resize` makes inputs of another size, whose unit is `size_name`; `sizes` are recommended ones.
     """
 
     module: torch.nn.Module

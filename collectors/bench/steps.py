@@ -1,4 +1,4 @@
-"""The measured function: one forward pass, or forward, backward and optimizer.
+"""The measured step: one forward pass, or forward, backward and optimizer.
 
 The frames match upstream's `forward_pass` and `forward_and_backward_pass`, so that counts start at
 the same frame.

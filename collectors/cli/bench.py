@@ -129,7 +129,9 @@ class BenchCommand(Command):
 
 
 def _list_parameters() -> list[click.Parameter]:
-    """Make the options of the command: group by group, then upstream's without an effect."""
+    """Make the options of the command: group by group, then upstream's options that have no
+    effect.
+    """
     declared = {**REQUESTED, **SETTINGS}
     options = [
         option
@@ -153,7 +155,7 @@ def bench(**values: Any) -> int:
     """Measure models eager and compiled, each experiment in a process of its own.
 
     The results are recorded with the compiles, graph breaks and recompiles of their processes.
-    Works offline. The built-in suite needs torch alone.
+    Works offline. The built-in suite needs only torch.
     """
     request = read_request(values)
     if not request.list:
@@ -233,7 +235,7 @@ def _measure_request(arguments: BenchRequest, print_line: PrintLine) -> int:
 
 
 def list_tasks(program: RecordedProgram) -> list[Task]:
-    """Return the tasks of a recorded benchmark, of its first device. Raises CannotTry."""
+    """Return the tasks of a recorded benchmark on its first device. Raises CannotTry."""
     words = program.argv[program.argv.index("bench") + 1 :]
     before = os.getcwd()
     os.chdir(program.folder)  # the paths of its command are relative to it

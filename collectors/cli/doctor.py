@@ -1,4 +1,4 @@
-"""`doctor`: what this machine, torch and environment can record, and why."""
+"""`doctor`: check what this machine, torch and environment can record."""
 
 from __future__ import annotations
 

@@ -245,8 +245,8 @@ def import_into_outbox(
     options: LoadOptions | None = None,
     **rest: Any,
 ) -> tuple[int, list[str]]:
-    """Import into a database that is thrown away, and put its runs into the outbox; return the exit
-    code and the runs.
+    """Import into a temporary database, and put its runs into the outbox; return the exit code and
+    the runs.
 
     Raises StoreError, ValueError, OSError.
     """
@@ -281,11 +281,11 @@ def import_paths(
     names: Mapping[str, str] = NO_NAMES,
     lines: ProgressLines | None = None,
 ) -> int:
-    """Import the paths, each as a run of its own but for the logs of one folder; return the exit
-    code.
+    """Import the paths, each as a run of its own except that the logs of one folder are one run;
+    return the exit code.
 
     If one of several paths cannot be imported, its error is printed and the others are imported.
-    `then` says what happens when --follow ends.
+    `then` is the action when --follow ends.
 
     Raises ValueError, StoreError or OSError if nothing was imported or, with `lines`, if any path
     failed.

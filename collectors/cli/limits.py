@@ -1,4 +1,4 @@
-"""The `--limit-…` options of what reads logs that others sent."""
+"""The `--limit-…` options of commands that read untrusted logs."""
 
 from __future__ import annotations
 

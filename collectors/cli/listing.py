@@ -1,4 +1,4 @@
-"""`list` and `show`: the newest runs as a table, and one run's summary."""
+"""`list` and `show`: a table of the newest runs, and one run's summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`compileboard-collect` = `python -m collectors`; each command is imported when called."""
+"""The `compileboard-collect` command (`python -m collectors`): each subcommand is imported when
+called.
+"""
 
 from __future__ import annotations
 

@@ -397,8 +397,8 @@ def _run_one(
 def check_command(
     name: str, level: str | None, strict: bool, trust: bool, as_json: bool, **options: Any
 ) -> int:
-    """Compare what a repro's compiled graph returns, and leaves in its inputs, with eager and with
-    float64.
+    """Compare the outputs of a repro's compiled graph, and its inputs afterwards, with those of
+    eager and of float64.
 
     Exit code 0: it differs. 1: it does not. 2: it could not be compared.
     """
@@ -440,7 +440,9 @@ def check_command(
 def get_args_command(
     name: str, output: Path, level: str | None, trust: bool, as_json: bool, **options: Any
 ) -> int:
-    """Write a repro's inputs into a file that `torch.load` reads, and print what they are."""
+    """Write a repro's inputs into a file that `torch.load` reads, and print a description
+    of them.
+    """
     from compileboard.collectors.repro.describing import describe_inputs
 
     loaded = load_trusted(name, options, trust=trust)
@@ -470,10 +472,10 @@ def get_args_command(
 def export_command(
     name: str, output: str, force: bool, preload: tuple[str, ...], **options: Any
 ) -> int:
-    """Write a repro as one file: a script that needs torch alone, or an archive.
+    """Write a repro as one file: a script that needs only torch, or an archive.
 
-    A script contains the input values if they are at most 1 MB; otherwise it draws them from a
-    seed.
+    A script contains the input values if they are at most 1 MB; otherwise it generates random ones
+    from a seed.
     """
     from compileboard.collectors.repro.sending import export
 

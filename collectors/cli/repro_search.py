@@ -1,4 +1,6 @@
-"""`repro minify`, `analyze` and `bisect`: fewest operations; what makes the graph fail."""
+"""`repro minify`, `analyze` and `bisect`: make a failing graph small, and find what makes
+it fail.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +80,8 @@ def minify_command(
     """Make a failing graph as small as possible, with the same failure.
 
     Each trial is a process of its own, within --timeout and --memory. Ctrl-C ends the search; the
-    same command continues it. Exit code 0: it fails, and this is the smallest. 1: it does not fail
-    here as recorded. 2: it could not be run.
+    same command continues it. Exit code 0: the smallest graph that fails was found. 1: the graph
+    does not fail here as recorded. 2: it could not be run.
     """
     from compileboard.collectors.repro.repro import work_folder
 
@@ -164,11 +166,11 @@ def analyze_command(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Name the operation of a graph that is wrong, or fails.
+    """Find the operation of a graph that is wrong, or fails.
 
-    Each operation is judged on the compiled values of its inputs, against float64 and beside eager.
-    Exit code 0: an operation is named, or several that are wrong only when fused. 1: none is. 2: it
-    could not be run.
+    Each operation gets the compiled values of its inputs, and its result is compared with float64
+    and with eager. Exit code 0: an operation was found, or several that are wrong only when fused.
+    1: none was. 2: it could not be run.
     """
     from compileboard.collectors.repro import findings
     from compileboard.collectors.repro.repro import advise_passing

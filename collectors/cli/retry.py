@@ -1,4 +1,4 @@
-"""`retry` and `push`: record and send what an earlier command could not."""
+"""`retry` and `push`: record and send runs that an earlier command could not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def retry(db: str | None, runs: tuple[str, ...]) -> int:
     """Record runs that could not be recorded, all or those given.
 
-    `list` and `doctor` name them with the reason.
+    `list` and `doctor` show them with the reason.
     """
     from compileboard.collectors.record.recover_spools import pick_up_spools
     from compileboard.collectors.record.spool import put_back

@@ -1,4 +1,4 @@
-"""`run`: observe a command and everything it starts, and exit with its exit code."""
+"""`run`: observe a command and every process it starts, and exit with its exit code."""
 
 from __future__ import annotations
 
@@ -139,9 +139,9 @@ def run(
     tags: tuple[tuple[str, str], ...],
     **options: Any,
 ) -> int:
-    """Observe a command and everything it starts: subprocesses, torchrun ranks, forked workers.
+    """Observe a command and every process it starts: subprocesses, torchrun ranks, forked workers.
 
-    The program's output, exit code and exceptions stay as they are.
+    The program's output, exit code and exceptions do not change.
     """
     from compileboard.collectors.record.program import (
         CannotRun,

@@ -139,8 +139,8 @@ _EXIT_CODES = {"improved": DONE, "unchanged": DONE, "interrupted": INTERRUPTED}
 def try_fix(
     run: str, command: tuple[str, ...], db: str, keep: Path | None, every: bool, **options: Any
 ) -> int:
-    """Run a recorded program again, as it is and with a fix applied to a copy; your files stay as
-    they are.
+    """Run a recorded program again, unchanged and with a fix applied to a copy. Your files are not
+    changed.
     """
     from compileboard.collectors.trials.patches import CannotTry
 
@@ -325,8 +325,9 @@ def _list_programs(
     command: Sequence[str],
     folder: Path | None = None,
 ) -> list[tuple[RecordedProgram, list[Cause]]]:
-    """Return a run's program with its causes; for a benchmark each model that has any. Raises
-    CannotTry.
+    """Return a run's program with its causes; for a benchmark, each model that has any.
+
+    Raises CannotTry.
     """
     from compileboard.collectors.record.spool import home
     from compileboard.collectors.store.large_runs import reopen_run_of_database
@@ -355,7 +356,7 @@ def _pick_fix(
     *,
     is_written: bool,
 ) -> Candidate:
-    """`causes` are those of the run, `candidates` of one of its programs."""
+    """Choose a fix. `causes` are those of the run, `candidates` of one of its programs."""
     from compileboard.collectors.trials.patches import CannotTry
 
     candidate = candidates.pick_to_write(number) if is_written else candidates.pick(number)
@@ -389,7 +390,7 @@ def try_all(
     as_json: bool = False,
     file: TextIO | None = None,
 ) -> int:
-    """Try each fix of a run alone, then the helpful ones together, and print the measurements.
+    """Try each fix of a run alone, then all helpful ones together, and print the measurements.
 
     Raises CannotTry or StoreError.
     """
@@ -453,7 +454,7 @@ def _try_program(
     budget_s: float,
     repeat_count: int,
 ) -> AllFixes | None:
-    """Return None if there is nothing to try. Raises CannotTry or StoreError."""
+    """Try the fixes of a program; None if it has none. Raises CannotTry or StoreError."""
     from compileboard.collectors.record.spool import lock_spool
     from compileboard.collectors.store.run_causes import list_source_lines
     from compileboard.collectors.trials.all_fixes import AllFixes, find_session

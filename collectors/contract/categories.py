@@ -1,4 +1,4 @@
-"""Kinds of guard failure."""
+"""The categories of guard failures."""
 
 from __future__ import annotations
 
@@ -123,5 +123,5 @@ SETTINGS = frozenset(category.name for category in CATEGORIES if category.is_set
 
 
 def label_category(name: str) -> Category:
-    """Return a category by name; an unknown one, from a later version, is its own label."""
+    """Return a category by name. An unknown one, from a later version, is its own label."""
     return BY_NAME.get(name) or Category(name, name.replace("_", " "), "")

@@ -223,8 +223,8 @@ class CompileFailed(FrameContext):
 class RuntimeFailed(FrameContext):
     """An exception that compiled code raised, or that ended the program.
 
-    `position` numbers a process's failures. The first event of one has all fields; later
-    ones update its count and whether it ended the program. Phase compile means only that an
+    `position` numbers a process's failures. The first event of a failure has all fields; later
+    events update its count and whether it ended the program. Phase compile means only that an
     exception from a compile ended the program.
     """
 
@@ -247,7 +247,7 @@ class RuntimeFailed(FrameContext):
 class ReproCaptured(FrameContext):
     """A failed or wrong graph that can be run again; contract/repros.py describes the manifest.
 
-    A second event of a position completes the first; texts that it lacks are kept.
+    A second event with the same position updates the first; texts that it lacks are kept.
     """
 
     KIND = "repro_captured"
@@ -333,7 +333,7 @@ class CudagraphMade(FrameContext):
 
 @dataclass(frozen=True)
 class StepsTimed(Event):
-    """A window: the steps of a process were timed for a while."""
+    """The timed steps of a process, during a window of time."""
 
     KIND = "steps_timed"
     wanted_count: int = 0
@@ -506,7 +506,7 @@ def dump_event(event: Event) -> str:
 
 
 def load_event(line: str) -> Event:
-    """Raises ValueError if the line is not an event of this schema version."""
+    """Read an event from a line. Raises ValueError if it is not an event of this schema version."""
     body = json.loads(line)
     if not isinstance(body, dict) or body.get("v") != SCHEMA_VERSION:
         raise ValueError(

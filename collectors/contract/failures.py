@@ -47,7 +47,7 @@ def identify_failure(error_type: str | None, message: str | None, traceback: str
 
 
 def find_telling_line(message: str) -> str:
-    """Return the line of an error message that says most."""
+    """Return the most informative line of an error message."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     first = lines[0] if lines else ""
     return next((line for line in lines if not _SAYS_NOTHING.match(line)), first)

@@ -42,17 +42,23 @@ def fingerprint(*parts: str | None) -> str:
     maxsize=10_000, typed=True
 )  # a suite's series come with each of its runs, and causes with each batch
 def content_digest(*parts: str | int | None) -> str:
-    """Hash an identity's parts; None, "" and 0 differ, and so do part boundaries."""
+    """Hash an identity's parts. None, "" and 0 have different digests, and so do different
+    boundaries between parts.
+    """
     return hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
 
 
 def cause_fingerprint(guard_fingerprint: str, file: str | None, function: str | None) -> str:
-    """Return a fingerprint for a function's recompiles by a guard, the same in every database."""
+    """Return a fingerprint for a function's recompiles by a guard. It is the same in every
+    database.
+    """
     return content_digest("cause", guard_fingerprint, file, function)[:32]
 
 
 def join_fingerprints(fingerprints: Iterable[str]) -> str:
-    """Return the fingerprint of guards that failed together; of one alone, its own."""
+    """Return the fingerprint of guards that failed together. For a single guard it is the guard's
+    own.
+    """
     first, *more = sorted(set(fingerprints))
     return fingerprint("together", first, *more) if more else first
 

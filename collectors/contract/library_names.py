@@ -1,4 +1,4 @@
-"""Distinguish stored file names of packages and the standard library from the user's own."""
+"""Distinguish stored file names of packages and the standard library from those of the user."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def is_library_name(file: str) -> bool:
 
 
 def name_package_file(path: str) -> str:
-    """Return the stored name of a file by its path below site-packages."""
+    """Return the stored name of a file in site-packages: its path below that folder."""
     return path if is_library_name(path) else f"site-packages/{path}"
 
 

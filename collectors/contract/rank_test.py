@@ -21,12 +21,11 @@ class MannWhitney:
 
 
 def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
-    """Test two-sided whether base and new differ in location; ties get their mean rank.
+    """Test two-sided whether base and new differ in location. Ties get their mean rank.
 
     Small samples are exact; larger ones use the normal approximation with corrections for ties and
     continuity. Raises ValueError if a side is empty or has a NaN. Source: Mann and Whitney 1947;
-    Lehmann, Nonparametrics: Statistical Methods Based on Ranks, 1.2 and
-    1.4 (ties).
+    Lehmann, Nonparametrics: Statistical Methods Based on Ranks, 1.2 and 1.4 (ties).
     """
     if not base or not new:
         raise ValueError(f"expected at least one value a side, got {len(base)} and {len(new)}")

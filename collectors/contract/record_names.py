@@ -1,4 +1,4 @@
-"""Names of records that torch and the hooks write. Imported in the observed process.
+"""Names of records that torch and the hooks write. This module is imported in the observed process.
 
 An artifact's name is prefixed by "artifact:". Source: the calls of trace_structured in torch 2.4 to
 2.13.

@@ -1,4 +1,4 @@
-"""Unreadable parts of an input by kind, with counts and examples."""
+"""Count the unreadable parts of an input by kind, with examples."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ _OPERATION = re.compile(r"^\s*(?:target: |Error in op: (?:torch\.ops\.)?)(\S+)$"
 
 
 def find_operation(message: str | None) -> str | None:
-    """Return the operation that an error itself names."""
+    """Return the operation in an error's message."""
     match = _OPERATION.search(message or "")
     return match[1] if match else None
 

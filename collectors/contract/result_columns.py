@@ -1,4 +1,4 @@
-"""The numbers of a benchmark result: upstream's name, unit, column and table of each.
+"""The numbers of a benchmark result, each with upstream's name, its unit, column and table.
 
 Source: benchmarks/dynamo/common.py of PyTorch, output_csv and speedup_experiment; HUD's tables for
 the aliases.

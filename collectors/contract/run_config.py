@@ -1,6 +1,6 @@
 """A run's settings, declared once for command, hooks, manifest and database.
 
-Imported in the observed process: standard library only.
+This module is imported in the observed process, so it needs only the standard library.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ MAX_STEPS = 10_000
 
 
 def parse_steps(text: str) -> tuple[int, int | None]:
-    """Return how many steps to time, and how many to skip first (None: until nothing compiles)."""
+    """Return how many steps to time, and how many to skip first (None: all until nothing
+    compiles).
+    """
     count, _, after = text.partition("@")
     if not count.isdecimal() or not 1 <= int(count) <= MAX_STEPS:
         raise ValueError(f"a number of steps from 1 to {MAX_STEPS:,}, and @M for after M steps")
@@ -124,14 +126,14 @@ def _from_text(setting: Field[Any], text: str) -> Any:
 
 
 def is_device_known(source: str, torch_version: str | None) -> bool:
-    """Return whether a run without a recorded GPU is known to have run on a CPU. A trace log may
-    come from a GPU without naming it.
+    """Return whether a run without a recorded GPU is known to have used a CPU. A trace log may come
+    from a GPU without saying so.
     """
     return source != "import" or (torch_version or "").endswith("+cpu")
 
 
 def describe_uncompiled(state: str, torch_version: str | None) -> str:
-    """Return why a program that was observed compiled nothing; its state is how it ended."""
+    """Return why an observed program compiled nothing. `state` is how it ended."""
     if torch_version:
         return (
             "nothing was compiled although torch was loaded: no compiled function was called, "

@@ -1,6 +1,6 @@
-"""Withhold secrets from environment, command lines and git remotes.
+"""Remove secrets from environments, command lines and git remotes.
 
-By name (API_KEY=…, --token …) and by pattern (ghp_…, hf_…, a URL's password).
+They are recognised by name (API_KEY=…, --token …) and by pattern (ghp_…, hf_…, a URL's password).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Shapes of the JSON in events and columns; `values.py` makes it fit them.
+"""Types of the JSON in events and columns, which `values.py` checks.
 
-A key of a shape that is not `total` may be missing. Unknown keys are kept, because torch adds some.
+A key of a type that is not `total` may be missing. Unknown keys are kept, because torch adds some.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Frame(TypedDict):
 
 
 class MovedInput(TypedDict):
-    """An input of a CUDA graph at another address than when the graph was recorded."""
+    """An input of a CUDA graph whose address differs from that at the recording."""
 
     name: str  # in the graph
     dtype: str | None
@@ -27,7 +27,7 @@ class MovedInput(TypedDict):
 
 
 class GraphMismatch(TypedDict):
-    """Why a CUDA graph did not fit, so that another was recorded."""
+    """A reason why a CUDA graph could not be replayed, so that another was recorded."""
 
     graph: int
     status: str
@@ -36,7 +36,7 @@ class GraphMismatch(TypedDict):
 
 
 class Git(TypedDict, total=False):
-    """The repository that a run was started in."""
+    """The git repository in which a run was started."""
 
     commit: str | None
     branch: str | None
@@ -51,7 +51,7 @@ class Git(TypedDict, total=False):
 
 
 class CiJob(TypedDict, total=False):
-    """The CI job that a run was started by."""
+    """The CI job that started a run."""
 
     service: str | None
     url: str | None
@@ -82,7 +82,7 @@ class Gpu(TypedDict, total=False):
 
 
 class GuardSummary(TypedDict):
-    """The guards of a compile, counted."""
+    """Counts of the guards of a compile."""
 
     guard_count: int | None
     manager_count: int | None
@@ -94,7 +94,7 @@ class GuardSummary(TypedDict):
 
 
 class InputMutation(TypedDict):
-    """An input that a graph writes to."""
+    """An input that a graph modifies."""
 
     index: int
     data: bool | None
@@ -120,7 +120,9 @@ class SpecialOutput(TypedDict):
 
 
 class AotSummary(TypedDict):
-    """Facts of a graph from AOTAutograd's metadata; None if its torch does not write them."""
+    """Facts of a graph from AOTAutograd's metadata. A fact that its torch does not write is
+    None.
+    """
 
     input_count: int | None
     user_output_count: int | None
@@ -165,7 +167,7 @@ class RunFacts(TypedDict, total=False):
 
 
 class StepGraph(TypedDict):
-    """A compiled graph that the steps of a window called."""
+    """A compiled graph called in the steps of a window."""
 
     number: Annotated[int, "Its number in the window."]
     phase: Annotated[str, "`forward` or `backward`."]
@@ -177,7 +179,7 @@ class StepGraph(TypedDict):
 
 
 class StepSpans(TypedDict):
-    """The times between the marks of a step: gap, graph, gap, … gap."""
+    """Durations between the marks of a step: gap, graph, gap, … gap."""
 
     call_us: Annotated[list[float], "Gap, graph, gap, …, gap. Microseconds."]
     after_us: Annotated[
@@ -186,7 +188,7 @@ class StepSpans(TypedDict):
 
 
 class Step(TypedDict):
-    """A call of the outermost compiled function, until the next one."""
+    """A call of the outermost compiled function, up to the next call."""
 
     compiled: Annotated[
         bool, "Whether it compiled or recorded something, so that it is not typical."
@@ -198,7 +200,7 @@ class Step(TypedDict):
 
 
 class KernelTime(TypedDict):
-    """A kernel, and its time per call of its graph or gap."""
+    """A kernel, and its time per call of the graph or gap in which it runs."""
 
     name: Annotated[str, "Its name."]
     count: Annotated[float, "Mean count per call, of eager kernels per step."]
@@ -206,7 +208,7 @@ class KernelTime(TypedDict):
 
 
 class HostTime(TypedDict):
-    """How the program's thread spends a traced step."""
+    """Time that the program's thread spends on each kind of work in a traced step."""
 
     kind: Annotated[str, "`guards`, `wrapper`, `graph`, `eager`, `wait` or `python`."]
     self_us: Annotated[float, "Median time of the kind in a step. Microseconds."]
@@ -214,7 +216,7 @@ class HostTime(TypedDict):
 
 
 class TracedGraph(TypedDict):
-    """A compiled graph in a trace, medians per call."""
+    """A compiled graph in a trace, with medians per call."""
 
     number: Annotated[int, "Number of the window's graph."]
     call_us: Annotated[float, "Median time of a call. Microseconds."]
@@ -256,7 +258,7 @@ class TracedFrame(TypedDict):
 
 
 class TracedSpan(TypedDict):
-    """A drawn span of the step."""
+    """A span of the traced step that the page draws."""
 
     name: Annotated[str, "Its name."]
     kind: Annotated[str, "Kind of `host`, or `device`."]
@@ -267,7 +269,7 @@ class TracedSpan(TypedDict):
 
 
 class TracedSteps(TypedDict):
-    """A few steps as seen by torch's profiler, which slows them."""
+    """A few steps recorded with torch's profiler, which slows them down."""
 
     step_count: Annotated[int, "Steps that are summed up."]
     step_us: Annotated[float, "Median time of a step. Microseconds."]

@@ -1,4 +1,4 @@
-"""The order in which the steps of a window call compiled graphs."""
+"""The order in which steps of a window call compiled graphs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ def get_order(step: Step) -> Order:
 
 
 def find_usual_order(steps: Iterable[Step]) -> Order | None:
-    """Return the most frequent order of steps that compile nothing, None without such steps."""
+    """Return the most frequent order of steps that compile nothing, None if there are no such
+    steps.
+    """
     orders = Counter(get_order(step) for step in steps if not step["compiled"])
     return orders.most_common(1)[0][0] if orders else None
 

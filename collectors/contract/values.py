@@ -1,8 +1,8 @@
-"""Values that the store accepts: JSON's surrogates, integers and nesting are bounded, fields made
-to fit their types.
+"""Check the values of events, so that the store accepts them: JSON's surrogates, integers and
+nesting are bounded, and fields get their types.
 
 A whole number of a declared field is at most 2^53, or 2^43 if it is a duration, a size or a count;
-another number is at most 10^150: sums in SQL, squares and scripts then stay in range. NaN and
+another number is at most 10^150. Sums in SQL, squares and scripts then stay in range. NaN and
 Infinity, which only Python reads as JSON, become strings.
 """
 
@@ -27,10 +27,10 @@ _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")  # Python's form of a byte that is
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """Return a JSON value with every string encodable as UTF-8, every number finite and in 64 bits,
-    and a bounded depth.
+    """Return a JSON value in which every string can be encoded as UTF-8, every number is finite and
+    in 64 bits, and the depth is bounded.
 
-    A clean value is returned itself, not a copy.
+    A value that is clean already is returned itself, not a copy.
     """
     if isinstance(value, str):
         return clean_text(value)
@@ -75,7 +75,7 @@ def _clean_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Return True if a value is surely clean, as most are."""
+    """Return whether a value is certainly clean, as most are."""
     kind = type(value)
     if kind is str:
         return str.isascii(value)
@@ -119,11 +119,11 @@ class InvalidValueError(ValueError):
 
 
 def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, Notes]:
-    """Return an event whose fields all fit, and a note on each that did not; None if a required one
-    does not.
+    """Return an event whose fields all fit, and a note on each that did not. The event is None if a
+    required field does not fit.
 
-    `cleaned` names fields of free JSON that are known to be clean: a compile's metrics have a
-    hundred entries.
+    `cleaned` names fields of free JSON that are known to be clean, because a compile's metrics have
+    a hundred entries.
     """
     notes: Notes = []
     values: dict[str, Any] = vars(event)
@@ -160,8 +160,8 @@ def fit_event(event: Kind, cleaned: Collection[str] = ()) -> tuple[Kind | None, 
 
 
 def fit_metrics(value: Any, notes: Notes) -> dict[str, Any]:
-    """Return a CompilationMetrics record whose known fields have their types; others are under
-    `odd_values`.
+    """Return a CompilationMetrics record whose known fields have their types. Values of other types
+    are moved to `odd_values`.
     """
     metrics = _fit_dict(value, notes)
     changes: dict[str, Any] = {}
@@ -407,9 +407,9 @@ def _shape_of(shape: Any) -> Fit:
 
 
 def fit_json(shape: Any, value: Any) -> Any:
-    """Return JSON as its declared type, None if it has another.
+    """Return JSON as its declared type, None if it has another type.
 
-    Rows of a bundle are not checked, so readers of a JSON column use this.
+    Rows of a bundle are not checked when they are imported, so readers of a JSON column call this.
     """
     try:
         return _fit_json_of(shape)(value, [])

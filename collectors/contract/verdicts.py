@@ -1,5 +1,7 @@
-"""Decide whether a number is better or worse than another. Used wherever runs are compared, so that
-verdicts agree; standard library only.
+"""Decide whether a number is better or worse than another.
+
+Every comparison of runs uses this module, so that verdicts agree. It needs only the standard
+library.
 """
 
 from __future__ import annotations
@@ -157,7 +159,9 @@ class Measurement:
 
 
 class MeasuredSide(Protocol):
-    """One side's measurements of a model; an unmeasured metric is missing from `values`."""
+    """One side's measurements of a model. A metric that was not measured is missing from
+    `values`.
+    """
 
     @property
     def values(self) -> Mapping[str, float]:
@@ -255,8 +259,8 @@ def judge_sides(
     new: MeasuredSide,
     thresholds: Mapping[str, float] | None = None,
 ) -> dict[str, Verdict[M]]:
-    """Compare every metric that both sides measured, and mark speeds that moved because eager mode
-    did.
+    """Compare every metric that both sides measured, and clear changes of speed that eager mode
+    explains.
 
     If the answer is wrong on a side, only counts are compared.
     """
@@ -297,10 +301,10 @@ _BESIDE_EAGER = (
 
 
 def explain_by_eager(verdicts: Mapping[str, Verdict[M]]) -> dict[str, Verdict[M]]:
-    """Clear a change of speed or memory that eager mode explains, as after a change of machine,
-    torch or model.
+    """Clear the verdict on a change of speed or memory that eager mode explains, as after a change
+    of machine, torch or model.
 
-    Either the ratio moved and the compiled model's value did not, or compiled and eager moved
+    Either the ratio changed and the compiled model's value did not, or compiled and eager changed
     together.
     """
     explained = dict(verdicts)
@@ -384,10 +388,10 @@ def decide_overall(
     """Return the verdict on a mean or sum over models, from the verdicts on each.
 
     `verdicts` counts the models by verdict; if None, only the threshold decides. `noise` is the
-    uncertainty of log(new ÷ base), from `find_noise`. A mean is worse if it moved that way beyond
+    uncertainty of log(new ÷ base), from `find_noise`. A mean is worse if it changed by more than
     the threshold and a model or its own interval is worse; with one model, it has that model's
-    verdict. `latency` is new ÷ base of compiled latency: if it is below half of the speedup's
-    significant change, eager mode moved.
+    verdict. `latency` is new ÷ base of compiled latency: if it changed by less than half of what is
+    significant for the speedup, eager mode changed.
     """
     plain = decide(
         metric, Measurement(base, samples=None), Measurement(new, samples=None), threshold

@@ -1,4 +1,4 @@
-"""AOTAutograd's metadata of a graph: the repr of a dataclass, parsed without running it."""
+"""Parse AOTAutograd's metadata of a graph: the repr of a dataclass, which is not evaluated."""
 
 from __future__ import annotations
 
@@ -373,8 +373,8 @@ def _output_count(
 
 
 def _is_trained(meta: dict[str, Json]) -> bool | None:
-    """Return True if there is a backward. `is_train` was removed after 2.11, where only such graphs
-    count saved symints.
+    """Return whether there is a backward, None if unknown. `is_train` was removed after 2.11; in
+    later versions only graphs with a backward count saved symints.
     """
     if "is_train" in meta:
         return _get_flag(meta, "is_train")

@@ -1,4 +1,6 @@
-"""Lookups in the FX graph cache and AOTAutograd's cache, and the components of their keys."""
+"""Decode lookups in the FX graph cache and AOTAutograd's cache, and the components of their
+keys.
+"""
 
 from __future__ import annotations
 

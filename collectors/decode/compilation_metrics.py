@@ -1,4 +1,4 @@
-"""CompilationMetrics: times, phases, and the fields that pages filter by."""
+"""Decode CompilationMetrics: times, phases, and the fields by which pages filter."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def phases_us(metrics: Mapping[str, Any]) -> dict[str, int]:
     without a duration.
 
     torch's times are nested (dynamo > AOTAutograd > inductor > code generation > triton) and
-    measured separately, so an inner one may slightly exceed its outer one, and is then cut.
+    measured separately. An inner time may slightly exceed its outer one, and is then reduced to it.
     """
     total = duration_us(metrics)
     if total is None:

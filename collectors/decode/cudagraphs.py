@@ -1,4 +1,4 @@
-"""Decode CUDA graphs: why one is skipped, and why one is re-recorded.
+"""Decode events of CUDA graphs: why one was skipped, and why one was recorded again.
 
 Source: cudagraph_trees.py and cudagraph_utils.py in torch/_inductor.
 """
@@ -26,7 +26,7 @@ _OWN = {one.name for one in fields(CudagraphMade)} - {one.name for one in fields
 
 
 def parse_skip(metadata: dict[str, Any], namer: PathNamer) -> dict[str, Any] | None:
-    """Return the event's fields, None if the record does not have torch's form."""
+    """Return the fields of a skip, None if the record does not have torch's form."""
     reason = metadata.get("reason")
     if not isinstance(reason, str):
         return None
@@ -40,7 +40,7 @@ def parse_skip(metadata: dict[str, Any], namer: PathNamer) -> dict[str, Any] | N
 
 
 def parse_recording(metadata: dict[str, Any], namer: PathNamer) -> dict[str, Any] | None:
-    """Return the event's fields, None if the record does not have our hook's form."""
+    """Return the fields of a recording, None if the record does not have our hook's form."""
     if not isinstance(metadata.get("reasons"), list):
         return None
     reasons = [_parse_mismatch(reason, namer) for reason in metadata["reasons"]]

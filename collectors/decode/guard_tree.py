@@ -36,7 +36,7 @@ class GuardNode:
     other text.
 
     A guard has its manager's source; `remark` is torch's comment. A guard that relates several
-    sources has no code here: torch prints it elsewhere.
+    sources has no code here, because torch prints it elsewhere.
     """
 
     kind: Annotated[Literal["manager", "guard", "text"], "What the line is."]
@@ -56,7 +56,7 @@ class GuardNode:
 
 @dataclass(frozen=True, slots=True)
 class GuardTree:
-    """The guards of one compile; those beside the root (shapes, aliasing) are checked last.
+    """The guards of one compile. Guards outside the root (shapes, aliasing) are checked last.
 
     `latency_us` is torch's measurement of the whole set; single guards are not timed.
     """

@@ -1,7 +1,7 @@
-"""Guards that are Python expressions: `k == 1`, `len(xs) == 2`, `___check_type_id(x, 94)`,
-conditions over sizes.
+"""Classify guards that are Python expressions: `k == 1`, `len(xs) == 2`, `___check_type_id(x, 94)`,
+conditions on sizes.
 
-They are parsed, never run.
+They are parsed, never evaluated.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ _MADE_UP = re.compile(r"(?<=_)\d+(?=_c\d+)|0x[0-9a-fA-F]+|\d{6,}|(?<=_c)\d+\b")
 
 
 def parse_reasons(payload: Any, namer: PathNamer | None = None) -> list[GuardFailure]:
-    """Parse a recompile_reasons payload, newest cache entry first: a text, a list of texts, or such
-    a list as JSON.
+    """Parse a recompile_reasons payload, newest cache entry first. It is a text, a list of texts,
+    or such a list as JSON.
     """
     return [parse_reason(text, namer) for text in reason_texts(payload)]
 
@@ -68,8 +68,8 @@ def parse_failed(entries: Any, guards: list[GuardFailure]) -> tuple[list[GuardFa
     """Return every failed guard of every cache entry, as the hook read them, and the entries that
     it could not read completely.
 
-    torch's own reason of an entry is included: it names the global setting that changed. A guard's
-    comment has only the end of its path, so it does not name a file.
+    torch's own reason of an entry is included, because it names the global setting that changed. A
+    guard's comment has only the end of its path, so it does not identify a file.
     """
     own = {guard.cache_entry: guard for guard in guards}
     failed: dict[tuple[str | None, str, str | None, str | None], GuardFailure] = {}
@@ -127,8 +127,8 @@ def _get_text(seen: Any, name: str) -> str | None:
 
 
 def _list_mismatches(source: str, text: str, seen: Any) -> list[str]:
-    """Describe in torch's words all sizes in which a tensor differs from its guard, and a stride
-    that they do not explain; torch itself reports only the first.
+    """Describe, in torch's wording, all sizes in which a tensor differs from its guard, and a
+    stride that they do not explain. torch itself reports only the first difference.
     """
     expected = _CHECKED_TENSOR.search(text)
     if not isinstance(seen, dict) or "size" not in seen or expected is None:

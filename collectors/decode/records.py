@@ -251,10 +251,10 @@ FILE_LIMIT_BYTES = 4 << 20
 
 
 def qualify(path: str, line: int, name: str) -> str | None:
-    """Return the qualified name of the function that runs a line, None if unknown.
+    """Return the qualified name of the function that contains a line, None if unknown.
 
-    `name` is the frame's: decorators and defaults of an inner function run in the outer one. A
-    frame without a function of that name (<lambda>, <listcomp>) gets the innermost enclosing
+    `name` is the frame's: decorators and defaults of an inner function run in the outer one. For a
+    frame without a function of that name (<lambda>, <listcomp>) it is the innermost enclosing
     function.
     """
     starts, spans = _index_functions(path)
@@ -367,7 +367,7 @@ def named_stack(frames: Iterable[Frame], namer: PathNamer) -> list[NamedFrame]:
 def user_frame(frames: list[Frame], strict: bool = False) -> Frame | None:
     """Return the innermost frame outside torch, our hook and, if possible, the standard library.
 
-    If there is none, return the innermost of all, or None if strict.
+    If there is none, return the innermost of all frames, or None if strict.
     """
     accepts: tuple[Callable[[Frame], bool], ...] = (
         lambda f: not is_torch(f.path) and not is_library(f.path),

@@ -1,4 +1,5 @@
-"""Spans of a trace log: a chromium_event marks a phase's begin (B) or end (E), or an instant (i).
+"""Decode the spans of a trace log: a chromium_event marks a phase's begin (B) or end (E), or an
+instant (i).
 
 Most records have only a name, a time and a compile, and are parsed with a single regular
 expression.

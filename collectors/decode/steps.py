@@ -128,7 +128,9 @@ def make_artifact(trace: dict[str, Any], context: dict[str, Any]) -> ArtifactSee
 
 
 def parse_trace(trace: dict[str, Any], metadata: dict[str, Any]) -> TracedSteps | None:
-    """Return a trace's results for steps like the usual one, None if it has fewer than two."""
+    """Return a trace's results for steps like the usual one, None if it has fewer than two such
+    steps.
+    """
     try:
         order = find_usual_order(metadata["steps"])
         functions = metadata.get("traced_functions") or []
@@ -398,8 +400,8 @@ def _measure_gaps(step: Span, device: list[Span]) -> list[TracedGap]:
 def _fuse_operations(
     gap: int, host_us: float, operations: list[Span], started: dict[Span | None, list[Span]]
 ) -> TracedGap:
-    """Return the time that operations take once compiled: library calls, and between two of them
-    one kernel as long as the longest one there.
+    """Return the time that operations would take if compiled: library calls, and between two of
+    them one kernel as long as the longest one there.
     """
     library_count = group_count = 0
     library_us = fused_us = longest_us = 0.0

@@ -1,4 +1,4 @@
-"""Artifacts with their texts, and symbolic shapes, of a trace log."""
+"""Decode artifacts with their texts, and symbolic shapes, of a trace log."""
 
 from __future__ import annotations
 

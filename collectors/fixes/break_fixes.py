@@ -77,7 +77,7 @@ _GENERIC = {
 
 @dataclass
 class BreakSite:
-    """A graph break in its source; `function` is None unless all its lines were recorded."""
+    """A graph break in its source. `function` is None unless all its lines were recorded."""
 
     facts: BreakFacts
     statement: Statement | None = field(init=False)
@@ -105,8 +105,8 @@ class BreakSite:
 
     @cached_property
     def ways(self) -> list[list[tuple[Function, Caller]]]:
-        """The call chains from each compiled function to the inlined one that broke; empty if a
-        chain is not fully known.
+        """Return the call chains from each compiled function to the inlined one that broke; empty
+        if one of them is not fully known.
         """
         ways = [_parse_way(way) for way in self.facts.callers]
         return ways if all(ways) else []
@@ -118,8 +118,8 @@ class BreakSite:
 
     @cached_property
     def around(self) -> tuple[ast.For | ast.While | None, int]:
-        """The innermost loop around the break or the call leading to it, and the line of that break
-        or call.
+        """Return the innermost loop around the break or the call leading to it, and the line of
+        that break or call.
         """
         if self.own_loop is None:
             for function, caller in reversed(self.way_in):
@@ -131,7 +131,7 @@ class BreakSite:
 
     @property
     def iterated(self) -> ast.expr | None:
-        """The expression that the loop iterates over, if evaluating it breaks the graph."""
+        """Return the expression that the loop iterates over, if evaluating it breaks the graph."""
         node = self.statement.node if self.statement else None
         return node.iter if isinstance(node, ast.For) else None
 
@@ -141,20 +141,22 @@ class BreakSite:
 
     @cached_property
     def way_in(self) -> list[tuple[Function, Caller]]:
-        """The call chain from the function that torch skipped, else from the compiled one."""
+        """Return the call chain from the function that torch skipped, else from the
+        compiled one.
+        """
         return _parse_way(self.facts.skipped) or (self.ways[0] if self.ways else [])
 
     @property
     def loop_statement(self) -> ast.stmt | None:
-        """The statement in the loop's body that breaks the graph, itself or in a call."""
+        """Return the statement in the loop's body that breaks the graph, itself or in a call."""
         loop, line = self.around
         body = loop.body if loop else []
         return next((n for n in body if n.lineno <= line <= (n.end_lineno or n.lineno)), None)
 
     @cached_property
     def hides_breaks(self) -> bool:
-        """True if fixing this break does not help: the loop has other statements that break, or
-        its condition depends on a tensor, so the whole loop would still run eagerly.
+        """Return whether fixing this break would not help, because the loop would still run
+        eagerly: other statements in it break too, or its condition depends on a tensor.
         """
         if not self.is_in_eager_loop or self.own_loop is None or self.iterated is not None:
             return False
@@ -184,7 +186,7 @@ class BreakSite:
 
     def is_given(self, node: ast.AST | None) -> bool:
         """Return whether a value is known before the compiled call, because it depends only on the
-        call's arguments. Arguments of inner functions may have been computed inside.
+        call's arguments. Arguments of inner functions may have been computed inside the call.
         """
         found = self.locate(node)
         if found is None or is_made_before(*found, self.line_number):
@@ -364,7 +366,9 @@ def _add_state(site: BreakSite, suggested: SuggestedFix) -> SuggestedFix:
 
 
 def _find_report(site: BreakSite) -> ReportingCall | None:
-    """Return the report that breaks the graph, if it has its own `if` or function."""
+    """Return the call that only reports something and breaks the graph, if it has an `if` or
+    function of its own.
+    """
     if site.function is None:
         return None
     if not site.facts.is_inlined:
@@ -437,8 +441,8 @@ def _choose_by_id(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_loop_body(site: BreakSite, quoted: str | None = None) -> list[SuggestedFix]:
-    """Suggest nothing if the rest of the body reads the loop's counter: as an argument of a
-    compiled function, it would cause recompiles.
+    """Suggest compiling the loop's body, or nothing if the rest of the body reads the loop's
+    counter: as an argument of a compiled function, it would cause recompiles.
     """
     calling = site.loop_statement if site.loop is not site.own_loop else None
     if site.loop is not None and calling is not None:
@@ -580,9 +584,9 @@ def _choose_for_print(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _is_reorderable(site: BreakSite, name: str) -> bool:
-    """Return whether a line prints the same if torch prints it after the graph.
+    """Return whether a line prints the same text if torch prints it after the graph.
 
-    Lines of inlined functions and comprehensions are lost, and a tensor that is written to is
+    Prints in inlined functions and comprehensions are lost, and a tensor that is modified is
     printed with its later value.
     """
     found = site.locate(site.find_call(name))
@@ -668,8 +672,8 @@ def _choose_for_random(site: BreakSite, drawn: ast.Call | None) -> list[Suggeste
 
 
 def _draw_in_caller(site: BreakSite, fix_id: str, drawn: ast.Call | None) -> SuggestedFix:
-    """Suggest drawing all numbers of the generator in the caller, if each call of the compiled
-    function draws each of them once: otherwise their order may change.
+    """Suggest drawing all random numbers of the generator in the caller, if each call of the
+    compiled function draws each of them once. Otherwise their order may change.
     """
     own = site.function
     draws = list_draws(own, drawn) if own and drawn else []
@@ -729,8 +733,8 @@ def _choose_for_call(site: BreakSite, name: str) -> list[SuggestedFix]:
 
 
 def _choose_for_exception(site: BreakSite) -> list[SuggestedFix]:
-    """Expect an exception that the program raises; another may be Dynamo's own, of an operation
-    that it cannot trace.
+    """Suggest a fix for an exception that the program raises. Another exception may be Dynamo's
+    own, from an operation that it cannot trace.
     """
     nodes = list(site.statement.nodes()) if site.statement else []
     if any(isinstance(part, ast.Raise | ast.Assert) for part in nodes):
@@ -746,8 +750,8 @@ def _choose_for_exception(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _quote_helper(site: BreakSite) -> str | None:
-    """Return the calls of the inlined function if its caller is compiled, in no loop, and knows
-    their arguments.
+    """Return the calls of the inlined function if its caller is compiled, makes them outside loops,
+    and knows their arguments.
     """
     if site.function is None or [len(way) for way in site.ways] != [1]:
         return None
@@ -829,7 +833,7 @@ def _choose_for_copy(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _is_computed(site: BreakSite, argument: ast.expr | None) -> bool:
-    """Return whether the copied value was computed from tensors; torch can copy numbers."""
+    """Return whether the copied value was computed from tensors. torch can copy numbers."""
     values = list_values(site.function, argument) if site.function and argument else []
     return bool(values) and all(isinstance(value, ast.BinOp) for value in values)
 
@@ -1036,7 +1040,7 @@ def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Su
 
 
 def _splits_for_attention(site: BreakSite) -> bool:
-    """Return whether sizes may reach an attention, which branches on them."""
+    """Return whether sizes may reach an attention layer, which branches on them."""
     calls = (part for part in ast.walk(site.function or ast.Pass()) if isinstance(part, ast.Call))
     names = {dotted_name(call.func).rpartition(".")[2] for call in calls}
     return {"split", "scaled_dot_product_attention"} <= names
@@ -1097,8 +1101,8 @@ def _choose_for_empty(site: BreakSite, expression: str) -> list[SuggestedFix]:
 
 
 def _is_given_to_module(site: BreakSite, node: ast.AST) -> bool:
-    """Return whether a node, or the name it is assigned to, is the argument of a submodule that may
-    branch on its size, as BatchNorm and attention do. A linear layer does not.
+    """Return whether a node, or the name to which it is assigned, is an argument of a submodule
+    that may branch on its size, as BatchNorm and attention do. A linear layer does not.
     """
     parent = site.statement.parents[node] if site.statement else None
     if isinstance(parent, ast.Call) and dotted_name(parent.func).startswith("self."):
@@ -1124,7 +1128,7 @@ def _is_given_to_module(site: BreakSite, node: ast.AST) -> bool:
 
 
 def _sizes_decide(site: BreakSite, node: ast.AST | None) -> bool:
-    """Return whether Python needs the size, for an `if` or a loop over the tensor."""
+    """Return whether Python code needs the size, for an `if` or a loop over the tensor."""
     found = site.locate(node)
     if found is None or site.function is None:
         return True
@@ -1192,7 +1196,7 @@ def _choose_for_branch(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _join_bools(site: BreakSite) -> LineEdit | None:
-    """Return the edit that replaces `and` or `or` of one-element bool tensors by operators."""
+    """Return an edit that replaces `and` or `or` of one-element bool tensors by operators."""
     if site.statement is None or site.facts.file is None:
         return None
     for part in site.statement.nodes():
@@ -1202,7 +1206,7 @@ def _join_bools(site: BreakSite) -> LineEdit | None:
 
 
 def _choose_if_in_caller(site: BreakSite, test: ast.AST | None) -> list[SuggestedFix]:
-    """Suggest deciding in the caller, only if the condition depends on arguments alone."""
+    """Suggest testing the condition in the caller, only if it depends on arguments alone."""
     if site.is_in_eager_loop:
         return _choose_loop_body(site, site.quote(test)) or _choose_around(site, site.quote(test))
     if not site.is_given(test):
@@ -1273,8 +1277,8 @@ def _choose_for_optimizer(site: BreakSite) -> list[SuggestedFix]:
 
 
 def _choose_for_query(site: BreakSite) -> list[SuggestedFix]:
-    """Suggest the caller only if the number is not used in compiled code: as an argument it is
-    guarded, and each change causes a recompile.
+    """Suggest reading the number in the caller, only if compiled code does not use it: as an
+    argument it is guarded, and each change causes a recompile.
     """
     if isinstance(site.statement.node if site.statement else None, ast.With):
         return _choose_for_context(site)

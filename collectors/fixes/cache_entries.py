@@ -1,4 +1,6 @@
-"""Find what would have avoided each recompile of a frame: its cause in a run and over all runs."""
+"""Find the guards whose failure caused each recompile of a frame, the same for a run and over all
+runs.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def _name_values(guard: GuardFailure) -> tuple[str | None, str | None]:
     """Return the expected and the actual value in the user's terms.
 
     Dispatch keys are left out. For a dictionary's key, the actual value is whether it is present,
-    since torch gives the dictionary's type.
+    since torch only has the dictionary's type.
     """
     expected, actual = guard.expected, guard.actual
     if guard.category == "dispatch_keys":
@@ -72,17 +74,17 @@ def _name_type(value: str | None) -> str | None:
 
 
 def _is_same(named: str | None, file: str | None) -> bool:
-    """Compare file names; torch shortens the path in a guard's comment, even within a name."""
+    """Compare file names. torch shortens the path in a guard's comment, even within a name."""
     return not named or not file or file.endswith(named.rpartition("/")[2])
 
 
 def choose_guards(frame: Sequence[RecordedRecompile]) -> list[Guards]:
-    """Return the cause of each recompile of a frame: by source, the guards of the smallest set of
+    """Return the cause of each recompile of a frame: the guards, by source, of the smallest set of
     sources that would have avoided it.
 
     Cache entries for another use of the function are ignored if there are others. For example, a
-    cache that is None at first, or two members of an Enum, make two uses, and what varies in one
-    does not cause the other's recompiles.
+    cache that is None at first, or two members of an Enum, are two uses, and changes in one do not
+    cause recompiles of the other.
     """
     every = [list_entries(recompile) for recompile in frame]
     entries = [[one for one in found if not _is_other_use(one[1])] or found for found in every]
@@ -105,8 +107,8 @@ def _is_other_use(guards: Guards) -> bool:
 
 
 def is_of_enum(reason: str, code: str, *values: str | None) -> bool:
-    """Return whether a guard checks the identity of a member of an Enum, judged by its type, values
-    or code.
+    """Return whether a guard checks the identity of a member of an Enum, by its type, values or
+    code.
     """
     if _MEMBER.search(reason):
         return True

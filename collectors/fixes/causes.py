@@ -1,5 +1,5 @@
-"""Causes of a run's lost compile time as a tree: a graph break or guard, its consequences, and the
-savings of a fix.
+"""The causes of a run's lost compile time as a tree: a graph break or guard, its consequences, and
+the time that a fix saves.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class ResumedFunction:
 
 @dataclass(frozen=True)
 class SeenValue:
-    """A value of a source at one compile."""
+    """The value of a source at one compile."""
 
     compile_id: Annotated[str, "Compile id as torch prints it."]
     value: Annotated[str, "The value at the call that was compiled."]
@@ -182,7 +182,9 @@ class SeenValue:
 
 @dataclass(frozen=True)
 class VaryingSource:
-    """What differed between calls of a function, and how many of its recompiles it alone caused."""
+    """A source whose value differed between calls, and how many of the function's recompiles it
+    caused alone.
+    """
 
     source: Annotated[
         str, "What differs, as the guards name it, or the call of torch's own function."
@@ -221,7 +223,7 @@ MAX_VALUES, MAX_VALUE, MAX_FEWER_NOTES = 6, 60, 2  # as lines of text show them
 
 @dataclass(frozen=True)
 class Variation:
-    """What differed between the calls of a function that was recompiled."""
+    """The sources that differed between the calls of a recompiled function."""
 
     function: Annotated[str | None, "Qualified name of the function."]
     recompile_count: Annotated[int, "Its recompiles."]
@@ -256,7 +258,9 @@ class Variation:
 
     @property
     def sentence(self) -> str:
-        """Say what would have avoided recompiles: "If x stayed the same, 2 of 5 recompiles …"."""
+        """Return a sentence on what would have avoided recompiles: "If x stayed the same, 2 of 5
+        recompiles …".
+        """
         parts: list[str] = []
         before: tuple[str, ...] = ()
         fewer: list[str] = []
@@ -419,7 +423,9 @@ class Cause:
 
     @property
     def ranked_us(self) -> int:
-        """Return the cause's cost to the run; only its compile time if steps were not timed."""
+        """Return the cause's cost to the run, which is only its compile time if steps were not
+        timed.
+        """
         return (self.saved_us if self.run_us is None else self.run_us) or 0
 
     @property
@@ -432,7 +438,7 @@ class Cause:
 
     @property
     def eager_function(self) -> str:
-        """Return the function that runs eagerly, which need not be the one that breaks."""
+        """Return the function that runs eagerly, which may differ from the one that breaks."""
         function = self.eager[0].function if self.eager else self.function
         return function or "A function"
 
@@ -642,7 +648,7 @@ _SETTING = re.compile(r"torch\._dynamo\.config\.(?P<name>\w+) = (?P<value>.+)")
 
 
 def _apply_trials(cause: Cause, run: RecordedRun) -> Cause:
-    """Put verified fixes first; drop fixes that had no effect in a trial, and settings that are
+    """List verified fixes first. Drop fixes that had no effect in a trial, and settings that are
     already set.
     """
     trials: dict[str, TriedFix] = {}
@@ -677,7 +683,9 @@ def _apply_trials(cause: Cause, run: RecordedRun) -> Cause:
 
 
 def _rank_step(trial: TriedFix) -> tuple[bool, bool]:
-    """Prefer the trial with several executions, then one whose fix helped."""
+    """Return a sort key that prefers the trial with several executions, then one whose fix
+    helped.
+    """
     return trial.step is None or trial.step.lowest_us is None, not trial.is_verified
 
 
@@ -710,7 +718,7 @@ def _share_measured(causes: Sequence[Cause]) -> dict[str, float]:
     """Return the share of the compile time that the fix of each cause saved, by fingerprint.
 
     One fix of several causes counts once, for the first of them. The shares of fixes that were
-    tried together add up to what they saved together.
+    tried together add up to the time they saved together.
     """
     shares: dict[str, float] = {}
     counted = set()
@@ -758,7 +766,7 @@ class CodeIndex:
 def _cut(
     part: SourceLines | None, line: int | None, edits: Sequence[LineEdit] = ()
 ) -> SourceLines | None:
-    """Keep the lines of a function that a page shows: those around a line and around edits."""
+    """Return the lines of a function that a page shows: those around a line and around edits."""
     if part is None or line is None:
         return part
     first = min([line - SHOWN_BEFORE, *(edit.line for edit in edits)]) - part.first_line
@@ -869,7 +877,9 @@ def _make_by_cure(
 
 
 def _break_fix_key(cause: Cause) -> Hashable:
-    """Return a key that graph breaks share if one change removes them; None if none shares it."""
+    """Return a key that is equal for graph breaks that one change removes; None if no other break
+    can share it.
+    """
     first = next(iter(cause.fixes), None)
     if first is None or not cause.is_fixable or first.edits:
         return None
@@ -970,8 +980,8 @@ def _list_eager_modules(
     compiles: Mapping[int, RecordedCompile],
     compiled: set[tuple[str | None, str]],
 ) -> Iterator[EagerFunction]:
-    """List torch's own modules, such as `nn.Sequential`, between a compiled function and what broke
-    below it: torch never compiles their frames on their own.
+    """List torch's own modules, such as `nn.Sequential`, between a compiled function and the break
+    below it. torch never compiles their frames on their own.
     """
     keys = [event.compile_key for event in events if event.is_inlined and event.compile_key]
     rows = [compiles[key] for key in keys if key in compiles]
@@ -1170,7 +1180,7 @@ Recompiled = tuple[RecordedRecompile, RecordedCompile]
 
 
 def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_AvoidableRecompile]:
-    """Return what would have avoided each recompile of one frame."""
+    """Return the guards that would have avoided each recompile of one frame."""
     recompiles = [recompile for recompile, _row in frame]
     options = [[failed for failed, _guards in list_entries(recompile)] for recompile in recompiles]
     chosen, whole = choose_guards(recompiles), tuple(recompiles)
@@ -1194,8 +1204,8 @@ def choose_recompile_causes(frame: Sequence[Recompiled]) -> list[_AvoidableRecom
 
 
 def _name_arguments(frame: Sequence[Recompiled]) -> tuple[tuple[str, str], ...]:
-    """Name the arguments of torch's wrapper as in the user's calls, if all compiled calls pass the
-    same ones.
+    """Return the names of the arguments of torch's wrapper in the user's calls, if all compiled
+    calls pass the same ones.
     """
     codes = {row.source_line or "" for _recompile, row in frame if row.torch_function}
     roots = {
@@ -1256,7 +1266,7 @@ def _list_other_layouts(recompile: RecordedRecompile, guards: Guards) -> list[Re
 def _find_specialized(frame: Sequence[Recompiled]) -> frozenset[tuple[str, int]]:
     """Return sizes that were specialized although they are marked dynamic.
 
-    A size of which another cache entry accepted a second value is dynamic, even if the guard of
+    A size is dynamic if another cache entry accepted a second value for it, even if the guard of
     one entry failed on it.
     """
     dynamic = {
@@ -1336,8 +1346,8 @@ def _describe_variation(
 
 
 def _list_values(seen: Mapping[Kind, Mapping[str, str]]) -> tuple[SeenValue, ...]:
-    """Return a source's values by compile. If guards of several kinds failed for it, each value is
-    labelled with its kind.
+    """Return a source's values by compile. If guards of several kinds failed for it, each value has
+    the kind as a label.
     """
     kinds = {kind: values for kind, values in seen.items() if values}
     compile_ids = {compile_id for values in kinds.values() for compile_id in values}
@@ -1426,16 +1436,16 @@ def _draft_recompiles(
 
 
 def _recompile_fix_key(cause: Cause) -> Hashable:
-    """Return a key that causes share if single sources of a function vary one at a time and have
-    the same fix at one place; None if none shares it.
+    """Return a key that is equal for causes with the same fix at one place, if single sources of a
+    function vary one at a time; None if no other cause can share it.
     """
     is_one = len(cause.sources) == 1 and cause.place_count == 1 and cause.is_fixable
     return (cause.file, cause.function, cause.category, cause.fixes[0].fix.id) if is_one else None
 
 
 def _is_consequence(saved: _AvoidableRecompile, consequences: Collection[int]) -> bool:
-    """Return whether a recompile disappears with a graph break. A recompile caused by an input's
-    size does so only for code after the break.
+    """Return whether a recompile disappears with a graph break. If an input's size caused it, only
+    recompiles of code after the break do.
     """
     is_size = any(guard.category == "tensor_size" for guard in saved.guards)
     return saved.compile.key in consequences and (saved.is_after_break or not is_size)
@@ -1558,8 +1568,8 @@ def _make_recompile_cause(
 
 
 def _find_needless(member: _AvoidableRecompile, common: RecompileFacts) -> SuggestedFix | None:
-    """Return a suggestion to change nothing if another guard of the same sources requires a compile
-    of its own anyway, such as a tensor of another type that also has one row.
+    """Return a suggestion to change nothing, if another guard of the same sources needs a separate
+    compile anyway. An example is a tensor of another type that also has one row.
     """
     for guard in member.recompile.failed:
         is_of_set = guard.source in member.sources and guard not in member.guards
@@ -1603,8 +1613,8 @@ def _list_own_sizes(member: _AvoidableRecompile) -> Iterator[tuple[str, int]]:
 
 
 def _list_dynamic(member: _AvoidableRecompile) -> Iterator[str]:
-    """List the sources that torch made dynamic, except other inputs with a size of 0 or 1 at that
-    call: `mark_dynamic` raises for those.
+    """List the sources that torch made dynamic, except other inputs with a size of 0 or 1 in that
+    call, for which `mark_dynamic` raises.
     """
     ones = {
         (guard.source, _find_dim(guard))
@@ -1643,7 +1653,7 @@ def _list_changes(
     own: Sequence[_AvoidableRecompile],
     common: RecompileFacts,
 ) -> list[RecompileFacts]:
-    """Return the changes, one per source; sizes that change together count as one."""
+    """Return the changes, one per source. Sizes that change together count as one."""
     changes: dict[tuple[str, Hashable], RecompileFacts] = {}
     # Sizes 0 and 1 have a compile of their own, whatever others do at the same call.
     guards = [guard for member in own for guard in member.guards]

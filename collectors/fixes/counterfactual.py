@@ -1,4 +1,4 @@
-"""Find what would have to stay the same for recompiles not to happen.
+"""Find the sources that would have to stay the same for recompiles not to happen.
 
 A recompile would not have happened if one of the earlier cache entries had passed: it is avoided by
 a set of sources that contains all failed sources of some entry. A single source often avoids none.
@@ -64,7 +64,9 @@ def add_causes(
     causes: Iterable[Collection[str]],
     recompiles: Sequence[Collection[Failed]],
 ) -> list[SteadySet]:
-    """Add each cause of several sources that is not one of the sets, after those of its size."""
+    """Add each cause of several sources that is not one of the sets, after the sets of the same
+    size.
+    """
     known = {frozenset(steady.sources) for steady in sets}
     more = {frozenset(cause) for cause in causes if len(cause) > 1} - known
     added = (SteadySet(tuple(sorted(cause)), _find_avoided(cause, recompiles)) for cause in more)
@@ -159,9 +161,9 @@ def _list_unions(options: Sequence[Sequence[Failed]]) -> set[Failed]:
 
 
 def list_sources(category: str, source: str | None, reason: str) -> list[str]:
-    """Return the sources that must stay the same for a guard to hold.
+    """Return the sources that must stay the same for a guard to pass.
 
-    A condition on sizes holds if all its tensors keep their sizes; the parameters of a module
+    A condition on sizes passes if all its tensors keep their sizes; the parameters of a module
     change together.
     """
     if category in SETTINGS:
@@ -176,7 +178,7 @@ def list_sources(category: str, source: str | None, reason: str) -> list[str]:
 
 
 def drop_nested_sources(sources: Collection[str]) -> Failed:
-    """Drop sources inside another one: an object that changed explains its attributes."""
+    """Drop sources inside another one, because an object that changed explains its attributes."""
     inner = {
         held
         for holder, held in combinations(sorted(sources), 2)

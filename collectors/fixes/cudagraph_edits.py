@@ -1,4 +1,4 @@
-"""Write fixes for CUDA graphs into a program: at the call of the compiled function, or in it."""
+"""Edit a program to fix its CUDA graphs: at the call of the compiled function, or in it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Source:
 
 
 def _list_compiled(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that results of `torch.compile` are assigned to."""
+    """Yield the names to which results of `torch.compile` are assigned."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             made = node.value.func
@@ -89,7 +89,7 @@ def _list_compiled(tree: ast.Module) -> Iterator[str]:
 def clone_result(
     source: Source, call: ast.Call, *, marks_step: bool = False
 ) -> tuple[LineEdit, ...]:
-    """Clone what a call returns; with `marks_step`, begin a step before its statement."""
+    """Clone the result of a call; with `marks_step`, begin a step before its statement."""
     statement = source.find_statement(call)
     if marks_step and not (source.has_torch and source.begins_line(statement)):
         return ()
@@ -99,7 +99,9 @@ def clone_result(
 
 
 def clone_argument(source: Source, call: ast.Call) -> tuple[LineEdit, ...]:
-    """Clone the argument; no edit if there are several arguments, since any of them may move."""
+    """Clone the argument. There is no edit for several arguments, because any of them may be at
+    another address.
+    """
     values = [*call.args, *(keyword.value for keyword in call.keywords)]
     if len(values) != 1 or isinstance(values[0], ast.Starred):
         return ()
@@ -138,7 +140,7 @@ def _find_passed(
 
 
 def find_change(source: Source, line: int) -> ast.expr | None:
-    """Return the object that a line changes in place: `x` of `x += 1`, `x[0] = 1`, `x.add_(1)`."""
+    """Return the object that a line changes in place: `x` for `x += 1`, `x[0] = 1`, `x.add_(1)`."""
     statement = _find_line(source, line)
     if isinstance(statement, ast.AugAssign):
         changed: ast.expr = statement.target
@@ -156,7 +158,7 @@ def find_change(source: Source, line: int) -> ast.expr | None:
 
 
 def return_change(source: Source, line: int) -> tuple[LineEdit, ...]:
-    """Make a new tensor instead of changing one: `x = x + 1` of `x += 1`."""
+    """Create a new tensor instead of changing one: `x = x + 1` for `x += 1`."""
     statement = _find_line(source, line)
     made: ast.expr
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):

@@ -30,7 +30,9 @@ def suggest_recorded_again(reason: str) -> tuple[Fix, ...]:
 
 
 def suggest_skipped(reason: str, line: str | None = None) -> tuple[Fix, ...]:
-    """Return the fixes for a skip; `line` is the one that torch names, which changes an input."""
+    """Return the fixes for a skip; `line` is the line in torch's message, which changes an
+    input.
+    """
     key = next((key for pattern, key in _SKIPS if pattern.search(reason)), None)
     fixes = list_fixes_for("cudagraph", key) if key else ()
     is_first = _WRITES_TO_PART.search(line or "") is None

@@ -129,8 +129,7 @@ class LineEdit:
 class SuggestedFix:
     """A fix for one recorded cause, with the names of the user's program.
 
-    `edits` and `settings` are what `try --fix` applies; both are empty if a person must
-    change the program.
+    `try --fix` applies `edits` and `settings`; both are empty if a person must change the program.
     """
 
     fix: Fix
@@ -288,7 +287,7 @@ Block = Literal["for", "while", "with", "try", "comprehension"]
 
 @dataclass(frozen=True)
 class EagerFunction:
-    """A function that runs eagerly because its graph broke where torch cannot resume it."""
+    """A function that runs eagerly because its graph broke where torch cannot resume."""
 
     function: Annotated[str | None, "Qualified name of the function."]
     file: Annotated[str | None, "Its file: path in the repository, or module path."]
@@ -392,8 +391,8 @@ class RecordedGuard:
 
 @dataclass(frozen=True)
 class RecordedRecompile:
-    """torch's reason for each cache entry, and every failed guard if recorded. For entries in
-    `unread`, not every guard could be evaluated.
+    """A recompile with torch's reason for each cache entry, and every failed guard if recorded. For
+    entries in `unread`, not every guard could be evaluated.
     """
 
     compile_key: int
@@ -419,8 +418,8 @@ class RecordedBreak(BreakFacts):
 
 @dataclass(frozen=True)
 class BreakOccurrence:
-    """`frame_line` is the compiled function's line. Its callers are `above` on the stack; the
-    function and its callees are `inside`.
+    """A graph break in a compile. `frame_line` is the compiled function's line; `above` are its
+    callers on the stack, `inside` the function and its callees.
     """
 
     distinct_id: int

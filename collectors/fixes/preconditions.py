@@ -179,7 +179,7 @@ def list_locals(function: Function) -> set[str]:
 
 
 def is_made_before(function: Function, node: ast.AST, line: int) -> bool:
-    """Return whether an expression uses values that the function computed before a line; lists and
+    """Return whether an expression uses values that the function computed before a line. Lists and
     tuples of its arguments do not count.
     """
     for name in list_names(node):
@@ -204,7 +204,7 @@ def _is_arranged(value: ast.expr) -> bool:
 
 
 def _is_element(function: Function, value: ast.expr) -> bool:
-    """Return whether a value is an element of a container that is never written to before."""
+    """Return whether a value is an element of a container that was not modified before."""
     return (
         isinstance(value, ast.Subscript)
         and isinstance(value.value, ast.Name)
@@ -214,7 +214,7 @@ def _is_element(function: Function, value: ast.expr) -> bool:
 
 
 def is_tensor(function: Function, node: ast.AST, seen: frozenset[str] = frozenset()) -> bool:
-    """Return whether an expression is certainly a tensor, as far as the function shows it."""
+    """Return whether an expression is certainly a tensor, judged by the function alone."""
     if isinstance(node, ast.Call):
         name = dotted_name(node.func)
         if name.startswith(("torch.", "F.")):
@@ -296,7 +296,7 @@ def is_dict(function: Function, node: ast.AST) -> bool:
 def is_changed_in_place(
     function: Function, names: set[str], after: int = 0, before: float = math.inf
 ) -> bool:
-    """Return whether a tensor of one of the names may be written to between two lines."""
+    """Return whether a tensor with one of the names may be modified between two lines."""
     for node in ast.walk(function):
         if not after < getattr(node, "lineno", 0) < before:
             continue
@@ -352,7 +352,7 @@ def is_plain(function: Function) -> bool:
 
 
 def list_draws(node: ast.AST, drawn: ast.Call) -> list[ast.Call]:
-    """List the calls of a random number's generator, in the order in which they run."""
+    """List the calls that draw a random number from a generator, in the order in which they run."""
     generator = _name_generator(drawn)
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
     own = (call for call in calls if _name_generator(call) == generator)
@@ -365,7 +365,7 @@ def _name_generator(call: ast.Call) -> str:
 
 
 def is_always_run(function: Function, evaluated: ast.expr) -> bool:
-    """Return whether each call of a function that ends evaluates an expression exactly once."""
+    """Return whether each call of a function that returns evaluates an expression exactly once."""
     parents = {child: part for part in ast.walk(function) for child in ast.iter_child_nodes(part)}
     returns = (part for part in ast.walk(function) if isinstance(part, ast.Return))
     if any(part.lineno < evaluated.lineno for part in returns):
@@ -393,7 +393,7 @@ def is_always_run(function: Function, evaluated: ast.expr) -> bool:
 
 def find_outer_call(function: Function, line: int) -> ast.Call | None:
     """Return a call before or after everything else in the function, whose result is not used.
-    Several calls of one name count as one.
+    Several calls of one function count as one.
     """
     body = [part for part in function.body if not _is_text(part)]
     at = next((n for n, part in enumerate(body) if part.lineno <= line <= last_line(part)), None)
@@ -411,8 +411,8 @@ def find_outer_call(function: Function, line: int) -> ast.Call | None:
 
 
 def _changes_values(name: str) -> bool:
-    """Return whether a call writes to a tensor, registers a hook or runs a backward pass, so that
-    it cannot be moved.
+    """Return whether a call modifies a tensor, registers a hook or runs a backward pass, so that it
+    cannot be moved.
     """
     last = name.rsplit(".", 1)[-1]
     return last.startswith(("register_", "backward")) or last.endswith("_")
@@ -485,7 +485,7 @@ def reads_counter(loop: ast.For | ast.While, ignored: ast.stmt | None) -> bool:
 
 
 def list_written(function: Function) -> list[str]:
-    """List the containers of `self` that a function writes entries to."""
+    """List the containers of `self` whose entries a function writes."""
     return [
         ast.unparse(part.value)
         for part in ast.walk(function)
@@ -606,7 +606,7 @@ def list_uses(function: Function, node: ast.AST, seen: frozenset[str] = frozense
 def list_lookups(
     function: Function, node: ast.AST, seen: frozenset[str] = frozenset()
 ) -> list[ast.expr]:
-    """List the entries of containers that a number is the key or the index of; a tensor's element
+    """List the container entries for which a number is the key or index. An element of a tensor
     does not count.
     """
     parents = {child: part for part in ast.walk(function) for child in ast.iter_child_nodes(part)}
@@ -626,8 +626,8 @@ def list_lookups(
 def list_container_reads(
     lines: Sequence[str], name: str
 ) -> set[Literal["joined", "element", "unknown"]]:
-    """Return how a function reads a container that it appends to: whole, in a loop or a join, or
-    its elements. To return it is no reading.
+    """Return how a function reads a container to which it appends: as a whole, in a loop or a join,
+    or by element. Returning it is not a read.
     """
     reads: set[Literal["joined", "element", "unknown"]] = set()
     nodes = (part for function in list_functions(lines) for part in ast.walk(function))
@@ -744,7 +744,7 @@ def _read_int(node: ast.expr) -> int:
 def _find_use(
     function: Function, parents: dict[ast.AST, ast.AST], node: ast.AST
 ) -> tuple[Use | None, str | None]:
-    """Return how a number is used, or the variable that it is assigned to."""
+    """Return how a number is used, or the variable to which it is assigned."""
     while (parent := parents.get(node)) is not None:
         if isinstance(parent, ast.BinOp | ast.Compare):
             others = (part for part in ast.iter_child_nodes(parent) if part is not node)
@@ -851,7 +851,7 @@ def _is_test(parents: dict[ast.AST, ast.AST], node: ast.AST) -> bool:
 
 
 def _name_call_use(call: ast.Call) -> Use | None:
-    """Return how a call uses a number, None if its result is a number again."""
+    """Return how a call uses a number, None if its result is again a number."""
     name = dotted_name(call.func)
     last = name.rsplit(".", 1)[-1] if name else getattr(call.func, "attr", "")
     if name in _NUMBER_CALLS | _ITERATING or name.startswith("math."):
@@ -873,8 +873,8 @@ def _name_call_use(call: ast.Call) -> Use | None:
 
 
 def name_argument(code: str, root: str) -> str | None:
-    """Return the expression that a line of the user passes as `args[0]` or `kwargs['x']`, None
-    where more than one of its calls could be the compiled one.
+    """Return the expression that a line of the user passes as `args[0]` or `kwargs['x']`, None if
+    more than one of its calls could be the compiled one.
     """
     statement = parse_statement(code)
     own = [call for call in statement.calls() if not _is_of_torch(call)] if statement else []
@@ -921,8 +921,8 @@ def list_decisions(function: Function, tested: ast.AST) -> list[ast.AST]:
 def is_plain_choice(function: Function, node: ast.AST) -> bool:
     """Return whether `torch.where` can replace an `if` that chooses between two tensors.
 
-    Both must be known and have one shape. There may be no side effects, no `and`, `or` or `not`
-    except of one-element bools, and no possible NaN in the gradient of the side not chosen.
+    Both must be known and have the same shape. There may be no side effects, no `and`, `or` or
+    `not` except of one-element bools, and no possible NaN in the gradient of the other side.
     """
     if not isinstance(node, ast.If | ast.IfExp) or any(
         isinstance(part, ast.BoolOp | ast.Not | ast.In | ast.NotIn | ast.Is | ast.IsNot)

@@ -38,8 +38,8 @@ _KEYWORD = re.compile(r"^kwargs\[(['\"])(?P<name>\w+)\1\]")
 
 
 def parse_dynamic_source(entry: str) -> tuple[str, int] | None:
-    """Parse "L['x'].y:0" as source x.y and dimension 0; None for a number, a parameter or a view's
-    base.
+    """Parse "L['x'].y:0" as source x.y and dimension 0; None for a number, a parameter or the base
+    of a view.
     """
     match = _ENTRY.match(entry)
     if match is None or re.search(r"\._(?:parameters|buffers)\[|\._base\b", entry):
@@ -55,8 +55,8 @@ def parse_dynamic_source(entry: str) -> tuple[str, int] | None:
 def format_dynamic_sources(
     sources: Sequence[tuple[str, int | None]], torch_version: tuple[int, int]
 ) -> str | None:
-    """Format torch.compiler.config.dynamic_sources, None if torch's version or a name does not
-    allow it.
+    """Format a value of torch.compiler.config.dynamic_sources, None if torch's version or a name
+    does not allow it.
     """
     if torch_version < (2, 7):
         return None
@@ -297,7 +297,9 @@ def _dynamic_source(facts: RecompileFacts) -> tuple[str, ...]:
 
 
 def _quote_entries(facts: RecompileFacts) -> str | None:
-    """Quote the setting's names of the sources, which may differ from those in the user's code."""
+    """Quote the names of the sources in the setting, which may differ from those in the user's
+    code.
+    """
     named = [ast.literal_eval(one.removeprefix(_DYNAMIC_SOURCES)) for one in _dynamic_source(facts)]
     return f"`{named[0]}`" if named else None
 
@@ -384,7 +386,7 @@ def _needs_value(facts: RecompileFacts) -> bool:
 
 
 def _is_compiled_in(facts: RecompileFacts) -> bool:
-    """Return whether the number's value is compiled in: otherwise it is dynamic by now."""
+    """Return whether the number's value is compiled in. Otherwise the number is already dynamic."""
     return facts.recompile_count > 1 and not facts.is_static
 
 
@@ -396,7 +398,7 @@ def _is_in_loop_or_branch(facts: RecompileFacts) -> bool:
 
 
 def _is_negative(facts: RecompileFacts) -> bool:
-    """Return whether a position counts from the end, which `index_select` does not take."""
+    """Return whether a position counts from the end, which `index_select` does not accept."""
     return any(value.startswith("-") for value in facts.values)
 
 
@@ -557,7 +559,7 @@ def _other(facts: RecompileFacts) -> Chosen:
 
 def _choose_for_none(facts: RecompileFacts) -> Chosen:
     """Suggest replacing None in the caller if it is an argument, by a tensor if other calls pass
-    one; a cache that is empty at first cannot be replaced.
+    one. A cache that is empty at first cannot be replaced.
     """
     is_argument = _KEYWORD.sub(r"\g<name>", facts.source or "").isidentifier()
     others = " ".join({*facts.values} - {"None"})
@@ -807,8 +809,8 @@ def _suggest_scheduler_in_caller(facts: RecompileFacts) -> str:
 
 
 def _name_place(facts: RecompileFacts, passed: Sequence[tuple[str, int]]) -> str:
-    """Describe where to mark an input. Inputs of a library's function come from the user's call;
-    one that the call does not pass itself is named by its source.
+    """Describe where to mark an input. Inputs of a library's function come from the user's call; an
+    input that the call does not pass itself is described by its source.
     """
     if facts.called_at is None:
         return "before the first call"

@@ -35,7 +35,9 @@ class ReportingCall:
 
 
 def find_report(function: Function, line: int, *, is_known: bool = False) -> ReportingCall | None:
-    """Return the report at a line of a function; `is_known` says that its call is one."""
+    """Return the reporting call at a line of a function; `is_known` means that the call is already
+    known to report.
+    """
     outer = next((n for n in function.body if n.lineno <= line <= last_line(n)), None)
     if outer is None or not is_plain(function):
         return None
@@ -93,7 +95,7 @@ def _list_read(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 def _is_report(node: ast.stmt, read_elsewhere: set[str]) -> bool:
-    """Return whether a statement reports, or assigns a name that nothing else reads."""
+    """Return whether a statement only reports, or assigns a name that nothing else reads."""
     if isinstance(node, ast.Assign):
         names = {ast.unparse(target) for target in node.targets}
         is_named = all(isinstance(target, ast.Name) for target in node.targets)
@@ -104,8 +106,8 @@ def _is_report(node: ast.stmt, read_elsewhere: set[str]) -> bool:
 
 
 def _list_lacking(function: Function, outer: ast.stmt, written: set[str]) -> tuple[str, ...] | None:
-    """Return the values that a report needs and the caller does not have, None if one may be
-    written to later.
+    """Return the values that a reporting call needs and the caller does not have, None if one of
+    them may be modified later.
     """
     parents = {child: part for part in ast.walk(outer) for child in ast.iter_child_nodes(part)}
     last = last_line(outer)
@@ -136,7 +138,7 @@ def _list_lacking(function: Function, outer: ast.stmt, written: set[str]) -> tup
 
 
 def _find_derived_value(parents: dict[ast.AST, ast.AST], name: ast.AST) -> ast.AST:
-    """Return the largest value that methods of tensors compute from a name."""
+    """Return the largest expression around a name that only calls methods of tensors."""
     value = name
     while (
         isinstance(method := parents.get(value), ast.Attribute)

@@ -1,6 +1,6 @@
-"""Estimate the compile time that a fix saves, from what the run's own compiles took.
+"""Estimate the compile time that a fix saves, from the compile times of the run itself.
 
-What is still compiled with the fix is subtracted. One-time costs of a process, such as imports and
+Compiles that remain with the fix are subtracted. One-time costs of a process, such as imports and
 the first C++ or Triton build, are paid by any first compile, so a fix does not save them.
 """
 
@@ -28,7 +28,9 @@ Claims = dict[int, float]
 
 @dataclass(frozen=True)
 class Cost:
-    """The time of a compile by phase and of its restarts, without its process's one-time costs."""
+    """The time of a compile by phase and of its restarts, without the one-time costs of its
+    process.
+    """
 
     phases: tuple[float, ...]
     restart_us: float = 0.0
@@ -68,7 +70,7 @@ def _phases(row: RecordedCompile) -> tuple[float, ...]:
 
 
 def _find_once(rows: Sequence[RecordedCompile]) -> dict[tuple[int, int], float]:
-    """Return how much longer the first compile with a phase took than later ones suggest."""
+    """Return how much longer the first compile with a phase took than later ones indicate."""
     once = {}
     for place in range(max(len(_phases(row)) for row in rows)):
         with_phase = [row for row in rows if any(_phases(row)[place : place + 1])]
@@ -86,7 +88,7 @@ def _weigh(row: RecordedCompile, place: int) -> float:
 
 
 def share_clock(compiles: Iterable[RecordedCompile]) -> dict[int, float]:
-    """Return the share of each compile that counts if processes compile at the same time.
+    """Return the fraction of each compile's time that counts if processes compile at the same time.
 
     A second in which three processes compile counts as a third of a second for each.
     """
@@ -117,7 +119,7 @@ def claim_whole(keys: Iterable[int], costs: Mapping[int, Cost]) -> Claims:
 def claim_all_but_dynamic(
     first: RecordedCompile, saved: Sequence[RecordedCompile], costs: Mapping[int, Cost]
 ) -> Claims:
-    """Claim all recompiles, minus the extra time of the first compile for being dynamic."""
+    """Claim all recompiles, minus the extra time that the first compile takes for dynamic sizes."""
     own = [row for row in saved if row.key != first.key]
     if dynamic := [costs[row.key].phases for row in own if row.is_dynamic]:
         left_us = sum(_longest(dynamic))
@@ -131,7 +133,7 @@ def claim_joined(
     left: Sequence[RecordedCompile], gone: Sequence[RecordedCompile], costs: Mapping[int, Cost]
 ) -> Claims:
     """Claim the time saved if the graphs of `gone` become part of those of `left`, and are compiled
-    as often as these.
+    as often.
 
     The number of kernels stays the same, unless they are small enough to be fused into one.
     """

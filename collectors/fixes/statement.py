@@ -50,7 +50,7 @@ class Statement:
         return LineEdit(file, self.line, self.line_count, lines)
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
-        """ast counts columns in UTF-8 bytes, so the span is in bytes."""
+        """Return a part's span in bytes, because ast counts columns in UTF-8 bytes."""
         starts = [0]
         for line in self.text.split("\n"):
             starts.append(starts[-1] + len(line.encode()) + 1)
@@ -69,7 +69,7 @@ def find_statement(facts: BreakFacts) -> Statement | None:
 
 
 def find_whole(lines: Sequence[str], first_line: int, line: int) -> str | None:
-    """Return the statement that a line is part of, without its indentation."""
+    """Return the statement that contains a line, without its indentation."""
     position = line - first_line
     found = _find_in(lines, position, first_line) if 0 <= position < len(lines) else None
     return found.text if found else None
@@ -94,7 +94,7 @@ _BLOCKS: tuple[Block, ...] = ("for", "while", "with", "try")
 
 
 def find_block(code: SourceLines | None, line: int | None) -> tuple[Block, int] | None:
-    """Find the loop, `with` or `try` of the same function that a line is in, and its line."""
+    """Find the loop, `with` or `try` of the same function that contains a line, and its line."""
     if code is None or line is None or line < code.first_line:
         return None
     depth = None

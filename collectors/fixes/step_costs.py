@@ -1,9 +1,10 @@
 """Estimate the cost of a program's step, and the share of each graph break and skipped frame.
 
-From the times of a window (`run --steps`): between two graphs stands a gap, which is what happens
-at a break. Without it there is one graph to enter fewer, and what the first one writes and the
-next one reads back may stay in registers. All of it is an estimate of what a step saves; a trial
-measures it. `python -m benchmarks.steps.predictions` compares it with steps whose break is gone.
+The estimate uses the times of a window (`run --steps`). Between two graphs is a gap, in which the
+work at a break is done. Without the break there is one graph less to enter, and values that the
+first graph writes and the next one reads may stay in registers. The sum is the estimated saving per
+step; a trial measures it. `python -m benchmarks.steps.predictions` compares estimates with measured
+steps without the break.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ LIBRARY_SHARE = 0.25
 
 @dataclass(frozen=True)
 class StepPart:
-    """A call of a graph in the usual step, or a gap."""
+    """A part of the usual step: a call of a graph, or a gap."""
 
     us: float  # on the GPU's timeline where there is one
     host_us: float
@@ -95,7 +96,7 @@ class StepCost:
 
 @dataclass(frozen=True)
 class BreakCost:
-    """Estimated cost of a graph break in each step of a process."""
+    """The estimated cost of a graph break in each step of a process."""
 
     us: float
     step_count: int
@@ -115,7 +116,7 @@ class RunSteps:
 
 
 def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> UsualStep | None:
-    """Return the usual step of a window, None where every step compiled something."""
+    """Return the usual step of a window, None if every step compiled something."""
     order = find_usual_order(steps)
     if order is None:
         return None
@@ -144,7 +145,9 @@ def find_usual_step(graphs: Sequence[StepGraph], steps: Sequence[Step]) -> Usual
 
 
 def _check(step: Step, side: StepSpans) -> None:
-    """Raises ValueError if a time is missing, since later times would then be misassigned."""
+    """Raises ValueError if a time is missing, because later times would then belong to the wrong
+    parts.
+    """
     call, after = len(side["call_us"]), len(side["after_us"] or ())
     most = 2 * len(step["graph_numbers"]) + 1  # a gap, and a graph and a gap for each
     is_whole = call % 2 and (call + after == most + 1 if after else call <= most)
@@ -175,8 +178,8 @@ class FrameCost:
 
 @dataclass(frozen=True)
 class WindowCosts:
-    """The time that the usual step would save without each gap: before each graph and after the
-    last.
+    """The time that the usual step would save without each gap. There is a gap before each graph
+    and after the last.
     """
 
     compile_ids: Sequence[str | None]  # of the graphs
@@ -188,9 +191,9 @@ class WindowCosts:
     def estimate(self, outcomes: Mapping[str, str]) -> list[StepCost]:
         """Return the costs of breaks per step, the largest first.
 
-        `outcomes` has "resumed" or "skipped" for each compile that ended at a break. Code called
-        at a resumed break has its own graphs; the gap after the last of them counts for the break
-        too.
+        `outcomes` has "resumed" or "skipped" for each compile that ended at a break. Code called at
+        a resumed break has its own graphs; the gap after the last of them is part of the break's
+        cost too.
         """
         found: dict[str, list[GapCost]] = defaultdict(list)
         calls: Counter[str] = Counter()
@@ -266,7 +269,9 @@ def dump_costs(
 
 
 def load_costs(stored: shapes.WindowCosts) -> WindowCosts:
-    """Raises ValueError if a gap is missing, since later gaps would then be misassigned."""
+    """Load a window's costs from their stored form. Raises ValueError if a gap is missing, because
+    later gaps would then belong to the wrong graphs.
+    """
     sizes = len(stored["compile_ids"]), len(stored["gaps_us"]) - 1
     if {*sizes} != {stored["graph_count"]}:
         raise ValueError(f"{sizes} graphs and gaps of {stored['graph_count']}")
@@ -301,7 +306,9 @@ def cost_breaks(
 
 
 class _Trace:
-    """A trace's additions to the times of a step. Tracing slows the host, so times are scaled."""
+    """The values that a trace adds to the times of a step. Tracing slows the host, so times are
+    scaled.
+    """
 
     def __init__(self, step: UsualStep, traced: TracedSteps | None) -> None:
         self.graphs = {graph["number"]: graph for graph in traced["graphs"]} if traced else {}
@@ -375,7 +382,9 @@ def _is_own_kernel(
     graph: StepGraph | None,
     place: Literal["first_kernel", "last_kernel"],
 ) -> bool:
-    """Return whether inductor wrote a graph's first or last kernel: it can be fused with others."""
+    """Return whether inductor wrote a graph's first or last kernel, so that it can be fused with
+    others.
+    """
     measured = traced.get(graph["number"]) if graph else None
     return measured is not None and (measured[place] or "").startswith("triton_")
 

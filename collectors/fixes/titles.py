@@ -1,4 +1,4 @@
-"""Short titles of graph breaks and recompiles, in the names of the user's program."""
+"""Write short titles of graph breaks and recompiles, with the names in the user's program."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _shorten_value(text: str) -> str:
 
 
 def strip_ticks(title: str) -> str:
-    """Return a title as plain text, where code has no marks."""
+    """Return a title as plain text, without the backticks around code."""
     return title.replace("`", "")
 
 
@@ -468,7 +468,7 @@ def name_eager(part: EagerFunction) -> str:
 
 
 def describe_eager(part: EagerFunction, broken: str | None) -> str:
-    """Describe which function runs eagerly, from which line, and which part has the break."""
+    """Describe which function runs eagerly, from which line, and which part of it has the break."""
     place = f" ({label_line(part.file, part.line)})" if part.file else ""
     called = f", called at {part.called_at}," if part.called_at else ""
     sentence = f"{_capitalize(name_eager(part))}{place}{called} runs eagerly"

@@ -1,1 +1,3 @@
-"""PyTorch's benchmark files: CSV and JSON to events and back. Standard library only."""
+"""Convert PyTorch's benchmark files (CSV and JSON) to events and back. Needs only the standard
+library.
+"""

@@ -63,7 +63,9 @@ def decode(data: bytes, rejects: Rejects) -> str:
 
 
 def read_rows(text: str, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and cells of each row; skips blank lines and merge-conflict markers."""
+    """Yield the line number and cells of each row, without blank lines and merge-conflict
+    markers.
+    """
     lines = _LINE.findall(text)
     at = open_quotes = width = 0
     has_texts = False

@@ -1,7 +1,8 @@
-"""Raw timings: a NumPy file, float64 of shape (repeat, 2): eager, compiled, in seconds.
+"""Read and write raw timings: a NumPy file, float64 of shape (repeat, 2), with eager and compiled
+times in seconds.
 
-Source: numpy/lib/format.py (versions 1 to 3). Read without NumPy, which the collector does not
-depend on.
+Source: numpy/lib/format.py (versions 1 to 3). The file is parsed without NumPy, because the
+collector does not depend on it.
 """
 
 from __future__ import annotations

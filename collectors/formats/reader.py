@@ -130,8 +130,8 @@ def _split_numbers_and_texts(
 def _find_padding(cells: Sequence[str], names: Sequence[str]) -> set[str]:
     """Return the trailing columns that PyTorch padded with 0 because a later row had more.
 
-    Padding is a plain 0 while floats are written as 0.000000, so a plain 0 in a float column gives
-    it away; so does a row whose counts at the end are all 0 although it has graphs.
+    Floats are written as 0.000000, so a plain 0 in a float column is padding. So are the counts at
+    the end of a row if all are 0 although the row has graphs.
     """
     start = len(cells)
     while start and cells[start - 1].strip() == "0":
@@ -187,7 +187,7 @@ def _make_result(
 
 
 def _read_count(text: str | None) -> int | None:
-    """Read a count that is never 0: 0 is the placeholder for an unknown batch size."""
+    """Read a count that is never 0, because 0 is the placeholder for an unknown batch size."""
     value = upstream_status.read_number(text or "")
     return int(value) if value and 0 < value < 1e12 and value == int(value) else None
 
@@ -304,7 +304,7 @@ def read_results(name: str, data: bytes, suite: str | None = None) -> ResultFile
     """Read a result file. Unreadable parts are counted in `rejects` with their line; nothing is
     raised.
 
-    `suite` is used where no column names one.
+    `suite` is used if no column has one.
     """
     file = ResultFile(name, "unknown", line_count=count_lines(data))
     if not data.strip():
@@ -456,8 +456,9 @@ def _classify_models(known: set[str], stem: str) -> str:
 def _read_phases(file: ResultFile, row: CsvRow) -> None:
     """Read the seconds of each phase.
 
-    PyTorch writes every row under the header of the first model, whatever its own phases are. A
-    padded row had other phases, so its numbers are dropped; its JSON twin has their names.
+    PyTorch writes every row under the header of the first model, even if its phases differ. A
+    padded row had other phases, so its numbers are dropped; the JSON file of the same results has
+    their names.
     """
     model = (row.cells.get("name") or row.cells.get("model") or "").strip()
     cells = {name: cell.strip() for name, cell in row.cells.items() if name not in IDENTITY}

@@ -1,8 +1,9 @@
-"""A repro as a `.tar.gz` with its manifest, programs and input values.
+"""Read and write a repro as a `.tar.gz` with its manifest, programs and input values, or as one
+script.
 
     manifest.json  program.py  dynamo_program.py  values/<SHA-256 of a storage's bytes>
 
-Archives are untrusted: they are read in memory, never unpacked, and may hold only these names.
+Archives are untrusted: they are read in memory, never unpacked, and may contain only these names.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def write_archive(
 def read_archive(file: IO[bytes], most_bytes: int = MAX_ARCHIVE_BYTES) -> ReproParts:
     """Read an archive in memory.
 
-    Raises BadArchive, also when it unpacks to more than `most_bytes`.
+    Raises BadArchive, for example if it unpacks to more than `most_bytes`.
     """
     members: dict[str, bytes] = {}
     try:
@@ -351,7 +352,7 @@ class BadScript(ValueError):
 def write_script(
     manifest: ReproManifest, program: str, dynamo_program: str | None, values: Mapping[str, bytes]
 ) -> tuple[str, bool]:
-    """Return the text of the file and whether it contains all recorded values.
+    """Return the text of a script and whether it contains all recorded values.
 
     Raises ValueError if a size cannot be evaluated.
     """
@@ -502,8 +503,8 @@ def _input_body(
 
 
 def _is_index(entry: ReproInput, program: str) -> bool:
-    """Return whether integers may be indices; those are filled with zero, which is always in
-    range.
+    """Return whether integers may be indices. Those are filled with zero, which is always
+    in range.
     """
     if (entry.dtype or "").startswith(("float", "bfloat", "complex", "bool")):
         return False

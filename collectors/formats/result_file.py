@@ -260,7 +260,7 @@ class ResultFile:
         line: int,
         **rest: Any,
     ) -> BenchMeasured:
-        """Make a result of what its record has, and else of the file's name."""
+        """Make a result from the values of its record, and otherwise from the file's name."""
         tag, backend = given.get("tag"), given.get("backend") or named.backend
         # The file's name has the configuration's label too: inductor_no_cudagraphs.
         if backend and named.backend and named.backend.startswith(f"{backend}_"):
@@ -287,8 +287,8 @@ class ResultFile:
     def keys(self, salt: str = "", *, every: bool = False) -> list[str]:
         """Return the key of the whole file, then the keys it had while it was shorter.
 
-        Without a salt only records with a measured time count, unless `every` is set: two nights on
-        which all models passed have equal verdicts but are different runs. Empty if no record
+        Without a salt, only records with a measured time count, unless `every` is set: two nights
+        in which all models passed have equal verdicts but are different runs. Empty if no record
         counts.
         """
         content = blake2b(
@@ -330,7 +330,7 @@ def result_key(result: BenchMeasured) -> tuple[Any, ...]:
 
 
 def list_series(result: BenchMeasured) -> tuple[Any, ...]:
-    """Return the configuration of a result; its batch size stands last."""
+    """Return the configuration of a result, with its batch size last."""
     return (
         result.suite,
         result.mode,

@@ -236,8 +236,8 @@ def _find_call(tree: ast.Module) -> dict[str, Any]:
 
 
 def list_results(text: str) -> list[str]:
-    """Return the names that `forward` assigns to its calls, which are the graph's call nodes, in
-    order.
+    """Return the names to which `forward` assigns the results of its calls, in order; they are the
+    graph's call nodes.
     """
     try:
         return _list_results(ast.parse(text))

@@ -1,8 +1,8 @@
-"""Write results as PyTorch's benchmark harness does: CSV, JSON, raw timings, and files without a
-table: found batch sizes, recompile reports, minimal programs.
+"""Write results as PyTorch's benchmark harness does.
 
-Source: benchmarks/dynamo/common.py of PyTorch: batch_size_finder, recompile_profiler_experiment,
-minify_model.
+The files are CSV, JSON, raw timings, and files without a table: batch sizes, recompile reports,
+minimal programs. Source: benchmarks/dynamo/common.py of PyTorch: batch_size_finder,
+recompile_profiler_experiment, minify_model.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def identity_columns(result: BenchMeasured) -> dict[str, Cell]:
 def metric_columns(
     result: BenchMeasured, stats: Sequence[str], *, is_named: bool = False
 ) -> dict[str, Cell]:
-    """Return the other columns in PyTorch's order, then those that it lacks.
+    """Return the other columns in PyTorch's order, then those that PyTorch lacks.
 
-    With `is_named` the file replaces one of PyTorch's and has only its columns.
+    With `is_named` the file replaces one of PyTorch's and has only the columns of that file.
     """
     values = {name: _format_number(name, value) for name, value in result.values.items()}
     if not is_written(result):

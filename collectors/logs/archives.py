@@ -1,4 +1,6 @@
-"""Read members of tar and zip archives as streams; an archive's paths are never written."""
+"""Read members of tar and zip archives as streams. Nothing is written at the paths in an
+archive.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class _Decoder(Protocol):
 
 
 class _Unzstd:
-    """zstandard's decoder with the others' interface; 4 bytes of input may return 128 KiB."""
+    """zstandard's decoder with the interface of the others. 4 bytes of input may give 128 KiB."""
 
     needs_input = True
 
@@ -485,8 +487,8 @@ class _TarPass:
 class _CompressedTar:
     """Opens the members of a compressed tar in any order.
 
-    A member costs unpacking everything before it. In order, that is free: a closed stream hands its
-    pass to the next one.
+    Everything before a member has to be unpacked first. In order this costs nothing, because a
+    closed stream passes its position on to the next one.
     """
 
     def __init__(self, container: Container) -> None:

@@ -1,4 +1,6 @@
-"""Find what to import in files, folders, archives or standard input, by their first bytes."""
+"""Find logs and results to import in files, folders, archives or standard input, by their first
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -69,17 +71,17 @@ class LogSource:
     _open: Callable[[], BinaryIO] = field(repr=False, compare=False)
 
     def open(self) -> BinaryIO:
-        """Open the log from its start as a buffered stream, perhaps not seekable.
+        """Open the log from its start as a buffered stream, which may not be seekable.
 
-        Sources may be opened in any order and repeatedly, except standard input's plain log. Raises
-        NoSuchLog; reading raises SourceDamaged or LimitExceeded after the readable part.
+        Sources may be opened in any order and repeatedly, except for a log on standard input.
+        Raises NoSuchLog; reading raises SourceDamaged or LimitExceeded after the readable part.
         """
         return self._open()
 
 
 @dataclass(frozen=True)
 class SourceGroup:
-    """The logs that become one run, and benchmark results beside them."""
+    """The logs that become one run, and benchmark results found with them."""
 
     label: str
     sources: list[LogSource]

@@ -18,7 +18,9 @@ PAUSE_SIGNAL = signal.SIGUSR1
 
 
 class Paused(ValueError):
-    """The import was asked to stop. Data read so far is kept; importing again reads the rest."""
+    """The import was asked to stop. Data read so far is kept, and importing again reads the
+    rest.
+    """
 
 
 class Budget:
@@ -69,7 +71,7 @@ INTERVAL_S = 0.25
 class ProgressLines:
     """Writes an import's progress as lines, ending with `done` or `failed` and a message.
 
-    If the reader goes away, BrokenPipeError ends the import.
+    If the reader closes the pipe, BrokenPipeError ends the import.
     """
 
     def __init__(self, out: TextIO) -> None:

@@ -1,7 +1,7 @@
-"""Split a trace log into records while holding one record and one block in memory.
+"""Split a trace log into records, holding only one record and one block in memory.
 
 A record is a line without a leading TAB and the following lines with one. Tools that trim lines
-remove the TAB of blank lines: blank lines before a line with a TAB belong to the text.
+remove the TAB of blank lines, so blank lines before a line with a TAB belong to the record's text.
 """
 
 from __future__ import annotations

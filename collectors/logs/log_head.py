@@ -148,7 +148,9 @@ def _record_lines(head: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def log_keys(head: bytes) -> list[str]:
-    """Return a log's key, then the keys it had with fewer records; empty without a whole record."""
+    """Return a log's key, then the keys it had with fewer records; empty if there is no whole
+    record.
+    """
     lines = [line for _offset, line in islice(_record_lines(head), KEY_RECORDS)]
     return [
         blake2b(b"\n".join(lines[:count]), digest_size=16).hexdigest()
@@ -164,7 +166,7 @@ class PeekedFile:
         self.damage: Exception | None = None  # met while peeking, and again by `read`
 
     def peek(self, size: int) -> bytes:
-        """Return the first bytes without consuming them; errors are deferred to `read`."""
+        """Return the first bytes without consuming them. Errors are deferred to `read`."""
         try:
             while len(self._ahead) < size and (block := self._file.read(size - len(self._ahead))):
                 self._ahead += block

@@ -1,4 +1,4 @@
-"""Import the trace logs of one run, each from its last read byte, and follow them."""
+"""Import the trace logs of one run, each from the last byte read before, and follow them."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ class Loader:
         *,
         process_count: int = 1,
     ) -> None:
-        """Several processes decode logs while this one stores the results; the rows are the
-        same.
+        """Create a loader. With several processes, the others decode logs while this one stores the
+        results; the rows are the same.
         """
         self._connection = connection
         self._process_count = process_count if can_fork() else 1
@@ -135,7 +135,7 @@ class Loader:
         self._sink = SqliteSink(connection, database, self.imported.run_id, sender=options.sender)
 
     def read(self, progress: Progress = lambda _bytes: None) -> Imported:
-        """Import new records. Raises StoreError or OSError; what was read before is kept."""
+        """Import new records. Raises StoreError or OSError; records stored before are kept."""
         done = self.imported
         if self._options.again:
             forget_deletion(self._connection, done.run_id, self._options.sender)
@@ -422,7 +422,7 @@ def _name_changed_copy(source: LogSource, known: LogRow) -> str | None:
     """Return the name of a log that starts like a known one and differs later, as an edited copy
     does.
 
-    A shorter copy counts as the known log's beginning.
+    A shorter copy is treated as the beginning of the known log.
     """
     if known.content_digest is None:
         return None
@@ -438,7 +438,9 @@ def _name_changed_copy(source: LogSource, known: LogRow) -> str | None:
 
 
 def _limit_to_roots(options: LoadOptions) -> Callable[[str], bool] | None:
-    """Restrict source reading to the given roots, because a log may name any file."""
+    """Restrict source reading to the given roots, because a log may contain the name of any
+    file.
+    """
     folders = tuple(os.path.abspath(root).rstrip(os.sep) + os.sep for root in options.roots)
     if not folders or options.redact_source:
         return None

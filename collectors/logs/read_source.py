@@ -1,4 +1,4 @@
-"""Read the user's functions of graph breaks and recompiles while the file is unchanged."""
+"""Read the user's functions of graph breaks and recompiles, while the file is unchanged since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import benchmark result files: one run per folder, or one per commit where rows name them."""
+"""Import benchmark result files: one run per folder, or one per commit if rows have commits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ResultRun:
     )  # files that were imported separately: label, run
 
     def process_id(self, connection: sqlite3.Connection, file: ReadFile) -> str:
-        """Return the file's id; a file that was imported when it was shorter keeps its id."""
+        """Return the file's id. A file that was imported when it was shorter keeps its id."""
         if self.commit is not None:
             return digest("results", self.run_id, file.file.kind, file.file.stem)
         every = [file.file.keys(), file.file.keys(self.salt), file.file.keys(self.run_id)]
@@ -194,7 +194,7 @@ def _strip_extensions(label: str) -> str:
 
 
 def _new_id(connection: sqlite3.Connection, named: Sequence[tuple[ReadFile, list[str]]]) -> str:
-    """Name a run after its files' first records, so that a deleted run stays deleted as files
+    """Derive a run's id from its files' first records, so that a deleted run stays deleted as files
     grow.
     """
     run_id = _run_id(min(keys[-1] for _it, keys in named))
@@ -410,7 +410,7 @@ class ResultSource:
         self._reading.file.rejects.add_refused(result.refused, batch.line_of)
 
     def rewind(self) -> None:
-        """Nothing to do: a file that is not stored is read again."""
+        """Do nothing, because a file that is not stored is read again."""
 
     def _read_file(self, other_file: ReadFile) -> EventBatch:
         run, file = self._run, other_file.file

@@ -21,8 +21,8 @@ from compileboard.collectors.store.ingest.source_files import LogRow
 class Checkpoint:
     """The range of a file that a batch covers.
 
-    The store refuses a batch that does not begin where the last one ended: another command has read
-    the file meanwhile.
+    The store rejects a batch that does not begin where the last one ended, because another command
+    has read the file in the meantime.
     """
 
     file_key: str  # a log's process, or a spool's file name
@@ -70,10 +70,10 @@ class EventBatch:
 
 
 class Source(Protocol):
-    """A source of events. Uncommitted events are read again."""
+    """A source of events. Events that were not committed are read again."""
 
     def read(self) -> Iterator[EventBatch]:
-        """Yield events since the last committed batch; commit each batch before asking for the
+        """Yield events since the last committed batch. Commit each batch before requesting the
         next.
         """
 
@@ -83,7 +83,7 @@ class Source(Protocol):
 
 
 class Sink(Protocol):
-    """Stores events of one run. A batch is stored whole or not at all; storing it again adds
+    """Stores events of one run. A batch is stored completely or not at all; storing it again adds
     nothing.
     """
 
@@ -91,7 +91,7 @@ class Sink(Protocol):
 
 
 class RunSink(Sink, Protocol):
-    """Stores everything that a recorder has of one run. Every method raises StoreError."""
+    """Stores all data of a run that a recorder has. Every method raises StoreError."""
 
     run_id: str
     is_deleted: bool  # the run was deleted by a person, so nothing more is stored
@@ -132,9 +132,9 @@ def pump(
     sink: Sink,
     after_batch: Callable[[EventBatch, IngestResult], None] = lambda batch, result: None,
 ) -> None:
-    """Store a source's batches; an exception of `after_batch` stops between two batches.
+    """Store a source's batches. An exception of `after_batch` stops between two batches.
 
-    Raises StoreError or OSError; stored batches stay, and the source continues after them.
+    Raises StoreError or OSError; stored batches are kept, and the source continues after them.
     """
     try:
         for batch in source.read():

@@ -1,7 +1,7 @@
 """Streams of an imported log, with damage and limits.
 
-If the underlying generator raises, the stream ends like a file and keeps the error. Data before it
-is delivered first through any number of layers, and only the outermost stream raises.
+If the underlying generator raises, the stream ends like a file and stores the error. Data before it
+is delivered first, through any number of layers, and only the outermost stream raises.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LimitExceeded(ValueError):
 
 
 def clean_name(text: str) -> str:
-    """Make a name printable on one line; it may contain any byte."""
+    """Make a name, which may contain any bytes, printable on one line."""
     text = "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
     )

@@ -45,10 +45,10 @@ class LogClock:
 
     @classmethod
     def of(cls, head: bytes, fallback_us: int | None = None) -> LogClock:
-        """Set year and zone by the first epoch time at the beginning of a log.
+        """Set year and time zone by the first epoch time at the beginning of a log.
 
-        Without one, use the year of `fallback_us` or 1970, and UTC; times then only order the
-        records.
+        If there is none, the year is that of `fallback_us`, or 1970, and the zone UTC; times then
+        only order the records.
         """
         stamp: tuple[int, ...] | None = None
         for line in head.splitlines(keepends=True):
@@ -156,7 +156,7 @@ class _ProcessSegment:
 
 
 class TraceLog:
-    """One log, which may grow: `read` again yields appended records.
+    """One log, which may grow: calling `read` again yields appended records.
 
     Without `texts`, a record's text is read only if `needs_payload`. `share` is the number and
     count of parallel readers, who take turns.

@@ -1,4 +1,6 @@
-"""A torch trace log as a source; for a recorded run, only what the hooks did not see."""
+"""A torch trace log as a source. For a recorded run it yields only the events that the hooks did
+not see.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ class TraceSource:
         self._is_broken = False
 
     def read(self) -> Iterator[EventBatch]:
-        """Yield new events; a last, possibly empty batch contains the error that ended the log."""
+        """Yield new events. A last batch, which may be empty, contains the error that ended the
+        log.
+        """
         if self._is_broken:
             return
         events: list[Event] = []

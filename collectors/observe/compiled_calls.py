@@ -1,8 +1,8 @@
-"""Record how long each compiled call of a trial took and the program until its next one, what it
-returned or raised, and the gradients that each backward pass left.
+"""Record the compiled calls of a trial.
 
-Only the outermost call counts: a compiled module inside a compiled function is part of it. torch
-must be imported.
+Recorded are the duration of each call and of the program until the next one, the result or
+exception, and the gradients that each backward pass left. Only the outermost call counts: a
+compiled module inside a compiled function is part of it. torch must be imported.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class CallRecorder:
         self._watch_backward()
 
     def _watch_backward(self) -> None:
-        """Record the gradients of each backward pass: `Tensor.backward` and `torch.autograd.grad`
-        both run through one function of torch's.
+        """Record the gradients of each backward pass. `Tensor.backward` and `torch.autograd.grad`
+        both run through one function of torch.
         """
         original = lookup("backward_passes")
         if original is MISSING:
@@ -134,8 +134,8 @@ class CallRecorder:
         return compiled_call
 
     def _probe_processor(self) -> None:
-        """Make inductor detect the processor now: it takes 11 s with an empty cache folder and is
-        not part of a compile. Both sides of a trial share a folder for this alone.
+        """Make inductor detect the processor now. With an empty cache folder this takes 11 s, and
+        it is not part of a compile. Both sides of a trial share a folder only for this.
         """
         if self._has_probed or self._torch.cuda.is_available():
             return
@@ -170,7 +170,7 @@ class CallRecorder:
 
     @staticmethod
     def _exclude(wrapper: Any) -> None:
-        """Exclude our frames from Dynamo when a compiled function calls another after a graph
+        """Exclude our frames from Dynamo when a compiled function calls another one after a graph
         break.
         """
         for function in (wrapper, CallRecorder._record):
@@ -204,7 +204,7 @@ class CallRecorder:
         return result
 
     def _measure_since(self) -> tuple[int, float] | None:
-        """Return the thread's last call and how long the program ran since."""
+        """Return the thread's last call and how long the program has run since."""
         last = getattr(self._depth, "last", None)
         if last is None:
             return None
@@ -349,7 +349,7 @@ class CallRecorder:
 
 
 def _list_leaves(outputs: Any) -> list[Any]:
-    """Return the leaf tensors that a backward pass from these outputs adds gradients to."""
+    """Return the leaf tensors to which a backward pass from these outputs adds gradients."""
     waiting = [output.grad_fn for output in outputs if getattr(output, "grad_fn", None)]
     seen, leaves = set(waiting), []
     while waiting and len(seen) < MAX_NODES:

@@ -89,7 +89,7 @@ def context_of(manager: Any, function_id: Any) -> Any:
 def skip_context(frame: FrameType | None) -> Any:
     """Return the compile context of a skip that torch logs while compiling or running a graph.
 
-    While running, it comes from torch's manager in the frame that logs the skip.
+    While a graph is running, it comes from torch's manager in the frame that logs the skip.
     """
     for _ in range(2):
         if frame is None:
@@ -124,8 +124,8 @@ def _list_reasons(
 ) -> list[list[Any]]:
     """Return [graph, status, text, inputs, input count] for each graph that was not replayed.
 
-    torch has checked them in `_run`, and may have left the path of graphs since. Its result for
-    the last graph is still available; the other graphs are checked again.
+    torch has checked them in `_run`, and may have left the path of graphs since then. Its result
+    for the last graph is still available; the other graphs are checked again.
     """
     names = frame.f_locals
     last = names.get("status"), names.get("status_logger")
@@ -144,10 +144,11 @@ def _list_reasons(
 
 
 def _explain_place(manager: Any, function_id: Any) -> list[list[Any]]:
-    """Explain why a function that used to begin a path of graphs is now recorded after another.
+    """Explain why a function that used to begin a path of graphs is now recorded after another
+    function.
 
-    torch ends a path at a new step, or once the program holds none of its outputs. Neither was
-    the case, and torch records no reason.
+    torch ends a path at a new step, or once the program holds none of its outputs. Neither
+    happened, and torch records no reason.
     """
     began, node = manager.roots.get(function_id), manager.current_node
     if node is None or not began:

@@ -3,9 +3,8 @@
 torch's own reasons stop at the first failed guard of an entry. Its guards are objects that can be
 called with the guarded value, so all of them are evaluated here, within a time limit. Values are
 looked up by the guards' sources without running user code: a source that passes through a property
-or another descriptor of the user is left out, and its entry is marked as incomplete.
-Source: torch/_dynamo/guards.py and
-torch/csrc/dynamo/guards.cpp of 2.4 to 2.13.
+or another descriptor of the user is left out, and its entry is marked as incomplete. Source:
+torch/_dynamo/guards.py and torch/csrc/dynamo/guards.cpp of 2.4 to 2.13.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class FailedGuards:
     ) -> Callable[..., Any]:
         """Keep the cache entries available while torch collects its reasons.
 
-        `emit` gets the reasons in torch 2.4, which writes no event for them.
+        `emit` receives the reasons in torch 2.4, which writes no event for them.
         """
 
         def get_and_maybe_log_recompilation_reasons(
@@ -117,7 +116,7 @@ def _guards_of(entry: Any) -> Any:
 
 
 def _name_compile(entry: Any) -> str | None:
-    """Return the compile that made a cache entry; torch 2.4 stores it with the entry's graphs."""
+    """Return the compile that made a cache entry. torch 2.4 stores it with the entry's graphs."""
     if hasattr(entry, "compile_id"):
         return str(entry.compile_id)
     scope = _guards_of(entry).global_scope
@@ -242,7 +241,7 @@ def _list_items(pairs: dict[int, Any], value: Any) -> Iterator[tuple[Any, str, A
 def _holds(part: str, names: dict[str, Any]) -> bool:
     """Evaluate a condition on sizes as torch does for its reason.
 
-    A condition that cannot be evaluated counts as true: a value has another type now, and the
+    A condition that cannot be evaluated counts as true: the value has another type now, and the
     guard on that type has failed.
     """
     try:
@@ -374,7 +373,7 @@ def _read_dict(value: Any) -> Any:
 
 
 def _describe(value: Any, guard: str = "") -> Any:
-    """Return a short JSON form of a value: numbers and strings as they are, else type and size.
+    """Return a short JSON form of a value: numbers and strings unchanged, otherwise type and size.
 
     A member of an Enum also has the guard's value, which contains the member's number.
     """

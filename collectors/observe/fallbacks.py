@@ -1,10 +1,10 @@
 """Emulate events that torch 2.4 and 2.5 lack (docs/compatibility.md).
 
-These versions have no graph-break event, 2.4 no recompile event. They keep a list of graph breaks
-that grows until reset(); new entries are written as the events of a newer torch. Breaks of frames
-that were skipped entirely never reach it. Recompiles are written where torch names their reasons
-(failed_guards.py). These versions also lack an event for a compile that raises, and a record for
-one that reaches the recompile limit.
+These versions have no graph-break event, and 2.4 has no recompile event. They keep a list of graph
+breaks that grows until reset(); new entries are written as the events of a newer torch. Breaks of
+frames that were skipped entirely never get into it. Recompiles are written where torch collects
+their reasons (failed_guards.py). These versions also lack an event for a compile that raises, and a
+record for one that reaches the recompile limit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class ListReader:
             self._last_reason = reasons[-1] if reasons else None
 
     def read_error(self, emit: Callable[[str, Any, Any, Any], None], context: Any) -> None:
-        """Write the exception of a failed compile: torch writes the record while it propagates."""
+        """Write the exception of a failed compile. torch writes the record while the exception
+        propagates.
+        """
         error = sys.exc_info()[1]
         if self.reads_errors and error is not None:
             emit(COMPILE_ERROR, None, "".join(traceback.format_exception(error)), context)

@@ -7,9 +7,10 @@ from types import FrameType, TracebackType
 
 
 class HookGuard:
-    """Context manager that counts exceptions of our code and suppresses them.
+    """Context manager that suppresses and counts exceptions of our code.
 
-    KeyboardInterrupt, SystemExit and exceptions of the program's signal handlers pass through.
+    KeyboardInterrupt, SystemExit and exceptions of the program's signal handlers are not
+    suppressed.
     """
 
     def __init__(self, losses: Counter[str]) -> None:

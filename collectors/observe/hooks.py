@@ -157,7 +157,7 @@ class Hooks:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Record nothing that is compiled inside the block."""
+        """Do not record anything that is compiled inside the block."""
         was_closed, self.spool.closed = self.spool.closed, True
         try:
             yield
@@ -209,7 +209,7 @@ class Hooks:
     def _hook_cuda_graphs(self) -> None:
         """Hook CUDA graph recording once its module is loaded.
 
-        Inductor loads it while it compiles the first graph that will be recorded.
+        Inductor loads it while it compiles the first graph to be recorded.
         """
         self._replace_once("cudagraph_recordings", self.cuda_graphs.wrap_recording)
         self._replace_once("cudagraph_warm_ups", self.cuda_graphs.wrap_eager)
@@ -461,7 +461,9 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _load_redaction() -> Any:
-    """Imported only for runs without source: compiling its patterns takes 0.6 ms."""
+    """Import the redaction only for runs without source, because compiling its patterns takes 0.6
+    ms.
+    """
     from ..contract import redaction
 
     return redaction
@@ -474,7 +476,7 @@ def _argv() -> list[str]:
 def _frame_name(start: FrameType | None) -> dict[str, str]:
     """Return the qualified name of the function that Dynamo compiles.
 
-    Python 3.10 has none; there the recorder's source index names the frame.
+    Python 3.10 has none; there the recorder's source index finds the name.
     """
     code: Any = start.f_locals.get("code") if start is not None else None
     return {"qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}

@@ -75,7 +75,7 @@ def _with_wide_frame(code: CodeType) -> CodeType:
 def end_program(failure: BaseException | None) -> None:
     """End the program as Python does.
 
-    Always raises SystemExit: it ends the C code that announced the program.
+    Always raises SystemExit, which ends the C code that announced the program.
     """
     if failure is None:
         raise SystemExit(0)
@@ -100,8 +100,8 @@ def report(error: BaseException) -> None:
 
 
 def end_by_sigint() -> None:
-    """Kill the process with SIGINT, so that its shell sees that Ctrl-C ended it. Runs as the last
-    exit handler.
+    """Kill the process with SIGINT, so that its shell sees that Ctrl-C ended it. This runs as the
+    last exit handler.
     """
     if any(_interrupted):
         for stream in (sys.stdout, sys.stderr):

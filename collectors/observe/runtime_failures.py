@@ -1,8 +1,8 @@
-"""Record exceptions raised by running compiled code, and the one that ends the program.
+"""Record exceptions raised by running compiled code, and the exception that ends the program.
 
 Each compiled callable gets one wrapper frame whose `try` costs nothing unless something is raised
-(cost in docs/benchmarks.md). The frame removes itself from the traceback. The exception that ended
-the program is read at exit from where Python keeps it, so no user hook is replaced.
+(cost in docs/benchmarks.md). The frame removes itself from the traceback. At exit, the exception
+that ended the program is read from the place where Python stores it, so no user hook is replaced.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class RepeatedFailure:
 
 
 class RuntimeFailures:
-    """Failures of compiled code. Each is written once, then its count at 2, 4, 8, … and at the
-    end.
+    """Failures of compiled code. Each is written once, then its count at 2, 4, 8, … and at
+    the end.
     """
 
     def __init__(
@@ -217,8 +217,8 @@ def now_at(context: list[int | None] | None) -> Origin:
 
 
 def wrap_install_global(original: Callable[..., Any], guard: HookGuard) -> Callable[..., Any]:
-    """Return a wrapper of OutputGraph.install_global_unsafe, which gives bytecode its compiled
-    graphs.
+    """Return a wrapper of OutputGraph.install_global_unsafe, which makes compiled graphs available
+    to bytecode.
 
     torch wraps a graph in a function that disables Dynamo; only the function inside is replaced.
     """
@@ -260,7 +260,9 @@ def _running_origin() -> Origin | None:
 
 
 def mark(error: BaseException, position: int, context: Context = None) -> None:
-    """Mark an exception as recorded, on itself: many types have no weak references."""
+    """Mark an exception as recorded with an attribute, because many types have no weak
+    references.
+    """
     try:
         BaseException.__setattr__(error, MARK, (os.getpid(), position, context))
     except Exception:  # it is then recorded again further out
@@ -350,9 +352,9 @@ def _innermost(trace: TracebackType | None) -> tuple[tuple[str, int], ...]:
 
 
 def clean_text(text: str, most: int, redact: Callable[[str], str]) -> str:
-    """Withhold secrets and shorten a text in its middle, since the exception is at the end.
+    """Redact secrets and shorten a text in its middle, since the exception is at the end.
 
-    A C++ compiler's output can have 100 KB.
+    The output of a C++ compiler can have 100 KB.
     """
     if len(text) > most:
         text = (

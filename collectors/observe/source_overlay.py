@@ -111,7 +111,9 @@ def _replace_lines(overlay: SourceOverlay) -> None:
 
 
 def _print_exception(kind: Any, error: BaseException, trace: Any) -> None:
-    """Print the exception with linecache's lines; the interpreter's own printer reads the files."""
+    """Print the exception with linecache's lines, because the interpreter's own printer reads the
+    files.
+    """
     try:
         import traceback
 
@@ -124,7 +126,7 @@ def _make_main_hook(overlay: SourceOverlay) -> Any:
     """Return an audit hook that runs the patched `__main__` in place of the file's.
 
     C code reads that file, so its text cannot be replaced. It announces the code before running it:
-    the hook runs the patched code instead and exits as C would have.
+    the hook runs the patched code instead and exits as the C code would.
     """
     waiting, main_file = True, None
 
@@ -154,7 +156,9 @@ def _is_main(code: object, main_file: str) -> bool:
 
 
 def _run_main(source: bytes, original: CodeType) -> None:
-    """Always raises SystemExit: it ends the C code that announced the program."""
+    """Run the patched program. Always raises SystemExit, which ends the C code that announced the
+    program.
+    """
     failure = None
     try:
         code = compile(source, original.co_filename, "exec", dont_inherit=True)

@@ -1,7 +1,7 @@
-"""Append records to this process's spool file, one write per record, nothing to flush.
+"""Append records to this process's spool file, one write per record, with nothing to flush.
 
-The page cache keeps written data through SIGKILL and os._exit. There is no thread, queue or lock,
-so fork cannot deadlock. Failed writes are counted as losses; nothing here raises.
+The page cache keeps written data after SIGKILL and os._exit. There is no thread, queue or lock, so
+fork cannot deadlock. Failed writes are counted as losses; nothing here raises.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def open_apart(path: str, flags: int) -> int:
 def find_parent(folder: str) -> str | None:
     """Return the nearest ancestor process that writes into the run's spool.
 
-    Found through its open files (Linux), so that no variable must pass through the programs
-    between.
+    It is found by its open files (Linux), so that the programs in between need not pass on a
+    variable.
     """
     folder = os.path.realpath(folder)
     pid = os.getppid()
@@ -137,7 +137,8 @@ class Spool:
         return _ENCODER.encode(record).encode("utf-8", "backslashreplace")
 
     def _is_ours(self) -> bool:
-        """Return whether the descriptor is still our file and the file still in its folder.
+        """Return whether the descriptor still refers to our file, and the file is still in its
+        folder.
 
         Daemons close all descriptors, and the next file they open may get our number; users may
         delete the spool. The check takes 0.5 µs per record.

@@ -1,8 +1,8 @@
 """Time a program's steps for a while, and trace a few more with torch's profiler.
 
 A step is a call of the outermost compiled function. Each compiled graph gets a pair of marks on the
-device's own timeline; nothing else is recorded with them. Outside the window, calls have no
-overhead: everything that the window replaced is restored. torch must be imported.
+device's own timeline; nothing else is recorded at the same time. Outside the window, calls have no
+overhead, because everything that the window replaced is restored. torch must be imported.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ Write = Callable[[dict[str, Any], "str | None"], None]
 
 @dataclass
 class Graph:
-    """A compiled graph: the function that Dynamo's code calls, whose inner function is replaced
-    while a window is open.
+    """A compiled graph: the function that Dynamo's code calls. Its inner function is replaced while
+    a window is open.
     """
 
     watched: Callable[..., Any]
@@ -185,7 +185,7 @@ class StepWindow:
             torch_compat.closure_cell(graph.watched, "compiled").cell_contents = graph.original
 
     def release_profiler(self) -> None:
-        """Stop tracing so that the program can use torch's profiler; a process has only one."""
+        """Stop tracing so that the program can use torch's profiler. A process has only one."""
         self._has_own_profiler = True
         if self._profiler is None:
             return
@@ -277,7 +277,7 @@ class StepWindow:
                 self.end()
 
     def _advance(self) -> None:
-        """Go on to the next phase, between two steps."""
+        """Enter the next phase, between two steps."""
         if self._phase == WAITING and self._is_due():
             self._open()
         elif self._phase == SURVEY:
@@ -396,11 +396,10 @@ class StepWindow:
     # -- the trace
 
     def _watch_frames(self) -> None:
-        """Mark the frames that Dynamo skipped: of the frames it has seen, those that run
-        uncompiled.
+        """Mark the frames that Dynamo skipped: those it has seen that run uncompiled.
 
-        This is slow, so it ends with the first traced step in the usual order, whose times are
-        not used.
+        This is slow, so it ends with the first traced step in the usual order, whose times are not
+        used.
         """
         if not self._frames:
             known = list(self._codes.items())
@@ -544,7 +543,7 @@ def _split(
     step: Step, after: Step | None, marks_of: Callable[[Any], Any], span: Callable[..., float]
 ) -> dict[str, Any]:
     """Return the times between the marks of a step: gap, graph, gap, graph, … gap of its call, and
-    the same from there to the next step.
+    the same from the end of the call to the next step.
     """
     inside = [part for part in step.parts if part.begin_ns < step.end_ns]
     outside = step.parts[len(inside) :]

@@ -1,7 +1,7 @@
-"""All uses of torch's private names: where each is found, in which versions, and its fallback.
+"""All uses of torch's private names: where to find each, in which versions, and its fallback.
 
-`probe` looks up each name; the results are the run's capabilities, shown on its page. Versions
-were read in the sources of 2.4 to 2.13, see docs/compatibility.md.
+`probe` looks up each name; the results are the run's capabilities, shown on its page. Versions were
+checked in the sources of 2.4 to 2.13, see docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -277,8 +277,8 @@ def holders(original: Any, attribute: str) -> list[ModuleType]:
 
 
 def trace_logger_in_use() -> bool:
-    """Return whether torch's trace events are already read: TORCH_TRACE, TORCH_COMPILE_DEBUG, a
-    handler.
+    """Return whether torch's trace events already have a reader: TORCH_TRACE, TORCH_COMPILE_DEBUG,
+    or a handler.
     """
     internal = sys.modules.get("torch._logging._internal")
     logger = getattr(internal, "trace_log", None)
@@ -354,10 +354,11 @@ def cache_info(payload_fn: Any) -> dict[str, Any] | None:
 
 
 def forget_kernel_stacks() -> None:
-    """Empty inductor's list of stack traces of backward kernels, which no backward empties.
+    """Empty inductor's list of stack traces of backward kernels, which torch never empties.
 
-    Each writes the whole list: the trace grows by the square of their number. Source: 2.9 to 2.13,
-    _inductor_kernel_stack_trace in torch/_inductor/debug.py; a forward has a list of its own.
+    Each backward writes the whole list, so the trace grows by the square of their number. Source:
+    2.9 to 2.13, _inductor_kernel_stack_trace in torch/_inductor/debug.py; a forward has a list of
+    its own.
     """
     stacks = getattr(sys.modules.get("torch._inductor.debug"), "_inductor_kernel_stack_trace", None)
     if isinstance(stacks, dict):
@@ -377,8 +378,8 @@ def starting_frame() -> FrameType | None:
     """Return the frame of torch's log_dynamo_start, in 2.4 and 2.5 of _compile, from inside its
     dynamo_start event.
 
-    Its variable `code` is what Dynamo compiles: the event has only the bare name, and wrapping that
-    function would add a frame to the stack it captures.
+    Its variable `code` is the code that Dynamo compiles. The event has only the bare name, and
+    wrapping that function would add a frame to the stack it captures.
     """
     frame: FrameType | None = sys._getframe(1)
     for _ in range(MAX_FRAMES_TO_START):
@@ -392,7 +393,8 @@ def list_lost_callers(start: FrameType, last: Any | None) -> list[dict[str, Any]
     """List the frames between torch's own and the last caller in its stack (all frames if there is
     none), outermost first.
 
-    Source: log_dynamo_start skips a fixed number of frames, in 2.13 up to two of the program's.
+    Source: log_dynamo_start skips a fixed number of frames, in 2.13 including up to two of the
+    program.
     """
     if start.f_code.co_name != LOGS_START:
         return []
@@ -448,7 +450,7 @@ def reserved_bytes(device: int) -> int | None:
 
 
 def initialized_cuda() -> Any:
-    """Return `torch.cuda` where the program uses a GPU, else None."""
+    """Return `torch.cuda` if the program uses a GPU, else None."""
     cuda = sys.modules.get("torch.cuda")
     return cuda if cuda is not None and cuda.is_initialized() else None
 
@@ -476,7 +478,7 @@ def list_storages(values: Any) -> Iterator[tuple[int, int]]:
 def make_event_recorder() -> Callable[[Any], None]:
     """Return a function that records a CUDA event on the current stream.
 
-    torch's own asks for the stream by a Python object each time, which takes 10 µs.
+    torch's own function creates a Python object for the stream each time, which takes 10 µs.
     """
     torch = sys.modules["torch"]
     stream, device = torch.cuda.current_stream(), torch.cuda.current_device()
@@ -497,7 +499,7 @@ def profiler_range(name: str) -> Any:
 
 
 def start_profiler(with_cuda: bool) -> Any:
-    """Start torch's profiler and return it; None while the program uses it itself."""
+    """Start torch's profiler and return it; None while the program itself uses it."""
     torch = sys.modules["torch"]
     if torch._C._autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled:
         return None
@@ -539,7 +541,7 @@ def distributed_rank() -> int | None:
 
 
 def dynamic_sources(file: str | None, first_line: int | None, name: str | None) -> str | None:
-    """Return what torch made dynamic in a code object: "L['x']:0,L['x']:2,L['n']".
+    """Return the sources that torch made dynamic in a code object: "L['x']:0,L['x']:2,L['n']".
 
     Source: torch/_dynamo/pgo.py (CodeId, FrameStateSizeEntry, render_code_state) of 2.13.
     """
@@ -575,8 +577,8 @@ def kept_record_count() -> int:
 
 
 def track_provenance() -> None:
-    """Make inductor write which nodes and lines each kernel comes from, unless that changes cache
-    keys: from torch 2.12 on, existing caches would not be used. See docs/provenance.md.
+    """Make inductor write from which nodes and lines each kernel comes, unless that changes cache
+    keys. From torch 2.12 on it does, and existing caches would not be used. See docs/provenance.md.
     """
     own = {"INDUCTOR_PROVENANCE", "TORCH_COMPILE_DEBUG"} & set(os.environ)
     if own or release_of(loaded_version()) >= (2, 12):
@@ -606,7 +608,9 @@ def registry_path() -> str | None:
 
 
 def gpus() -> tuple[list[dict[str, Any]], str | None]:
-    """Return the GPUs that the program has initialised, and cuDNN's version. Initialises none."""
+    """Return the GPUs that the program has initialised, and cuDNN's version. No GPU is
+    initialised.
+    """
     torch = sys.modules["torch"]
     if not torch.cuda.is_available() or not torch.cuda.is_initialized():
         return [], None

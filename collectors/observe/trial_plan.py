@@ -1,5 +1,6 @@
-"""The plan of a trial for the processes it starts. Standard library only, since it is imported in
-the observed process.
+"""The plan of a trial for the processes it starts.
+
+This module needs only the standard library, because it is imported in the observed process.
 """
 
 from __future__ import annotations

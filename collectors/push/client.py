@@ -1,4 +1,4 @@
-"""Requests to a server, with its token in each, over one persistent connection."""
+"""Send requests to a server over one persistent connection, each with the token."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ServerAnswer(Answer):
 
 
 class Client:
-    """A connection to one server that sends its token with every request.
+    """A connection to one server, which sends its token with every request.
 
     Raises TargetError if the token cannot be read or must not be sent.
     """

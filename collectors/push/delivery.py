@@ -61,10 +61,10 @@ class Losses:
 
 
 def make_stand_in(line: bytes, stream_id: str, lost_count: int, words: str) -> bytes | None:
-    """Return a line that reports a lost one with the same length and CRC-32, or None if that is too
-    short.
+    """Return a line that reports a lost one and has its length and CRC-32, or None if the lost line
+    is too short.
 
-    So the stream's later offsets and checksums stay valid.
+    Later offsets and checksums of the stream therefore stay valid.
     """
     rejects = Rejects()
     rejects.add("not_taken", None, words[:MAX_WORDS], lost_count)
@@ -78,7 +78,7 @@ def make_stand_in(line: bytes, stream_id: str, lost_count: int, words: str) -> b
 
 
 def _fit_checksum(before: int, end: bytes, expected: int) -> bytes:
-    """Choose free characters, each A or C, that give a line the expected checksum.
+    """Choose the free characters of a line, each A or C, so that it has the expected checksum.
 
     CRC-32 is linear: the changes of the characters combine by XOR. Its polynomial is irreducible,
     so changes of 32 bits at distances of 8 are independent, and Gaussian elimination finds a
@@ -389,11 +389,11 @@ class StreamDelivery:
         refusal: ServerAnswer,
         is_written: bool,
     ) -> bool:
-        """Send the first half of rejected lines; a single line rejected twice is replaced by its
-        loss.
+        """Send the first half of rejected lines. A single line that is rejected twice is replaced
+        by a line that reports its loss.
 
         Raises Refused the first time, or if the replacement is rejected too: then the content is
-        not the cause, and nothing is lost.
+        not the reason, and nothing is lost.
         """
         if lines.count(b"\n") > 1:
             half = lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.index(b"\n") + 1
@@ -413,7 +413,9 @@ class StreamDelivery:
         return True
 
     def _check_refusal(self, answer: ServerAnswer) -> None:
-        """Raises Refused. Data waiting for a run deleted or pruned on the server is deleted."""
+        """Raises Refused. If the server has deleted or pruned the run, the data waiting for it is
+        deleted.
+        """
         if answer.status == 410 and self.waiting.is_written():
             self.waiting.write_stop("deleted")
         elif answer.status == 410:
@@ -459,7 +461,7 @@ def _read_end(line: bytes) -> int | None:
 class BundleDelivery:
     """The delivery of one bundle: an import on the server, polled until it ends.
 
-    A bundle rejected or failing three times is set aside until the user pushes again.
+    A bundle that is rejected or fails three times is set aside until the user pushes again.
     """
 
     def __init__(self, waiting: Waiting) -> None:

@@ -1,5 +1,6 @@
-"""The outbox: files waiting to be sent, for their writers and the sender. The package's docstring
-lists the files.
+"""The outbox: files waiting to be sent, for their writers and the sender.
+
+The package's docstring lists the files.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class OutboxQuota:
         return True
 
     def drop_texts(self, size_bytes: int) -> None:
-        """Delete the oldest waiting texts until enough bytes are free; the sender reports them as
+        """Delete the oldest waiting texts until enough bytes are free. The sender reports them as
         lost.
         """
         texts: list[tuple[int, int, str]] = []
@@ -205,7 +206,7 @@ def add_bundle(root: Path, run_id: str, bundle: Path, target: Target) -> None:
 
 
 def read_wake(root: Path) -> int:
-    """Return when an immediate try was last requested, in microseconds."""
+    """Return the time of the last request for an immediate try, in microseconds."""
     try:
         return (root / WAKE_NAME).stat().st_mtime_ns // 1000
     except OSError:
@@ -222,7 +223,7 @@ def find_text(folder: Path, digest: str) -> Path | None:
 
 @dataclass(frozen=True)
 class SentState:
-    """How far a stream was sent: bytes, their CRC-32, and the rejected lines.
+    """How much of a stream was sent: bytes, their CRC-32, and the rejected lines.
 
     For a bundle, the import on the server, or how often, when and why it was rejected.
     """
@@ -284,7 +285,7 @@ class Waiting:
         return 0
 
     def read(self, offset: int, most_bytes: int) -> bytes:
-        """Return whole lines from an offset, at least one if available; empty if that segment is
+        """Return whole lines from an offset, at least one if available. Empty if that segment is
         deleted.
         """
         before = [segment for segment in self.list_segments() if segment[0] <= offset]

@@ -76,7 +76,7 @@ def list_waiting_runs(root: Path) -> list[WaitingRun]:
 def await_delivery(
     root: Path, run_id: str, target: Target, most_s: float = MAX_WAIT_S, since_us: int = 0
 ) -> bool:
-    """Wait while the server answers until a run is delivered; return whether it was."""
+    """Wait until a run is delivered, as long as the server responds; return whether it was."""
     began_s, began_us = time.monotonic(), read_clock_us()
     while (root / run_id).exists():
         elapsed_s = time.monotonic() - began_s

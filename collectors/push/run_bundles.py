@@ -26,8 +26,8 @@ def bundle_runs(
     prefixes: Sequence[str] = (),
     queue_more: Callable[[sqlite3.Connection, str], int] = lambda reader, run_id: 0,
 ) -> Iterator[str]:
-    """Put runs that the server lacks, at least in part, into the outbox and yield their ids; with
-    `prefixes`, only runs whose id starts with one.
+    """Put runs that the server lacks, or has only in part, into the outbox and yield their ids.
+    With `prefixes`, only runs whose id starts with one.
 
     For a run that the server has completely, `queue_more` queues later answers and returns their
     number. Raises StoreError, OSError, or ValueError if no run matches a prefix.
@@ -73,7 +73,9 @@ def temporary_database() -> Iterator[str]:
 
 
 def _has_all(client: Client, reader: sqlite3.Connection, run_id: str) -> bool:
-    """Return whether the server has the whole run. If it does not answer, the run is sent."""
+    """Return whether the server has the whole run. If the server does not respond, return False so
+    that the run is sent.
+    """
     try:
         answer = client.ask("GET", f"runs/{quote_path(run_id)}/contents")
     except ServerUnavailable:

@@ -1,5 +1,6 @@
-"""The single process per home folder that sends the outbox. It ends when nothing is left and no
-stream is being written.
+"""The single process per home folder that sends the outbox.
+
+It ends when nothing is left and no stream is being written.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Pause:
     due_s: float = 0.0
 
     def lengthen(self, pause_s: float) -> None:
-        """Wait a random time up to a doubling limit, and at least as long as the server asks."""
+        """Wait for a random time up to a doubling limit, but at least as long as the server
+        requests.
+        """
         longest_s = min(FIRST_PAUSE_S * 2**self.failure_count, MAX_PAUSE_S)
         self.failure_count = min(self.failure_count + 1, 30)
         self.due_s = time.monotonic() + max(pause_s, random.uniform(0, longest_s))  # noqa: S311 - no secret

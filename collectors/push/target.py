@@ -1,4 +1,4 @@
-"""The server that runs are pushed to: address and token, checked before anything is sent."""
+"""The server to which runs are pushed: its address and token, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _read_file(path: str) -> str:
-    """Read a token file; errors name the file but never its content."""
+    """Read a token file. Errors contain the name of the file but never its content."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:

@@ -1,4 +1,4 @@
-"""The CI job that a run belongs to, from the variables that each CI service documents."""
+"""Find the CI job of a run in the variables that each CI service documents."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _SERVICES = (
 
 
 def ci_job(environment: Mapping[str, str]) -> CiJob:
-    """Return service, address and name of the CI job. Empty outside of CI, or if the address is not
-    a plain http(s) URL.
+    """Return service, address and name of the CI job. Empty outside CI, or if the address is not a
+    plain http(s) URL.
     """
     if any(environment.get(name) for name in _NOT_GITHUB):
         return {}

@@ -1,4 +1,4 @@
-"""The graphs that processes of a run were running when they died."""
+"""Recover the graphs that processes of a run were running when they died."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTSIDE = "the process died outside compiled code; this graph ran last"
 def promote_crashes(folder: Path, signal: str | None) -> int:
     """Append the graphs that dead processes were running to their records; return their number.
 
-    Only for a spool without writers. Processes that exited cleanly have deleted that file.
+    Only for a spool without writers. Processes that exited normally have deleted that file.
     """
     count = 0
     running = list_files(folder, RUNNING_SUFFIX)

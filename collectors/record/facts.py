@@ -1,4 +1,4 @@
-"""Facts of a run's repository, machine and GPUs, gathered outside the observed process."""
+"""Collect facts of a run's repository, machine and GPUs, outside the observed process."""
 
 from __future__ import annotations
 
@@ -93,7 +93,9 @@ def _read_code_owners(root: str) -> str | None:
 
 
 def _list_tracked(root: str, cwd: str | None) -> dict[str, list[str]]:
-    """List HEAD's entries at the top of a repository, and in the working directory if below it."""
+    """List HEAD's entries at the top of a repository, and those in the working directory if it is
+    below the top.
+    """
     below = os.path.relpath(os.path.realpath(cwd), os.path.realpath(root)) if cwd else "."
     folders = {"": "HEAD"}
     if below != "." and not below.startswith(".."):
@@ -226,7 +228,8 @@ def describe_run(
     source: str = "live",
     troubles: Iterable[tuple[str, str]] = (),
 ) -> Manifest:
-    """Return a run's manifest: settings, command, repository, machine and environment, no secrets.
+    """Return a run's manifest: settings, command, repository, machine and environment, without
+    secrets.
 
     Facts that cannot be determined are left out and listed in its errors.
     """

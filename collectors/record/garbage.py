@@ -11,7 +11,7 @@ from collections.abc import Iterator
 def without_collections() -> Iterator[None]:
     """Disable garbage collection during imports, which makes importing torch a fifth faster.
 
-    Loaded objects are excluded from later collections until `search_imports`.
+    Loaded objects are excluded from later collections until `search_imports` is called.
     """
     gc.disable()
     try:

@@ -27,10 +27,10 @@ def ask_git(
     timeout_s: float = GIT_TIMEOUT_S,
     also: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run git without the user's hooks, in its own session so that Ctrl-C does not interrupt
-    cleanup.
+    """Run git without the user's hooks, in a session of its own so that Ctrl-C does not interrupt
+    its cleanup.
 
-    Raises OSError without git or the folder; subprocess.TimeoutExpired.
+    Raises OSError if git or the folder is missing; subprocess.TimeoutExpired.
     """
     environment = {name: value for name, value in os.environ.items() if name not in OF_GIT}
     return subprocess.run(
@@ -126,8 +126,8 @@ def find_base(environment: Mapping[str, str], folder: str) -> str:
     """Return the hash of the commit to compare with: a pull request's base or the commit before a
     push.
 
-    A pull request's merge commit is compared with its first parent; a new branch with the default
-    branch. Raises ValueError if the event names none or it cannot be fetched.
+    A pull request's merge commit is compared with its first parent, a new branch with the default
+    branch. Raises ValueError if the event has none or it cannot be fetched.
     """
     event = _read_event(environment)
     pull_request = _as_dict(event.get("pull_request"))

@@ -1,7 +1,7 @@
 """Observe torch.compile in a block of this process, without a database or recorder.
 
-Uses the hooks of `compileboard.observe()` with a spool of its own, read at the end of the block; if
-hooks are already installed (`collectors run`, `install()`), their spool is read.
+This uses the hooks of `compileboard.observe()` with a spool of its own, which is read at the end of
+the block. If hooks are already installed (`collectors run`, `install()`), their spool is read.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class BlockRecord:
 def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[BlockRecord]:
     """Observe torch.compile in the block. File names are shortened relative to `roots`.
 
-    `reset` clears Dynamo's cache first: code compiled by an earlier test would not break again.
-    Raises ImportError without torch.
+    `reset` clears Dynamo's cache first, because code that an earlier test compiled would not break
+    again. Raises ImportError without torch.
     """
     import torch._dynamo
 

@@ -48,7 +48,7 @@ class DatabaseUnusable(StoreError):
 def open_recorder(
     folder: Path, manifest: Manifest, note: Callable[[StoreError], None]
 ) -> Recorder | None:
-    """Open the database. A temporary error is passed to `note` and the run stays in its spool.
+    """Open the database. A temporary error is passed to `note`, and the run stays in its spool.
 
     Raises StoreError if the database can never store this run.
     """
@@ -84,7 +84,7 @@ class Recording:
             self._note_trouble(error)
 
     def open(self) -> None:
-        """Open the database; a temporary error leaves the run in its spool.
+        """Open the database. After a temporary error the run stays in its spool.
 
         Raises DatabaseUnusable if it can never store this run; the spool is then removed.
         """

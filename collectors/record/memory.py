@@ -1,4 +1,4 @@
-"""Free memory, and a limit on what this process may allocate."""
+"""Measure free memory, and limit how much this process may allocate."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ SHARE = 0.75  # of the free memory, by default: others use the machine too
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:
-    """Return the bytes available without swapping, in the machine or in this container if that is
-    less.
+    """Return the bytes available without swapping, in the machine or, if that is less, in this
+    container.
     """
     limits = [
         limit

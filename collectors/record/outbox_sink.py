@@ -1,4 +1,4 @@
-"""Write a run's events into the outbox, from which the sender takes them to a server."""
+"""Write a run's events into the outbox, from which the sender sends them to a server."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ GenerationOf = Callable[[Event], int | None]  # of a trace log's event; None for
 class OutboxSink:
     """The outbox as the sink of one run, as one stream for the recorder's lifetime.
 
-    A local `database`, for commands that read it, gets the batches too. Raises StoreError.
+    Batches are also stored in a local `database` for commands that read it. Raises StoreError.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class OutboxSink:
         return max(by_rank.values(), default=0)
 
     def check_file(self) -> None:
-        """Raises StoreMoved if the server wants a new stream or no more of the run."""
+        """Raises StoreMoved if the server needs a new stream, or no more data of the run."""
         reason = self._stream.read_stop()
         self.is_deleted = self.is_deleted or reason == "deleted"
         if reason == "restart":
@@ -268,13 +268,13 @@ class OutboxSink:
             )
 
     def check_readable(self) -> None:
-        """Nothing to do: the server compares size and checksum."""
+        """Do nothing, because the server compares size and checksum."""
 
     def set_busy_timeout(self, busy_timeout_ms: int) -> None:
-        """Nothing to do: the stream has no other writers."""
+        """Do nothing, because the stream has no other writers."""
 
     def index(self, most_s: float) -> None:
-        """Nothing to do: the server indexes."""
+        """Do nothing, because the server indexes the run."""
 
     def finish(self) -> None:
         self._write_mark(

@@ -1,6 +1,6 @@
-"""Digests of repros that this machine recorded itself, since a database can claim anything.
+"""Digests of repros that this machine recorded itself, because a database can claim anything.
 
-Stored in one file per run in the user's state folder. Such repros run without `--trust`.
+They are stored in one file per run in the user's state folder. Such repros run without `--trust`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def note_own_repro(
 def find_own_folders(
     home_folder: Path, run_id: str, manifest: Mapping[str, Any], programs: Iterable[str | None]
 ) -> tuple[str, ...] | None:
-    """Return the folders of the run of a repro recorded on this machine, None for others."""
+    """Return the folders of the run of a repro that was recorded on this machine, None for other
+    repros.
+    """
     path = _find_path(home_folder, run_id)
     if path is None or find_other_writer(path):
         return None
@@ -62,7 +64,8 @@ def find_own_folders(
 
 
 def find_other_writer(path: Path) -> str | None:
-    """Describe who else can change a path: another user's file or folder, or a writable one.
+    """Return a description of who else can change a path: it belongs to another user, or others may
+    write to it.
 
     In a sticky folder such as /tmp, others can only add files. Links are followed.
     """

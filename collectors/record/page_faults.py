@@ -1,10 +1,10 @@
 """Detect excessive page faults while a program compiles nothing, for docs/stack-cliff.md.
 
 Such a program maps and unmaps a 16 KiB chunk thousands of times a second. Programs that fill new
-arrays also fault, and others may map one chunk per step, so the rate decides. There are three
-checks, each only if the previous one found something: the fault counter every second, the memory
-map for a small range that appears and disappears, and that range's page a hundred times within
-milliseconds.
+arrays also cause faults, and others may map one chunk per step, so the rate decides. There are
+three checks, each only if the previous one found something: the fault counter every second, the
+memory map for a small range that appears and disappears, and that range's page a hundred times
+within milliseconds.
 """
 
 from __future__ import annotations
@@ -201,15 +201,15 @@ class ProcessFaults:
         self.changes.clear()
 
     def forget_from(self, start_us: int) -> None:
-        """Drop counts from `start_us` on, because the process was compiling. For a backward, that
-        is known only at its end.
+        """Drop counts from `start_us` on, because the process was compiling. The compile of a
+        backward is known only at its end.
         """
         if self.windows and self.windows[-1].end_us > start_us:
             self.windows = [window for window in self.windows if window.end_us <= start_us]
             self.reset_samples()
 
     def report(self, *, growth: float) -> Iterator[PageFaultsCounted]:
-        """Yield the sum if it grew by `growth` since the last report or the verdict changed."""
+        """Yield the sum if it grew by `growth` since the last report, or if the verdict changed."""
         calm_us = sum(window.end_us - window.start_us for window in self.windows)
         known_us, was_on_cliff = self.reported
         if not calm_us or (calm_us < growth * known_us and was_on_cliff == self.is_on_cliff):

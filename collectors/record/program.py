@@ -1,8 +1,9 @@
-"""Start a program and decide which signals to pass on to it.
+"""Start a program and decide which signals to forward to it.
 
-`kill PID` must be passed on; `kill -- -PGID` (test harnesses, `timeout`, Jupyter) has already
-reached the program, and a second SIGINT would interrupt its cleanup. Linux does not say which it
-was, so a `cat` in our process group blocks these signals: one pending there was sent to all.
+`kill PID` must be forwarded; `kill -- -PGID` (test harnesses, `timeout`, Jupyter) has already
+reached the program, and a second SIGINT would interrupt its cleanup. Linux does not tell the two
+apart, so a `cat` in our process group blocks these signals: a signal that is pending there was sent
+to the whole group.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class CannotRun(Exception):
 
 
 def hold_closed_streams() -> None:
-    """Open /dev/null for closed standard streams, so that none of our files takes their number.
+    """Open /dev/null for closed standard streams, so that none of our files gets their number.
 
     The program still finds them closed, since Python closes its descriptors in a child.
     """
@@ -137,7 +138,7 @@ def check_program(command: list[str], environment: Mapping[str, str]) -> None:
 
 
 def end_as_interrupted() -> None:
-    """Handle SIGTERM and SIGHUP like Ctrl-C: finished work is kept and children are ended."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C: finished work is kept and children are terminated."""
     for number in _ENDING:
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
@@ -237,7 +238,8 @@ def start_session(
 
 
 def run_to_deadline(child: Child, deadline_s: float, beat: Callable[[], None]) -> bool:
-    """Wait for a child, calling `beat` meanwhile, then end its session. Return whether it was late.
+    """Wait for a child, calling `beat` while it runs, then end its session. Return whether it was
+    late.
 
     An interrupt ends the session too.
     """
@@ -254,8 +256,8 @@ def run_to_deadline(child: Child, deadline_s: float, beat: Callable[[], None]) -
 
 
 def end_group(child: Child) -> None:
-    """End a child's whole session, including compilers it started. A second Ctrl-C ends the wait,
-    not the kill.
+    """End a child's whole session, including compilers it started. A second Ctrl-C ends only the
+    wait.
     """
     try:
         signal_group(child.pid, signal.SIGTERM)
@@ -276,7 +278,7 @@ def read_tail(path: Path, most_bytes: int = TAIL_BYTES) -> str:
 
 
 def end_with(parent: int) -> None:
-    """Kill this process when its parent ends (Linux), since nobody would read the result."""
+    """Kill this process when its parent ends (Linux), since nothing would read the result."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):

@@ -56,7 +56,7 @@ Result = TypeVar("Result")
 
 
 def open_sink(manifest: Manifest, busy_timeout_ms: int) -> RunSink:
-    """Open the run's database, or its outbox with an optional database beside it.
+    """Open the run's database, or its outbox and an optional local database.
 
     Raises StoreError; TargetError if the server's address is invalid.
     """
@@ -193,8 +193,8 @@ class Recorder:
         self.source.reader.reject(MANIFEST_NAME, kind, example=reason)
 
     def _run_optional(self, name: str, task: Callable[[], Result], instead: Result) -> Result:
-        """Run an optional task; its error is counted as a reject of the run and ends only that
-        task.
+        """Run an optional task. An error ends only that task, and is counted as a reject of the
+        run.
 
         Raises StoreError, sqlite3.Error and subprocess.TimeoutExpired, after which it is retried.
         """
@@ -210,9 +210,7 @@ class Recorder:
             return instead
 
     def end(self) -> None:
-        """Record how the run ended, once its manifest says so, and its losses. Raises
-        StoreError.
-        """
+        """Record the end of the run once its manifest has it, and the losses. Raises StoreError."""
         m = self.manifest
         if m.ended_us is None:
             return
@@ -246,8 +244,8 @@ class Recorder:
         self.sink.save_run_rejects(self.source.reader.rejects)
 
     def _store_history(self, timeout_s: float) -> None:
-        """Record once the commits before the run's own; not at its start, which would wait for
-        git.
+        """Record once the commits before the run's own. This is not done at its start, because the
+        run would have to wait for git.
         """
         if self._history_kept:
             return

@@ -160,7 +160,7 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a path is a regular file; opening a pipe blocks, and devices have no end."""
+    """Return whether a path is a regular file. Opening a pipe blocks, and devices have no end."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except FileNotFoundError:
@@ -233,7 +233,7 @@ def lock_spool(folder: Path) -> int | None:
 
 
 def writers_alive(folder: Path) -> int:
-    """Count the processes that hold the lock of their spool file, which is released when they
+    """Count the processes that hold the lock of their spool file. The lock is released when they
     die.
     """
     alive = 0
@@ -287,9 +287,9 @@ class Manifest(RunConfig):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read a spool's manifest; invalid facts are left out and listed in its errors.
+    """Read a spool's manifest. Invalid facts are left out and listed in its errors.
 
-    Raises ValueError if it is missing, damaged, or names no run or target.
+    Raises ValueError if it is missing, damaged, or has no run or target.
     """
     path = folder / MANIFEST_NAME
     if not is_file(path):
@@ -351,7 +351,7 @@ def spool_root(environment: Mapping[str, str]) -> Path:
 
 
 def new_run_id(now_ms: int | None = None, lowest: int | None = None) -> str:
-    """Return a ULID: 26 characters that sort by time; `lowest` are its last 80 bits, random by
+    """Return a ULID: 26 characters that sort by time. `lowest` are its last 80 bits, random by
     default.
     """
     value = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) << 80
@@ -424,7 +424,8 @@ def _read_reason(folder: Path) -> str | None:
 def put_back(
     environment: Mapping[str, str], names: list[str], database: str | None
 ) -> list[UnrecordedSpool]:
-    """Restore all or the named spools, optionally for another database, and return them.
+    """Move spools back from the set-aside folder, all or the named ones, optionally for another
+    database, and return them.
 
     Raises ValueError for an unknown name or a spool without a readable manifest.
     """

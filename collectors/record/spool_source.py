@@ -18,11 +18,11 @@ BATCH_EVENTS = 500
 
 
 class SpoolSource:
-    """Events of a spool. Every reader starts at the beginning, since events are identified by
+    """Events of a spool. Every reader starts at the beginning, because events are identified by
     process and number.
 
-    `own_process_id` is the process of our own commands; `load_registry` gets torch's graph-break
-    registry.
+    `own_process_id` is the process of our own commands; `load_registry` is called with the path of
+    torch's graph-break registry.
     """
 
     def __init__(

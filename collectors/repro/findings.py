@@ -1,4 +1,6 @@
-"""The answers of `repro analyze`, `repro bisect` and `repro minify`, as stored. No torch."""
+"""Answers of `repro analyze`, `repro bisect` and `repro minify`, in their stored form. Needs no
+torch.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ MAX_ROWS = 200
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a command: `repro_results.detail` is what `dump` returns."""
+    """The result of a command. `repro_results.detail` stores the value of `dump`."""
 
     PARTS: ClassVar[Mapping[str, type]] = {}  # of fields that are tuples of records
     status: str  # NAMED, MINIFIED and so on
@@ -63,7 +65,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class JudgedNode:
-    """An operation of the graph, judged on the compiled values of its inputs.
+    """An operation of the graph, compared on the compiled values of its inputs.
 
     Errors are rms(value − float64) / rms(float64); for integers and booleans, the share that
     differs.

@@ -1,11 +1,11 @@
-"""Load a repro's graph and inputs as torch objects, in a driver or trial: imports torch.
+"""Load a repro's graph and inputs as torch objects, in a driver or trial. Imports torch.
 
     gm, inputs = load_graph(repro)                     the graph of the manifest's level
     gm, inputs = load_graph(repro, level="dynamo")     Dynamo's, if both exist
 
 The graph is the recorded one, not retraced. With symbolic sizes, each node's `meta["val"]` is a
-fake value with the recorded symbols, for the compiler. Shared storage is preserved. Missing values
-are generated from a seed, integers within the range they index.
+fake value with the recorded symbols, for the compiler. Inputs share storage as recorded. Missing
+values are generated from a seed, integers within the range they index.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ def load_module(repro: Repro, level: str | None = None) -> torch.nn.Module:
 
 
 def trace(module: torch.nn.Module, names: Sequence[str] = ()) -> fx.GraphModule:
-    """Convert a module to a graph node by node; submodules stay calls.
+    """Convert a module to a graph node by node. Submodules remain calls.
 
-    `names` are the names its code gives to the results.
+    `names` are the names that its code assigns to the results.
     """
     gm = _Tracer.trace_module(module)
     nodes = list_calls(gm)

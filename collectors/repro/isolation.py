@@ -1,12 +1,14 @@
-"""The driver process of a repro: it loads torch once and forks a child for each try (`trials`).
+"""The driver process of a repro, which loads torch once and forks a child for each trial
+(`trials`).
 
 The command (without torch) calls `run_task("package.module:function", repro, options, …)`, which
-starts the driver. It loads torch and the preloaded modules, then calls the function with a
+starts the driver. The driver loads torch and the preloaded modules, then calls the function with a
 `ReproTask`. Each `task.trials.run(function, *arguments)` is a trial: a forked child with its own
 process group and limits. Results and progress are JSON.
 
 The driver never initialises CUDA, which would prevent forking; trials do, and their exit frees the
-device. Inductor is loaded on request (`Trials.load_inductor`), which takes as long as torch.
+device. Inductor is loaded on request (`Trials.load_inductor`), because loading it takes as long as
+torch.
 """
 
 from __future__ import annotations
@@ -104,10 +106,10 @@ def run_task(
     environment: Mapping[str, str],
     on_progress: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Run a task in a new driver process and return its result; an interrupt ends all its
+    """Run a task in a new driver process and return its result. An interrupt ends all its
     processes.
 
-    `target` is a `package.module:function` of this project. The user's caches are not touched.
+    `target` is a `package.module:function` of this project. The user's caches are not changed.
     Raises NotRunnable.
     """
     with tempfile.TemporaryDirectory(
@@ -326,7 +328,7 @@ def _describe_unset(setting: str, repro: Repro) -> str:
 
 
 def prepare_torch(device: str) -> None:
-    """Load torch with one thread without initialising the GPU, so that this process can fork.
+    """Load torch with one thread, without initialising the GPU so that this process can fork.
 
     Raises NotRunnable without torch or the device.
     """

@@ -199,7 +199,7 @@ def _usable_reference(reference: Any, eager: Any) -> Any:
 
 
 def _is_better(compiled: Any, reference: Any) -> bool:
-    """Return whether compiled and float64 are finite where eager is not, as with wider
+    """Return whether compiled and float64 are finite where eager is not, as happens with wider
     accumulation.
     """
     if reference is None or not bool((reference.isfinite() & compiled.isfinite()).all()):
@@ -239,7 +239,7 @@ class Judge:
 
 
 def judge(module: Any, inputs: Sequence[Any], how: Judge) -> dict[str, Any]:
-    """Run a graph once and describe how its result is wrong, if it is.
+    """Run a graph once and describe in which way its result is wrong, if it is.
 
     Raises the compiler's or graph's own exception.
     """

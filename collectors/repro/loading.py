@@ -1,4 +1,4 @@
-"""Load a repro by a dashboard id, or from an archive, script or folder.
+"""Load a repro by its id in a database, or from an archive, script or folder.
 
 Nothing is executed. Repros recorded elsewhere or exported need `--trust` to run.
 """
@@ -91,7 +91,7 @@ def load_path(path: Path) -> Repro:
 
 
 def load_record(path: Path) -> Repro:
-    """Load torch's record in `error_recordings` of a frame that Dynamo could not trace.
+    """Load torch's record, in `error_recordings`, of a frame that Dynamo could not trace.
 
     Raises NotRunnable.
     """
@@ -106,7 +106,7 @@ def load_record(path: Path) -> Repro:
 
 
 def list_repros(folder: Path) -> list[Path]:
-    """Return the repros of a folder: torch's launcher or smallest checkpoint, else all.
+    """Return the repros of a folder: torch's launcher or smallest checkpoint, otherwise all.
 
     Raises NotRunnable if there is none.
     """
@@ -221,7 +221,7 @@ def _choose_script(scripts: Sequence[AnyPath], folder: Path) -> AnyPath:
 
 
 def is_path(name: str) -> bool:
-    """Return True for a path, even one that does not exist; False for an id."""
+    """Return whether a name is a path, even one that does not exist, and not an id."""
     return (
         os.path.lexists(name)
         or "/" in name
@@ -258,7 +258,9 @@ def load_stored(name: str, database: str, environment: Mapping[str, str]) -> Rep
 
 
 def trust_own(repro: Repro, environment: Mapping[str, str]) -> Repro:
-    """Add the folders of a repro whose run is on this machine; distrust any other."""
+    """Add the folders of a repro whose run is on this machine. Any other repro becomes
+    untrusted.
+    """
     manifest, programs = dump_manifest(repro.manifest), (repro.program, repro.dynamo_program)
     folders = find_own_folders(home(environment), repro.run_id or "", manifest, programs)
     if folders is not None:

@@ -1,7 +1,7 @@
-"""Code that registers a repro's operations, lowerings, settings and backend, imported before its
+"""Import code that registers a repro's operations, lowerings, settings and backend, before its
 graph.
 
-Files are named from the root of their repository, or from the folder of their run.
+File names are relative to the root of their repository, or to the folder of their run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _file_name(name: str) -> str:
 
 
 def relative_name(name: str) -> str:
-    """Name a file from its repository or the current folder, as recorded files are named."""
+    """Return a file's name relative to its repository or the current folder, as in recordings."""
     file, colon, function = name.partition(":")
     return f"{relative_path(file)}{colon}{function}" if file.endswith(".py") else name
 
@@ -54,7 +54,7 @@ def remember_preload(repro: Repro, given: Sequence[str], environment: Mapping[st
 
 
 def recall_preload(repro: Repro, environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return what an earlier command preloaded, and the folder it ran in."""
+    """Return the files that an earlier command preloaded, and the folder in which it ran."""
     with suppress(OSError, ValueError, KeyError):
         body = json.loads((work_folder(repro, environment) / _REMEMBERED).read_text("utf-8"))
         return list(map(str, body["preload"])), [str(body["folder"])]
@@ -67,11 +67,11 @@ def preload_modules(
     backend: str | None = None,
     report: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Import modules or files, and call the functions named after a colon; if none registers the
+    """Import modules or files, and call the functions given after a colon. If none registers the
     backend, register one that they define.
 
-    Compilation is disabled meanwhile, because a script that runs its work on import would fail
-    again. Raises NotRunnable.
+    Compilation is disabled during the imports, because a script that runs its work on import would
+    fail again. Raises NotRunnable.
     """
     dynamo = import_module("torch._dynamo")
     modules: dict[str, Any] = {}  # a file named twice is run once
@@ -146,7 +146,7 @@ def _load_file(name: str) -> Any:
 
 
 def list_unset_settings(repro: Repro) -> Iterator[str]:
-    """Yield the recorded settings whose value was an object that nothing here has set."""
+    """Yield the recorded settings whose value was an object and that no preloaded code has set."""
     for part, values in repro.manifest.settings.items():
         for name, text in values.items():
             if (

@@ -100,7 +100,7 @@ class Repro:
         return is_kept or spec.storage in self.storage_hashes
 
     def check_trust(self, *, is_trusted: bool) -> None:
-        """Raises NotRunnable for a repro of another origin unless it is trusted."""
+        """Raises NotRunnable for an untrusted repro that was not recorded on this machine."""
         if self.distrust is not None and not is_trusted:
             raise NotRunnable(
                 f"{self.distrust}, and to run it is to run its code: read it first (`repro "
@@ -155,7 +155,9 @@ class Failure:
         return self.fails and self.identity == other.identity
 
     def is_like(self, other: Failure) -> bool:
-        """Return whether both are the same; if values were not kept, any two wrong answers are."""
+        """Return whether both are the same failure. If values were not kept, any two wrong answers
+        are.
+        """
         if other.status in WRONG_ANSWERS:
             return self.status in WRONG_ANSWERS
         return self.is_same(other)
@@ -226,7 +228,7 @@ def list_import_events(
 ) -> list[Event]:
     """Return the events of a run that has only these repros, all with the same time.
 
-    `digest` is the hash of the content: the same content becomes the same run whenever it is
+    `digest` is the hash of the content. The same content becomes the same run whenever it is
     imported, so the time in its id stays at its start value.
     """
     run_id, process_id = new_run_id(0, int(digest[:20], 16)), digest[:32]
@@ -267,7 +269,7 @@ def list_import_events(
 
 
 def save_answer(repro: Repro, result: ReproResult) -> str:
-    """Save an answer in the repro's database or in `<file>.repro/`; return where.
+    """Save an answer in the repro's database or in `<file>.repro/`; return the place.
 
     Raises StoreError or OSError.
     """

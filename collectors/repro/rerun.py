@@ -1,4 +1,6 @@
-"""`repro run` and `repro check`: does it still fail in the same way, and how accurate is it?"""
+"""Run a repro again for `repro run` and `repro check`: does it fail in the same way, and how
+accurate is it?
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def rerun(task: ReproTask) -> dict[str, Any]:
 
 
 def make_judge(repro: Repro, level: str, kind: str, *, is_strict: bool = False) -> Judge:
-    """Return how to try a graph: for its answer, or for its failure at any stage."""
+    """Return a judge that compares the values of an accuracy repro, or lets another repro fail at
+    any stage.
+    """
     from compileboard.collectors.repro.judging import Judge
 
     backend = repro.manifest.backend or "inductor"
@@ -59,7 +63,7 @@ def replay(task: ReproTask) -> dict[str, Any]:
 
 
 def trace_record(path: str) -> dict[str, Any]:
-    """Trace a recorded frame in a trial; return the error type, which is all that the file names.
+    """Trace a recorded frame in a trial. Returns the error type, because the file has nothing else.
 
     Raises NotRunnable if the record cannot be read.
     """

@@ -1,8 +1,9 @@
-"""Forked children with time and memory limits, whose crash affects nothing else.
+"""Run functions in forked children with time and memory limits, so that a crash affects nothing
+else.
 
-Each has its own process group and folder, and returns a pickled value through a pipe. If this
-process initialised CUDA, which prevents forking, arguments are pickled to a process that was forked
-before (`needs_fork_server`).
+Each child has its own process group and folder, and returns a pickled value through a pipe. If this
+process has initialised CUDA, which prevents forking, arguments are pickled to a process that was
+forked before (`needs_fork_server`).
 """
 
 from __future__ import annotations
@@ -109,14 +110,16 @@ class Trials:
         self.has_inductor = True
 
     def needs_fork_server(self) -> None:
-        """Start the process that later trials are forked from; call before CUDA is initialised."""
+        """Start the process from which later trials are forked. Call it before CUDA is
+        initialised.
+        """
         if self._server is None:
             self._server = _ForkServer(self)
 
     def run(
         self, function: Callable[..., Any], *arguments: Any, limits: TrialLimits | None = None
     ) -> Outcome:
-        """Call a function in a child and return how it ended.
+        """Call a function in a child, and return its result or how the child ended.
 
         With a fork server, arguments are pickled; otherwise the child inherits them.
         """
@@ -158,7 +161,9 @@ class Trials:
 
 
 def _probe_processor(folder: str) -> None:
-    """Make inductor detect the processor: 11 s with an empty cache folder, 1 s with this one."""
+    """Make inductor detect the processor. This takes 11 s with an empty cache folder, 1 s with this
+    one.
+    """
     own = os.environ["TORCHINDUCTOR_CACHE_DIR"]
     with contextlib.suppress(Exception):  # otherwise each trial detects it
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -170,7 +175,7 @@ def _probe_processor(folder: str) -> None:
 
 
 def end_trials() -> None:
-    """End every trial of this process; safe in a signal handler."""
+    """End every trial of this process. Safe in a signal handler."""
     for child in list(_CHILDREN):
         signal_group(child, signal.SIGKILL)
 

@@ -102,7 +102,7 @@ def write_backup(
     problems: list[str],
     progress: Progress = lambda step, done, total: None,
 ) -> BackupManifest:
-    """Back a database up into a new folder.
+    """Back up a database into a new folder.
 
     Files of deleted and sealed runs that cannot be used are left out and listed in `problems`.
     Raises StoreError, for example for a damaged database; the folder is then not created.
@@ -310,7 +310,9 @@ def is_backup(path: str) -> bool:
 
 
 def read_manifest(folder: str) -> BackupManifest:
-    """Read a backup's manifest. Raises BackupError if missing, damaged or of a later version."""
+    """Read a backup's manifest. Raises BackupError if it is missing, damaged or of a later
+    version.
+    """
     path = Path(folder) / MANIFEST
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -345,7 +347,7 @@ def list_changed_files(folder: str, manifest: BackupManifest) -> list[str]:
 
 
 def restore_run_files(folder: str, database: str) -> RestoreReport:
-    """Restore missing or damaged files of sealed runs; the database may be in use. Raises
+    """Restore missing or damaged files of sealed runs. The database may be in use. Raises
     StoreError.
     """
     read_manifest(folder)
@@ -459,7 +461,7 @@ def _remove_left(new: Path, *folders: Path) -> None:
 
 def _close_down(target: Path) -> int:
     """Checkpoint an unused database; return its number of runs. Raises BackupError if it is
-    open.
+    in use.
     """
     with closing(sqlite3.connect(target, timeout=1, isolation_level=None)) as old:
         try:

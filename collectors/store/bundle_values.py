@@ -1,4 +1,4 @@
-"""Find values in a bundle that no event may have, by our own schema's types, and remove them."""
+"""Remove values from a bundle that no event may have, according to our own schema's types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Column(NamedTuple):
 
 
 def find_odd_columns(bundle: sqlite3.Connection) -> list[Column]:
-    """Find the columns of a bundle with a value that `contract/values.py` would leave out."""
+    """Find the columns of a bundle with a value that `contract/values.py` would not accept."""
     found = []
     for table in read_tables(bundle).values():
         columns = _list_columns(bundle, table.name, {*table.parents, *table.unique, "id"})

@@ -1,7 +1,7 @@
 """Bundles: runs as one portable database with their texts, results and source.
 
 A bundle is an ordinary database without side files: it can be served or merged. Its sender is not
-trusted: only exactly our schema and texts of bounded size are accepted.
+trusted, so only our exact schema and texts of bounded size are accepted.
 """
 
 from __future__ import annotations
@@ -132,11 +132,11 @@ def count_contents(reader: sqlite3.Connection, run_id: str) -> dict[str, int] | 
 def find_growth(
     connection: sqlite3.Connection, bundle: sqlite3.Connection, run_id: str
 ) -> RunGrowth:
-    """Return `known` if a bundle has no more of a run than the database, `grown` if it has all and
-    more.
+    """Return `known` if a bundle has no more of a run than the database, `grown` if it has
+    everything and more.
 
-    `apart` if each lacks something, or the run is pruned or being recorded. Raises StoreError if a
-    sealed run's file is damaged or missing.
+    Returns `apart` if each lacks something, or the run is pruned or being recorded. Raises
+    StoreError if a sealed run's file is damaged or missing.
     """
     key = {"run_id": run_id}
     with _open_detail(connection, run_id) as detail:
@@ -344,9 +344,9 @@ def merge_bundle(
     """Add a bundle's runs under their ids, each in one transaction.
 
     An existing run is replaced only if the bundle has more of it. A run deleted here is skipped
-    unless `again`. `most_bytes` bounds all texts, unpacked; `label` is the file's display name. A
-    run of another sender, or sharing a process with another run, is reported as `foreign`. Raises
-    NotAStore, StoreTooNew or StoreError.
+    unless `again`. `most_bytes` limits the size of all unpacked texts; `label` is the file's
+    display name. A run of another sender, or one that shares a process with another run, is
+    reported as `foreign`. Raises NotAStore, StoreTooNew or StoreError.
     """
     count_events = "select count(*) from events where run_id = ?"
     name = label or os.path.basename(path)
@@ -452,7 +452,7 @@ def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqli
 
 @contextmanager
 def _open_copy(path: str) -> Iterator[sqlite3.Connection]:
-    """Open a copy for writing; its write-ahead log is removed at the end."""
+    """Open a copy for writing. Its write-ahead log is removed at the end."""
     with closing(open_writer(path)) as writer:
         yield writer
         writer.execute("pragma journal_mode = delete")

@@ -40,7 +40,7 @@ def _dictionary() -> bytes:
 
 
 class _Zstd(threading.local):
-    """Compressors of a thread: fast to use, slow to create, not thread-safe."""
+    """Compressors of one thread. They are fast to use, slow to create, and not thread-safe."""
 
     def __init__(self) -> None:
         import zstandard  # by the recorder and by readers alone: the observed process never stores
@@ -78,7 +78,7 @@ def pack_large(body: bytes) -> bytes:
 
 
 def unpack(blob: bytes) -> str:
-    """Decompress to text; lone surrogates become replacement characters.
+    """Decompress to text. Lone surrogates become replacement characters.
 
     Raises ValueError if it is damaged or of a later version.
     """
@@ -90,7 +90,7 @@ def unpack(blob: bytes) -> str:
 
 
 def unpack_bytes(blob: bytes) -> bytes:
-    """Decompress to bytes. Raises ValueError if damaged or of a later version."""
+    """Decompress to bytes. Raises ValueError if they are damaged or of a later version."""
     way, body = blob[:1], blob[1:]
     if way not in (ZSTD, ZSTD_PRIMED):
         raise ValueError(f"unknown compression {way!r}; written by a newer CompileBoard?")
@@ -102,7 +102,7 @@ def unpack_bytes(blob: bytes) -> bytes:
 
 
 def measure_unpacked(blob: bytes, most: int) -> int:
-    """Return a text's unpacked size in bytes without unpacking it, at most `most`; 0 if it is
+    """Return a text's unpacked size in bytes without unpacking it, at most `most`. 0 if it is
     invalid.
     """
     from zstandard import ZstdError, frame_content_size

@@ -145,7 +145,7 @@ def _has_descriptors() -> bool:
 
 
 def describe_damage(path: str) -> StoreNotReadable:
-    """Describe that a database is damaged, and what to do."""
+    """Return a message that a database is damaged, and what to do."""
     return StoreNotReadable(
         f"{path} is damaged. `compileboard verify --db {path}` lists what is wrong. Restore a "
         "backup, or record into "
@@ -158,7 +158,7 @@ def _is_read_only(path: str) -> bool:
 
 
 def measure_room(path: str) -> float:
-    """Return how many bytes a database can grow by, on its disk and under `ulimit -f`; inf if
+    """Return by how many bytes a database can grow, on its disk and under `ulimit -f`; inf if
     unknown.
 
     SQLite reports a WAL or index that cannot grow as an I/O error.
@@ -181,7 +181,7 @@ NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # of the co
 
 
 def may_pass(error: Exception) -> bool:
-    """Return True for temporary errors: a lock, a full disk, a missing package."""
+    """Return whether an error is temporary: a lock, a full disk, a missing package."""
     if isinstance(error, StoreError):
         refused = (
             sqlite3.DataError,
@@ -329,7 +329,8 @@ def _check_file(name: str) -> None:
 def _use_wal(connection: sqlite3.Connection, busy_timeout_ms: int) -> None:
     """Enable WAL.
 
-    SQLite does not wait here while another connection is about to write, since both would deadlock.
+    SQLite does not wait here while another connection is about to write, because both would
+    deadlock.
     """
     deadline_s = time.monotonic() + busy_timeout_ms / 1000
     while True:
@@ -466,7 +467,7 @@ def _check_version(
 
 
 def check_pages(connection: sqlite3.Connection, name: str) -> None:
-    """Read every page of a database, which takes 0.9 s of CPU a GB.
+    """Read every page of a database, which takes 0.9 s of CPU per GB.
 
     Raises StoreNotReadable if a page is damaged.
     """
@@ -487,17 +488,17 @@ def has_row(connection: sqlite3.Connection, query: str, values: Any = ()) -> boo
 
 
 class PartFailed(Exception):
-    """Part of a transaction failed and all of it was rolled back; the parts may be retried
+    """A part of a transaction failed and all of it was rolled back. The parts may be retried
     separately.
     """
 
 
 @contextmanager
 def write_transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Begin a write transaction immediately; deferred ones often fail beside other writers.
+    """Begin a write transaction immediately, because deferred ones often fail while others write.
 
-    Nested, it joins the outer one without a savepoint, which costs as much as a commit. Raises
-    PartFailed in a nested transaction, StoreTooNew if the database was migrated since it was
+    A nested one joins the outer one without a savepoint, which would cost as much as a commit.
+    Raises PartFailed in a nested transaction, StoreTooNew if the database was migrated since it was
     opened.
     """
     if connection.in_transaction:

@@ -1,4 +1,4 @@
-"""Read why a run's CUDA graphs are re-recorded or not used, with the calls that are affected."""
+"""Read the reasons why a run's CUDA graphs are re-recorded or not used, with the affected calls."""
 
 from __future__ import annotations
 
@@ -71,8 +71,10 @@ STACK_OF_SQL = "select stack_id from compiles where id = :key"
 
 @dataclass(frozen=True)
 class CudagraphReason:
-    """`call` is where the program calls the function; `maker` is the function that made the output
-    that moved or is still alive, with its call.
+    """A reason why CUDA graphs were re-recorded or not used.
+
+    `call` is the place where the program calls the function; `maker` is the function that made the
+    output that moved or is still alive, with its call.
     """
 
     kind: str  # again | skipped | overwritten
@@ -123,7 +125,7 @@ def list_cudagraph_reasons(connection: sqlite3.Connection, run_id: str) -> list[
 
 
 def _find_call(connection: sqlite3.Connection, key: int | None) -> Caller | None:
-    """Return the program's own frame that entered the compiled function of a compile."""
+    """Return the program's frame that called the compiled function."""
     row = connection.execute(STACK_OF_SQL, {"key": key}).fetchone()
     values = {"node": row["stack_id"] if row else None, "deepest": _CALL_DEPTH}
     has_entered = False

@@ -29,7 +29,7 @@ def annotate(
     pinned: bool | None = None,
     now_us: int | None = None,
 ) -> bool:
-    """Set a run's title, note or pin, leaving those that are None; False if there is no such run.
+    """Set a run's title, note or pin, unless it is None. Returns False if there is no such run.
 
     An empty title or note removes it. Raises ValueError if a text is too long.
     """
@@ -100,10 +100,10 @@ def save_baseline(
     replacing: bool = False,
     now_us: int | None = None,
 ) -> bool:
-    """Save a new baseline; return False if the name exists.
+    """Save a new baseline. Returns False if the name exists.
 
-    With `replacing`, replace an existing one, keeping its note if none is given; False if there is
-    none. Raises ValueError for an invalid name or note.
+    With `replacing`, an existing baseline is replaced, keeping its note if none is given; returns
+    False if there is none. Raises ValueError for an invalid name or note.
     """
     if not replacing:
         _check_name(name)

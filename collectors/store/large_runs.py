@@ -4,9 +4,9 @@
 2. Detail left by a killed pass is deleted; then the detail is inserted in parts.
 3. One transaction inserts the roll-ups and removes the mark: readers use the rows.
 
-If killed before 3, the next sealing or reopening deletes the detail. One process per database does
-this. A table's rows come from its greatest id on, so that rows of others get greater ones. If an id
-is taken nevertheless, or the file is replaced, it starts again.
+If the process is killed before step 3, the next sealing or reopening deletes the detail. One
+process per database does this. A table's rows are restored from its greatest id on, so that rows of
+others get greater ids. If an id is taken nevertheless, or the file is replaced, it starts again.
 """
 
 from __future__ import annotations
@@ -76,9 +76,10 @@ def refuse_large_run(connection: sqlite3.Connection, run_id: str) -> None:
 
 
 def reopen_large_run(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Restore a large run before a transaction writes to it; False if nothing was done.
+    """Restore a large run before a transaction writes to it; return False if nothing was done.
 
-    Does nothing within a transaction: `reopen_run` does it there at once. Raises StoreError.
+    Nothing is done within a transaction: `reopen_run` restores the run there at once. Raises
+    StoreError.
     """
     if connection.in_transaction:
         return False

@@ -1,4 +1,5 @@
-"""Locks for what may run only once among all servers of a database; released when a process dies.
+"""Locks for tasks that only one server of a database may run at a time. A lock is released when its
+process dies.
 
 <database>-locks/    0700
     serve            shared by all servers: prevents replacing the database
@@ -67,7 +68,7 @@ def take_lease(
 def try_lock(
     path: Path, flags: int = os.O_RDWR | os.O_CREAT, *, shared: bool = False
 ) -> int | None:
-    """Lock a file until the returned descriptor is closed; None if another process holds it.
+    """Lock a file until the returned descriptor is closed; None if another process holds the lock.
 
     Raises OSError.
     """
@@ -88,7 +89,9 @@ def is_taken(database: str | os.PathLike[str], name: str) -> bool:
 
 
 def is_locked(path: Path, *, shared: bool = True) -> bool:
-    """Return whether a process holds a lock that excludes another one; False without a file."""
+    """Return whether a process holds a lock that excludes another one. False if there is no
+    file.
+    """
     try:
         descriptor = try_lock(path, os.O_RDONLY, shared=shared)
     except OSError:

@@ -1,4 +1,4 @@
-"""Migrate a database by numbered steps, each applied once and never edited."""
+"""Migrate a database by numbered steps. Each is applied once and never edited."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = ("schema_1",)  # SQL files here, in order; DATABASE_VERSION is their num
 
 
 def migrate(path: str | os.PathLike[str]) -> int:
-    """Bring the database at `path` up to date, creating it if missing; return the number of steps.
+    """Migrate the database at `path`, creating it if missing; return the number of steps.
 
     Raises StoreError if the file is damaged or cannot be migrated.
     """
@@ -114,8 +114,8 @@ def _apply_step(database: Any, name: str) -> None:
 
 
 def list_statements(name: str) -> Iterator[str]:
-    """Yield the statements of a step; the first creates the tables of contract/records.py before
-    its own.
+    """Yield the statements of a step. The first step creates the tables of contract/records.py
+    before its own.
     """
     if name == STEPS[0]:
         yield from (record.create_sql for record in RECORDS.values())
@@ -123,7 +123,8 @@ def list_statements(name: str) -> Iterator[str]:
 
 
 def split_statements(script: str) -> Iterator[str]:
-    """Yield a script's statements; executescript() would commit the surrounding transaction.
+    """Yield a script's statements. executescript() is not used, because it would commit the
+    surrounding transaction.
 
     Raises StoreError if the script ends within a statement.
     """

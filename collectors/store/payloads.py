@@ -1,4 +1,4 @@
-"""Decode stored payloads with the standard library only."""
+"""Decode stored payloads, with only the standard library."""
 
 from __future__ import annotations
 

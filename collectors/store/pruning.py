@@ -1,9 +1,9 @@
-"""Prune old runs: delete their detail and keep what compares runs.
+"""Prune old runs: delete their detail and keep the data that compares runs.
 
 The run's row, tags, notes, totals, roll-ups, results, summaries, processes, configuration, repros
-and trials stay; the rest is deleted, with unshared texts, in short transactions so that others can
-write. The run is marked first: nothing more is recorded, and a killed prune is finished by the next
-one. A sealed run's file is rewritten.
+and trials are kept. The rest is deleted, with unshared texts, in short transactions so that others
+can write. The run is marked first: nothing more is recorded, and the next prune finishes one that
+was killed. A sealed run's file is rewritten.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def vacuum(connection: sqlite3.Connection) -> None:
 class WriteSteps:
     """Short transactions with a pause after each, `pause` times as long, so that others can write.
 
-    `check` is called in each; it raises if the rest is not to be done any more.
+    `check` is called in each transaction; it raises if the rest must not be done any more.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which runs were published to ClickHouse, and the version numbers used."""
+"""The runs that were published to ClickHouse, and the version numbers used."""
 
 from __future__ import annotations
 

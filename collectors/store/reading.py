@@ -1,5 +1,6 @@
-"""Read JSON columns. Those of a bundle are not checked on import, so a value of another type counts
-as missing.
+"""Read JSON columns.
+
+Those of a bundle are not checked on import, so a value of another type counts as missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Restore a sealed run's rows when more of it is to be stored."""
+"""Restore a sealed run's rows when more data of it is to be stored."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _HEADER_BYTES = 64  # of SQLite's header, which ends with `pragma user_version`
 
 
 def reopen_run(connection: sqlite3.Connection, run_id: str, board: str | None = None) -> bool:
-    """Restore a sealed run's rows in the caller's transaction; False if it is not sealed.
+    """Restore a sealed run's rows in the caller's transaction; return False if it is not sealed.
 
-    Cached ids become invalid, and the run must be indexed again. The file stays for current readers
-    until the run is sealed again. `board` is the database, if this is a copy. Raises StoreError.
+    Cached ids become invalid, and the run must be indexed again. The file is kept for current
+    readers until the run is sealed again. `board` is the database, if this is a copy. Raises
+    StoreError.
     """
     sealed = get_sealed_run(connection, run_id)
     if sealed is None:

@@ -1,4 +1,6 @@
-"""Stored repros: graphs that failed, with their inputs and answers. None is executed."""
+"""Stored repros: graphs that failed, with their inputs and answers. They are never executed
+here.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ class ReproResult:
 
 
 def load_repro(connection: sqlite3.Connection, repro: str) -> StoredRepro:
-    """Load a repro by id or prefix, without input bytes. Raises NoSuchRepro, also if damaged."""
+    """Load a repro by id or prefix, without input bytes. Raises NoSuchRepro, also if it is
+    damaged.
+    """
     key = find_repro(connection, repro)
     row = connection.execute(
         """

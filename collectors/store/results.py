@@ -1,7 +1,7 @@
 """Merge results of several experiments into one row per model.
 
-Each experiment (performance, accuracy, …) writes its own result. The row's leading one, performance
-if present, is completed by the others.
+Each experiment (performance, accuracy, …) writes its own result. The others add to the leading one,
+which is performance if present.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True)
 class ResultFields:
-    """A series, a status and its numbers; None is not measured, never 0. time_us is since the
-    epoch.
+    """A series, a status and its numbers. A value that was not measured is None, never 0. time_us
+    is since the epoch.
     """
 
     tables = ("results", "series")
@@ -147,7 +147,7 @@ COLUMNS = f"""
 
 @dataclass(frozen=True)
 class ResultRow(ResultFields):
-    """Results of one model in one run. null is not measured, never 0.
+    """Results of one model in one run. A value that was not measured is null, never 0.
 
     A model whose accuracy experiment failed counts as failed, and keeps its numbers. `judge` is the
     result of its accuracy experiment.
@@ -194,8 +194,8 @@ def read_measured(rows: Iterable[Iterable[Any]]) -> Iterator[ExperimentResult]:
 def find_batch_sizes(results: Sequence[Any]) -> dict[int, int]:
     """Return, by position, the batch size of each failed result without one.
 
-    PyTorch writes 0 for a failed model. Of several batch sizes of its model, the one measured last
-    before it (else first after it) is used, unless its own run has a result for that size.
+    PyTorch writes 0 for a failed model. If its model has several batch sizes, the last one measured
+    before it (otherwise the first after it) is used, unless its own run has a result for that size.
     """
     unknown = [
         at for at, row in enumerate(results) if row.batch_size is None and row.status != "measured"

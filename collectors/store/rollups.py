@@ -1,9 +1,8 @@
 """Pass rate, geomean speedup and other headline numbers of a suite, by three definitions in use.
 
 Every number is shown with its definition's name. A 0 in PyTorch's files (failed or not measured) is
-None here; where a definition counts 0 as measured, None is treated as 0.
-Source: test-infra torchci/lib/benchmark/compilerUtils.ts; pytorch benchmarks/dynamo/runner.py,
-summarize_perf.py
+None here. If a definition counts 0 as measured, None is treated as 0. Source: test-infra
+torchci/lib/benchmark/compilerUtils.ts; pytorch benchmarks/dynamo/runner.py, summarize_perf.py
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ class Number(NamedTuple):
 
 
 def geomean(values: Sequence[float]) -> float | None:
-    """Return the geometric mean, 0 if any value is 0, None if empty; uses logarithms against
-    overflow.
+    """Return the geometric mean, 0 if any value is 0, None if empty. It is computed with
+    logarithms, which cannot overflow.
     """
     if not values or any(value < 0 for value in values):
         return None
@@ -117,7 +116,9 @@ def _counts_for_hud(row: ResultRow) -> bool:
 
 
 def _is_export(row: ResultRow) -> bool:
-    """Return whether HUD needs no speedup: by backend in files, by experiment in our own runs."""
+    """Return whether HUD needs no speedup: decided by the backend in files, by the experiment in
+    our own runs.
+    """
     return row.backend in _EXPORT or any(name in EXPORTS for name in row.experiments)
 
 
@@ -244,7 +245,9 @@ class SuiteSummary(SuiteNumbers):
 
 
 def filter_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
-    """Return rows that count: performance, accuracy, and backends of their own."""
+    """Return the rows that count: performance, accuracy, and experiments that are backends of their
+    own.
+    """
     return [row for row in rows if not _HEADLINE.isdisjoint(row.experiments)]
 
 

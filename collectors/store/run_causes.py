@@ -391,8 +391,8 @@ def find_caller(
 
 
 def _is_in_hook(connection: sqlite3.Connection, stack_id: int) -> bool:
-    """Return whether a user's function runs as a module's hook: called by what `Module` has for
-    modules with hooks (torch 2.6), and not as the module's forward.
+    """Return whether a user's function runs as a module's hook: `Module`'s code for modules with
+    hooks calls it (torch 2.6), and it is not the module's forward.
     """
     own: Caller | None = None
     for frame in _list_callers(connection, stack_id):
@@ -406,7 +406,9 @@ def _is_in_hook(connection: sqlite3.Connection, stack_id: int) -> bool:
 def find_user_call(
     connection: sqlite3.Connection, file: str | None, stack_id: int | None
 ) -> str | None:
-    """Return where the user's code called a library's function, None for a user's own file."""
+    """Return the place where the user's code called a library's function, None for a user's own
+    file.
+    """
     call = _find_call(connection, file, stack_id)
     return label_line(call.file, call.line) if call else None
 
@@ -425,8 +427,8 @@ def _find_call(
 def find_break_call(
     connection: sqlite3.Connection, run_id: str, fingerprint: str, file: str | None
 ) -> str | None:
-    """Return where the user's code called the library's function in which a graph first broke in a
-    run, None for a user's own function.
+    """Return the place where the user's code called the library's function in which a graph first
+    broke in a run, None for a user's own function.
     """
     if not is_library_name(file or ""):
         return None
@@ -438,8 +440,8 @@ def find_break_call(
 def find_first_call(
     connection: sqlite3.Connection, run_id: str, file: str | None, function: str | None
 ) -> str | None:
-    """Return where the user's code called a library's function before its first compile in a run,
-    None for a user's own function.
+    """Return the place where the user's code called a library's function before its first compile
+    in a run, None for a user's own function.
     """
     if not is_library_name(file or ""):
         return None
@@ -632,7 +634,9 @@ def _find_frame(
 
 
 def _is_frame(row: sqlite3.Row, frame: StackFrame | Caller, firsts: FirstLines) -> bool:
-    """Return whether a frame is of the compiled function, and not of another of its name."""
+    """Return whether a frame belongs to the compiled function, and not to another function of that
+    name.
+    """
     bare = bare_name(row["frame_function"])
     if frame.file != row["frame_file"] or bare_name(frame.name) != bare:
         return False

@@ -1,4 +1,4 @@
-"""Graph breaks, recompiles and re-recorded CUDA graphs, ranked by their cost in time to a run."""
+"""Rank graph breaks, recompiles and re-recorded CUDA graphs by the time that they cost a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from compileboard.collectors.store.connection import read_value
 
 @dataclass(frozen=True)
 class Rerecordings:
-    """Recordings of one function because no graph could be replayed, by torch's status."""
+    """The recordings of one function because no graph could be replayed, for one of torch's
+    statuses.
+    """
 
     function: str | None
     file: str | None
@@ -57,7 +59,7 @@ def list_recorded_again(connection: sqlite3.Connection, run_id: str) -> list[Rer
 
 @dataclass(frozen=True)
 class RunCost:
-    """The total cost to a run of a graph break, a recompile or a re-recorded CUDA graph."""
+    """The total time that a graph break, a recompile or a re-recorded CUDA graph cost a run."""
 
     kind: Annotated[Literal["graph_break", "recompile", "recorded_again"], "What it is."]
     title: Annotated[str, "What happens."]

@@ -118,8 +118,8 @@ def _where(tables: dict[str, RunTable], name: str) -> str | None:
 
 
 def list_needed_rows(tables: dict[str, RunTable]) -> dict[str, str]:
-    """Return the conditions for a run's own rows and for the shared rows they refer to, texts
-    excepted.
+    """Return the conditions for a run's own rows and for the shared rows to which they refer,
+    except texts.
     """
     needed = list_own_rows(tables)
     for name in reversed(order_tables(tables, tables.keys() - needed.keys() - {"payloads"})):
@@ -135,7 +135,7 @@ def list_needed_rows(tables: dict[str, RunTable]) -> dict[str, str]:
 
 
 def order_tables(tables: Mapping[str, RunTable], names: Iterable[str]) -> list[str]:
-    """Order tables so that each comes after the tables it refers to."""
+    """Order tables so that each comes after the tables to which it refers."""
     pending, ordered = sorted(names), list[str]()
     while pending:
         ready = [
@@ -164,8 +164,8 @@ def delete_rows(connection: sqlite3.Connection, run_id: str, names: Iterable[str
 
 
 def delete_stacks(connection: sqlite3.Connection, run_id: str) -> None:
-    """Delete stacks from the innermost frame on; a cascade from the outermost is quadratic in
-    depth.
+    """Delete stacks from the innermost frame on, because a cascade from the outermost is quadratic
+    in depth.
     """
     nodes = connection.execute(
         "select id from stack_nodes where run_id = :id order by depth desc", {"id": run_id}

@@ -1,4 +1,4 @@
-"""Read the usual step of a run, and what graph breaks cost in it."""
+"""Read the usual step of a run, and the cost of graph breaks in it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ order by c.id, b.id
 
 
 def load_run_steps(connection: sqlite3.Connection, run_id: str) -> RunSteps | None:
-    """Return the steps of the window that takes longest in total until its process ends, and each
+    """Return the steps of the window whose process spends most time in them until its end, and each
     graph break's largest cost.
     """
     values = {"run_id": run_id, "most": MAX_WINDOWS}

@@ -44,9 +44,9 @@ class NotOwner(StoreError):
 
 
 def may_add(connection: sqlite3.Connection, run_id: str, sender: RunSender) -> bool:
-    """Return whether a sender may add to a run: its own, or a new one.
+    """Return whether a sender may add to a run, because it is new or the sender's own.
 
-    A run without an owner was recorded on this machine, even if deleted since.
+    A run without an owner was recorded on this machine, even if it was deleted since.
     """
     if sender.may_add_to_all:
         return True

@@ -1,4 +1,4 @@
-"""Saved views: names that people gave to a page with its filters."""
+"""Saved views: named addresses of pages with their filters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def save_view(
     author: str | None = None,
     now_us: int | None = None,
 ) -> None:
-    """Raises ValueError for an invalid or used name, a long address, or too many views."""
+    """Save a view. Raises ValueError for an invalid or used name, a long address, or too many
+    views.
+    """
     if len(address) > ADDRESS_LIMIT:
         raise ValueError(
             f"an address has at most {ADDRESS_LIMIT:,} characters; this one has {len(address):,}"

@@ -67,7 +67,7 @@ def run_folder(database: str) -> Path:
 
 
 def name_run_file(run_id: str, pub: int) -> str:
-    """Return the file name of a run, safe for any id."""
+    """Return the file name of a run, which is safe for any id."""
     stem = _stem(run_id)
     return f"{stem[-2:]}/{stem}.{pub}.db.gz"
 
@@ -121,7 +121,7 @@ def pack_run_file(database: str, source: Path, name: str) -> RunFile:
 
 
 def hash_file(file: BinaryIO, progress: Callable[[int], None] = lambda done_bytes: None) -> bytes:
-    """Return the SHA-256 of the rest of a file."""
+    """Return the SHA-256 of a file from its current position."""
     digest = hashlib.sha256()
     while piece := file.read(_PIECE_BYTES):
         digest.update(piece)
@@ -130,7 +130,7 @@ def hash_file(file: BinaryIO, progress: Callable[[int], None] = lambda done_byte
 
 
 def place_file(new: Path, target: Path, database: str) -> None:
-    """Put a finished file in its place, synced, readable by the database's owner alone."""
+    """Move a finished file to its final path, synced, and readable only by the database's owner."""
     new.chmod(0o600)
     target.parent.mkdir(mode=0o700, exist_ok=True)
     for made in (target.parent, new):

@@ -1,12 +1,12 @@
 """Seal runs: move detail and roll-ups from the database into one file.
 
 1. The file is written: a bundle of the run at one moment, atomically and synced.
-2. One transaction marks the run as sealed, if unchanged since, and deletes its roll-ups.
+2. One transaction marks the run as sealed, if it is unchanged since, and deletes its roll-ups.
 3. Its detail is deleted in short transactions, so that others can write.
 
-Killed before 2, the next attempt replaces or removes the unnamed file. Killed after 2, the next
-pass continues with 3. From 2 on, readers use the file. New data restores the rows (reopening.py,
-large_runs.py), even during 3.
+If the process is killed before step 2, the next attempt replaces or removes the unnamed file; if it
+is killed later, the next pass continues with step 3. From step 2 on, readers use the file. New data
+restores the rows (reopening.py, large_runs.py), even during step 3.
 """
 
 from __future__ import annotations

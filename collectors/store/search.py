@@ -89,7 +89,7 @@ def _read_recompile(connection: sqlite3.Connection, row: Row) -> str:
 
 
 def _read_repro(connection: sqlite3.Connection, row: Row) -> str:
-    """Return a repro's graph without its settings, which are much the same in all."""
+    """Return a repro's graph without its settings, which are nearly the same in all repros."""
     program = reading.read_text(row["body"]) or ""
     row["body"] = program[max(0, program.find("class Repro")) :]
     return _read_columns(connection, row)
@@ -110,7 +110,9 @@ def _read_artifact(connection: sqlite3.Connection, row: Row) -> str | None:
 
 
 def _cache_words(text: str) -> str | None:
-    """Return a look-up's key and component names, by regex: parsing JSON is ten times slower."""
+    """Return a lookup's key and component names. A regular expression is ten times faster than
+    parsing the JSON.
+    """
     names = dict.fromkeys(_COMPONENT.findall(text))
     if not names:  # torch 2.5 wrote them as one text
         names = dict.fromkeys(component.name for component in parse_components(text) or ())
@@ -353,8 +355,8 @@ def index_run(
 ) -> Indexed:
     """Index a run's new documents in short transactions.
 
-    May be repeated and run concurrently; with `most_s`, it stops and continues in the next call.
-    Raises StoreError; what was indexed stays.
+    It may be repeated and run concurrently. With `most_s` it stops after that time, and the next
+    call continues. Raises StoreError; documents indexed before are kept.
     """
     with explained(connection.execute("pragma database_list").fetchone()["file"]):
         return _Indexing(connection, run_id, progress, most_s).run()

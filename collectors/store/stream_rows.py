@@ -205,7 +205,9 @@ def use_texts(connection: sqlite3.Connection, digests: Iterable[str]) -> None:
 
 
 def forget_old_texts(connection: sqlite3.Connection, now_us: int) -> list[int]:
-    """Stop waiting for the events of texts received more than a day ago; return the texts' ids."""
+    """Forget texts that were received more than a day ago and whose events never came; return their
+    ids.
+    """
     digests = connection.execute(
         "delete from sent_texts where received_us < ? returning digest", (now_us - DAY_US,)
     ).fetchall()

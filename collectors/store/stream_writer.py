@@ -78,7 +78,7 @@ class StreamWriter:
     def store(self, lines: StreamLines, sender: RunSender = THIS_MACHINE) -> Stream:
         """Store lines and return the stream's new state.
 
-        Raises RunDeleted; NotOwner; StreamMoved if another request came first; RunSealed if a large
+        Raises RunDeleted; NotOwner; StreamMoved if another request was faster; RunSealed if a large
         run must be restored first; StoreError.
         """
         before = lines.stream
@@ -161,7 +161,7 @@ class StreamWriter:
     def _sort_out(
         self, known: _KnownRun, run_id: str, lines: StreamLines
     ) -> tuple[list[Event], list[RefusedEvent], dict[str, int]]:
-        """Return the events to store, those of another run's process, and each log's new end."""
+        """Return the events to store, those of a process of another run, and each log's new end."""
         logged = {event.process_id for event in lines.events if id(event) in lines.generations}
         ends = {
             process_id: log.end_offset_bytes

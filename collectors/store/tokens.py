@@ -76,8 +76,8 @@ def create_token(
     expires_us: int | None = None,
     now_us: int | None = None,
 ) -> str:
-    """Store a token; return its secret, which is not stored. Raises TokenError for an invalid
-    name.
+    """Store a token; return its secret, which is not stored. Raises TokenError for an
+    invalid name.
     """
     name, now_us = name.strip(), read_clock_us() if now_us is None else now_us
     if not name or len(name) > NAME_LIMIT or not name.isprintable() or not scopes:

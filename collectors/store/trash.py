@@ -1,11 +1,11 @@
 """Deleted runs, kept for a week in a file each, from which they can be restored.
 
 <database>-trash/               0700
-    <hash of the run's id>.db   the run's rows, and rows of shared tables that they point to
+    <hash of the run's id>.db   the run's rows, and the rows of shared tables to which they refer
 
 Rows are removed instead of marked as deleted, so that no query has to filter them. Texts, 90% of a
-run's bytes, are shared between runs by content and stay in the database until the run is deleted
-for good.
+run's bytes, are shared between runs by content and stay in the database until the run is
+permanently deleted.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class CannotRestore(ValueError):
 
 
 def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | None = None) -> bool:
-    """Move a run into the trash; False if there is no such run.
+    """Move a run into the trash; return False if there is no such run.
 
-    Raises StoreError if the trash cannot be written; the run then stays.
+    Raises StoreError if the trash cannot be written; the run is then kept.
     """
     now_us = read_clock_us() if now_us is None else now_us
     path = trash_path(database_path(connection), run_id)
@@ -141,10 +141,10 @@ def delete_run(connection: sqlite3.Connection, run_id: str, *, now_us: int | Non
 
 
 def _drop_orphans(connection: sqlite3.Connection) -> None:
-    """Delete shared rows that nothing refers to.
+    """Delete shared rows to which nothing refers any more.
 
-    In its own transaction, reading each table once; SQLite's foreign key checks would scan whole
-    tables for every row.
+    This is a transaction of its own that reads each table once; SQLite's foreign key checks would
+    scan whole tables for every row.
     """
     tables = read_tables(connection)
     connection.execute("pragma foreign_keys = off")
@@ -170,9 +170,9 @@ def _drop_orphans(connection: sqlite3.Connection) -> None:
 
 
 def restore_run(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Restore a deleted run; False if none was deleted. It must be indexed again for search.
+    """Restore a deleted run; return False if none was deleted. It must be indexed again for search.
 
-    Raises CannotRestore if it is gone for good, was recorded again, or is of another version.
+    Raises CannotRestore if it was permanently deleted, recorded again, or is of another version.
     """
     path = trash_path(database_path(connection), run_id)
     with write_transaction(connection):
@@ -254,7 +254,7 @@ def database_path(connection: sqlite3.Connection) -> str:
 
 
 def trash_path(database: str, run_id: str) -> Path:
-    """Return a deleted run's file, named by a hash, since ids may be any text."""
+    """Return a deleted run's file, whose name is a hash because ids may be any text."""
     digest = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return Path(f"{os.path.abspath(database)}-trash", f"{digest}.db")
 

@@ -113,7 +113,7 @@ class ProgressLine:
             return False
 
     def _write(self, text: str, patience_s: float = 0.0) -> bool:
-        """Write without blocking, since Ctrl-S may hold the terminal."""
+        """Write without blocking, because the terminal may be stopped by Ctrl-S."""
         try:
             if not select.select([], [self._descriptor], [], patience_s)[1]:
                 return False
@@ -242,7 +242,7 @@ def read_graph_checks(
     """Return the number of graphs and shapes by verdict, the time for comparing them, and reasons
     for skipping.
 
-    `task` selects its processes. Units: seconds
+    `task` selects its processes. Units: seconds.
     """
     verdicts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""A run's summary for the terminal."""
+"""The summary of a run, as text for the terminal and as HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -369,8 +369,8 @@ NEWEST = "latest"
 def find_run(connection: sqlite3.Connection, given: str, source: str | None = None) -> str | None:
     """Return a run by id or unique, case-insensitive prefix.
 
-    `latest` is the last started run that has ended, else a running one, optionally of one `source`.
-    Raises ValueError if ambiguous.
+    `latest` is the last started run that has ended, otherwise a running one, optionally of one
+    `source`. Raises ValueError if several runs match.
     """
     if given == NEWEST:
         row = connection.execute(
@@ -451,7 +451,7 @@ def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: st
 
 
 def _describe_fine(row: sqlite3.Row) -> str:
-    """Describe a run without causes: everything was compiled, or nothing."""
+    """Describe a run without causes: either everything was compiled, or nothing."""
     counts = (
         *("graph_break", "recompile", "recompile_limit", "failure", "skipped_frame"),
         *("cudagraph_skip", "cudagraph_rerecording"),
@@ -468,7 +468,7 @@ def _describe_fine(row: sqlite3.Row) -> str:
 
 
 def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> list[CountedItem]:
-    """`run_id` is None if its program cannot be run again."""
+    """List the fixes of causes. `run_id` is None if the program cannot be run again."""
     items = []
     for cause in causes[:TOP]:
         saved = describe_saving(cause, duration_text)

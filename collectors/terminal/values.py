@@ -1,4 +1,4 @@
-"""Parse command-line values; ValueError says what was expected."""
+"""Parse command-line values. A ValueError says what was expected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table, two spaces between its columns."""
+    """Return the lines of a table, with two spaces between its columns."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows

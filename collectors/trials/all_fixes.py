@@ -1,7 +1,7 @@
 """Try every fix of a run alone, then those that helped together.
 
-One execution of the unchanged program serves as base for all fixes. Counts need one execution;
-times need three per side, which the best set gets in turns with the unchanged program.
+One execution of the unchanged program is the base for all fixes. Counts need one execution; times
+need three per side, for which the best set and the unchanged program are executed alternately.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Tried:
 
 
 class AllFixes:
-    """`choices` are the fixes of each cause, the preferred one first."""
+    """Tries all fixes of a run. `choices` are the fixes of each cause, the preferred one first."""
 
     def __init__(
         self,
@@ -115,7 +115,9 @@ class AllFixes:
             self._judge()
 
     def _has_room(self, count: int) -> bool:
-        """Return whether `count` executions fit the limit beside those for the best set's times."""
+        """Return whether `count` more executions are within the limit, besides those that measure
+        the best set's times.
+        """
         bases = TIMED_COUNT - len(self._list_fresh(self.bases))
         return self.executions.count + count + max(0, bases) + TIMED_COUNT <= self._max_count
 
@@ -154,7 +156,7 @@ class AllFixes:
         return min(map(len, pick_timed(self.bases, tried.executions)))
 
     def _fill(self) -> None:
-        """Execute each fix as often as requested, in turns with the unchanged program."""
+        """Execute each fix as often as requested, alternating with the unchanged program."""
         while self._has_room(1):
             alone = self.tried.values()
             short = [tried for tried in alone if self._count_turns(tried) < self._repeat_count]
@@ -168,7 +170,7 @@ class AllFixes:
                     self._run(tried)
 
     def _repeat(self, tried: Tried) -> None:
-        """Execute both sides in turns until there are enough executions to compare times."""
+        """Execute both sides alternately until there are enough executions to compare times."""
         while self._count_turns(tried) < TIMED_COUNT:
             if len(self._list_fresh(tried.executions)) < TIMED_COUNT:
                 if tried is not self.best and not self._has_room(1):
@@ -187,8 +189,8 @@ class AllFixes:
         return alone if self.best is None or self.best in alone else [*alone, self.best]
 
     def _choose_set(self) -> Tried | None:
-        """Combine the fixes that helped alone, the largest saving first; leave out a fix that
-        changes the same lines as an earlier one.
+        """Combine the fixes that helped alone, the largest saving first. A fix that changes the
+        same lines as an earlier one is left out.
         """
         improved = [tried for tried in self.tried.values() if tried.is_improved]
         members: list[Tried] = []
@@ -240,8 +242,8 @@ class AllFixes:
 
 
 def find_session(root: Path, command: str, files: Iterable[Path]) -> Path:
-    """Return the folder that keeps a program's executions until all fixes are tried. It depends on
-    the contents of the program's files.
+    """Return the folder that keeps a program's executions until all fixes are tried. Its name
+    depends on the contents of the program's files.
     """
     digest = hashlib.sha256(command.encode())
     for path in sorted(files):

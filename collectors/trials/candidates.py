@@ -58,7 +58,7 @@ class Candidates:
         return None
 
     def pick_to_write(self, number: int | None) -> Candidate | None:
-        """Like `pick`, with settings written as statements into the source.
+        """Return the same fix as `pick`, with settings written as statements into the source.
 
         Raises CannotTry if a file changed since the run.
         """

@@ -71,7 +71,7 @@ class TrialResult:
 
     @property
     def is_unclear(self) -> bool:
-        """Return True if there are only fewer recompiles, and the one measured execution compiled
+        """Return whether there are only fewer recompiles, and the one measured execution compiled
         longer: a dynamic graph may cost more than it saves.
         """
         better = {verdict.metric.name for verdict in self.verdicts if verdict.word == "better"}
@@ -84,8 +84,8 @@ class TrialResult:
 
     @property
     def summary(self) -> str:
-        """The trial on one line: 7 breaks → 0, recompiles 4 → 1, output equal, compile 12.1 → 4.0
-        s.
+        """Return the trial on one line: 7 breaks → 0, recompiles 4 → 1, output equal, compile 12.1
+        → 4.0 s.
         """
         if self.is_interrupted:
             return "interrupted"
@@ -238,13 +238,13 @@ def _compare_samples(
 def _steps(side: Sequence[Execution], name: str) -> list[float]:
     """Return the median step time of each execution in ms.
 
-    One number each, since times vary more between processes than within one.
+    There is one number per execution, because times vary more between processes than within one.
     """
     return [median(execution.calls[0].list_steps()[name]) / 1000 for execution in side]
 
 
 def format_change(verdict: Verdict[ComparedMetric]) -> tuple[str, str]:
-    """Return both values as text, the unit only on the second: 12.1, 4.0 s."""
+    """Return both values as text, with the unit only after the second: 12.1, 4.0 s."""
     if verdict.metric.kind == "count":
         return f"{verdict.base:,.0f}", f"{verdict.new:,.0f}"
     scale = 1.0 if verdict.metric is COMPILE_TIME else 1e-3  # to seconds

@@ -50,7 +50,9 @@ class CudagraphFix:
 def list_cudagraph_fixes(
     reasons: Sequence[CudagraphReason], roots: Sequence[Path]
 ) -> list[CudagraphFix]:
-    """Return one fix for each reason that has any: the first with an edit, else the first."""
+    """Return one fix for each reason that has any: the first fix with an edit, otherwise
+    the first.
+    """
     found = []
     for reason in reasons:
         fixes = reason.fixes

@@ -140,7 +140,7 @@ def pick_step(
 ) -> tuple[str | None, bool]:
     """Return the function whose step times are compared, and whether the fix changed its graphs.
 
-    It is the slowest one that every execution called without compiling; functions that the fix
+    It is the slowest function that every execution called without compiling. Functions that the fix
     changed are preferred.
     """
     totals: list[dict[str, float]] = []
@@ -242,9 +242,9 @@ def execute(
     invocation: int,
     progress_prefix: str = "",
 ) -> Execution:
-    """Run a program once; its output goes to files in the plan's folder.
+    """Run a program once. Its output goes to files in the plan's folder.
 
-    Raises CannotTry if it cannot be recorded, CannotRun if not started.
+    Raises CannotTry if it cannot be recorded, CannotRun if it cannot be started.
     """
     folder = Path(plan.folder)
     shutil.rmtree(folder, ignore_errors=True)  # left by an execution that was interrupted

@@ -72,8 +72,8 @@ def _read_errors(path: Path) -> Iterator[str]:
 
 
 def clean_errors(lines: Iterable[str]) -> Iterator[str]:
-    """Remove torch's log lines, compiler warnings, traceback frames and the positions of warnings:
-    they depend on the graphs, and a patch moves lines.
+    """Remove torch's log lines, compiler warnings, traceback frames and the positions of warnings.
+    They depend on the graphs, and a patch moves lines.
     """
     in_traceback = after_warning = False
     for line in lines:
@@ -325,11 +325,11 @@ class LineComparison:
 def compare_lines(
     bases: Sequence[Sequence[str]], new: Sequence[str], stream: str = STDOUT
 ) -> LineComparison:
-    """Find each line of the base in the new output, in any order and once: a lost line is a
-    difference, as is a new one.
+    """Find each line of the base in the new output, in any order and once. A lost line is a
+    difference, and so is a new one.
 
-    Numbers' last digits, times, addresses and temporary paths may differ. Lines that differ between
-    the bases may too, but there must be as many.
+    The last digits of numbers, times, addresses and temporary paths may differ. Lines that differ
+    between the bases may differ too, but their number must be the same.
     """
     first = bases[0]
     pairs = [_pair_lines(first, other) for other in bases[1:]]

@@ -181,7 +181,7 @@ def check_recorded(files: Iterable[PatchedFile], recorded: Mapping[tuple[str, in
 
 
 def write_files(files: Sequence[PatchedFile]) -> None:
-    """Replace the files by their patched copies, each whole or not at all. Raises CannotTry."""
+    """Replace each file atomically by its patched copy. Raises CannotTry."""
     for file in files:
         if file.path.read_bytes() != file.original:
             raise CannotTry(f"{file.path} was changed while the fix was tried; nothing was written")
@@ -357,7 +357,7 @@ def _check_program(word: str, folder: Path, environment: Mapping[str, str]) -> N
 
 
 def join_environment(current: Mapping[str, str], recorded: Mapping[str, str]) -> dict[str, str]:
-    """Return torch's variables as recorded and the others as they are."""
+    """Return torch's variables as recorded, and the other variables unchanged."""
     own = {
         name: value
         for name, value in current.items()

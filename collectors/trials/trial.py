@@ -1,4 +1,4 @@
-"""Run a program with and without fixes in turns, compare and save the trials."""
+"""Run a program with and without fixes alternately, compare the executions and save the trials."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ class Candidate:
 
 
 class Stopped(Exception):
-    """No further execution was started: the user interrupted, or the time limit was reached."""
+    """No further execution was started, because the user interrupted or the time limit was
+    reached.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -66,9 +68,9 @@ class Stopped(Exception):
 
 
 class Executions:
-    """Execute a program with and without changes, each execution in a folder of its own.
+    """Executes a program with and without changes, each execution in a folder of its own.
 
-    What an earlier call left in the folder is loaded and not run again.
+    Executions that an earlier call left in the folder are loaded and not repeated.
     """
 
     def __init__(
@@ -191,7 +193,7 @@ def _read_number(path: Path) -> int:
 def run_trial(
     executions: Executions, candidate: Candidate, repeat_count: int
 ) -> tuple[Trial, TrialResult]:
-    """Run both sides in turns and save the trial, even if interrupted.
+    """Run both sides alternately and save the trial, even if it is interrupted.
 
     Raises CannotTry or StoreError.
     """

@@ -1,8 +1,8 @@
 """HTTP requests: of clients to their server, of alerts to webhooks, of `check` to GitHub.
 
-Requests are meant for one server: redirects are not followed, and a proxy from the environment is
-used only for https://, since it would read anything else. Imported on clients: standard library
-only.
+Requests are meant for one server. Redirects are not followed, and a proxy from the environment is
+used only for https://, because it could read anything else. Clients import this module, so it needs
+only the standard library.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Connection:
         return connection
 
     def close(self) -> None:
-        """Close the connection; the next request opens one."""
+        """Close the connection. The next request opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -67,7 +67,7 @@ def checksum_of(body: bytes, before: int = 0) -> int:
 def dump_line(
     event: Event, save_text: Callable[[str, bytes], None], generation: int | None = None
 ) -> bytes:
-    """Write an event as one line; `save_text` gets each long text with its digest.
+    """Write an event as one line. `save_text` is called with each long text and its digest.
 
     Events of a trace log need the generation of their compile.
     """
@@ -91,7 +91,7 @@ def dump_line(
 
 
 def read_line(line: bytes, parse: Callable[[bytes], Any] = json.loads) -> Mapping[str, Json]:
-    """Parse a line as an object; if a faster `parse` fails, use Python's.
+    """Parse a line as an object. If a faster `parse` fails, Python's parser is used.
 
     Raises WireError; UnknownLine if a newer collector wrote it.
     """

@@ -1,6 +1,6 @@
 """Lines of a stream that are not events.
 
-Counts are totals, of which the largest is kept, so that repeated marks add nothing.
+Counts are totals. The largest is kept, so that repeated marks add nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Beat(Mark):
-    """A heartbeat: first line of a stream, then after 5 idle seconds."""
+    """A heartbeat: the first line of a stream, then one after each 5 idle seconds."""
 
     MARK = "beat"
     version: str | None = None  # of the collector

@@ -1,4 +1,4 @@
-"""Several texts in one body, each after a line with digest, size and whether it is packed."""
+"""Write and read several texts in one body, each after a line with digest, size and encoding."""
 
 from __future__ import annotations
 

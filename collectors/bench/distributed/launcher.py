@@ -165,7 +165,7 @@ def launch(task: Task, folder: Path, stages: Stages) -> ExperimentOutcome:
 
 
 def listen(port: int | None) -> socket.socket:
-    """Listen on a loopback port where the ranks meet, or on any port if it is taken.
+    """Listen on a loopback port at which the ranks meet, or on any free port if it is taken.
 
     Rank 0 inherits the socket, so that no other process can take the port.
     """
@@ -260,9 +260,9 @@ def _has_failed(rank: LaunchedRank) -> bool:
 
 
 def _find_failed_rank(ranks: list[LaunchedRank]) -> int:
-    """Return the rank that failed first; others fail as a consequence.
+    """Return the rank that failed first. The others fail as a consequence.
 
-    The others see a closed connection, which is an error with a time, or are aborted by NCCL.
+    They see a closed connection, which is an error with a time, or are aborted by NCCL.
     """
     ended = [
         (rank, rank.process.returncode, rank.folder / RESULT)

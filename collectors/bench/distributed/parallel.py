@@ -1,4 +1,4 @@
-"""A rank's workbench: the model in DistributedDataParallel or FSDP2, with its own inputs."""
+"""A rank's workbench: the model in DistributedDataParallel or FSDP2, with inputs of its own."""
 
 from __future__ import annotations
 
@@ -126,7 +126,9 @@ class RankWorkbench(Workbench):
 
     @property
     def wrapped_class(self) -> str | None:
-        """Return the class whose modules FSDP shards individually, None if their size decides."""
+        """Return the class whose modules FSDP shards individually, None if modules are chosen by
+        size.
+        """
         fact = self.facts.find("fsdp_wrap")
         return str(fact.value) if fact else None
 
@@ -184,7 +186,8 @@ def distribute(module: nn.Module, settings: BenchSettings, wrapped_class: str | 
 
 
 def shard(module: nn.Module, device: str, wrapped_class: str | None) -> nn.Module:
-    """Shard a module's blocks of a class, or else its larger parts, individually and then the rest.
+    """Shard a module's blocks of a class individually, or its larger parts if no class is given,
+    and then the rest.
 
     Source: get_fsdp_auto_wrap_policy of upstream's benchmarks/dynamo/common.py.
     """
@@ -244,8 +247,8 @@ def _list_all(root: nn.Module) -> list[nn.Parameter]:
 
 
 def gather_tensor(leaf: Any) -> Any:
-    """Return an unsharded tensor. A collective for a sharded one, so every rank must call it in the
-    same order.
+    """Return an unsharded tensor. For a sharded one this is a collective, so every rank must call
+    it in the same order.
     """
     gather = getattr(leaf, "full_tensor", None)
     return gather() if gather is not None else leaf
@@ -322,8 +325,8 @@ MAX_NAMED = 20  # modules that run eagerly, by name
 
 
 def count_splits() -> list[int]:
-    """Return a list that receives the number of pieces of each graph DDPOptimizer splits from now
-    on.
+    """Return a list that receives, for each graph compiled from now on, the number of pieces into
+    which DDPOptimizer splits it.
     """
     from torch._dynamo.backends.distributed import DDPOptimizer
 
@@ -341,7 +344,7 @@ def count_splits() -> list[int]:
 
 
 def describe_parts(bench: RankWorkbench) -> dict[str, Any]:
-    """Return FSDP's parts, or DDP's gradient buckets and the modules that run eagerly within it."""
+    """Return FSDP's parts, or DDP's gradient buckets, and the modules that run eagerly."""
     if bench.settings.fsdp:
         parts = list_sharded(bench.module)
         return {"part_count": len(parts), "wrapped_class": bench.wrapped_class}

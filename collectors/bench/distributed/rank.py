@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 def start(parent: str, listener: str, folder_name: str) -> None:
-    """`listener` is the descriptor of the socket that rank 0 inherits; "" in the others."""
+    """Run a rank. `listener` is the descriptor of the socket that rank 0 inherits, "" for the
+    others.
+    """
     end_with(int(parent))
     folder = Path(folder_name)
     stages, task = Stages(folder), read_task(folder.parent)

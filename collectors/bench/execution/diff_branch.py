@@ -52,7 +52,7 @@ def find_commit(ref: str, folder: str) -> ResolvedCommit:
 
 @contextlib.contextmanager
 def worktree(commit: ResolvedCommit) -> Iterator[Path]:
-    """Check a commit out into a temporary folder, removed afterwards, also on Ctrl-C.
+    """Check out a commit into a temporary folder, which is removed afterwards, even on Ctrl-C.
 
     Raises ValueError with git's message on failure.
     """
@@ -82,8 +82,8 @@ def relocate_environment(
 ) -> dict[str, str]:
     """Return an environment whose PYTHONPATH points into the worktree instead of the checkout.
 
-    Includes the folders that an editable installation put on sys.path. A virtual environment inside
-    the checkout and our own code (`own`) keep their paths.
+    This includes folders that an editable installation put on sys.path. A virtual environment
+    inside the checkout and our own code (`own`) keep their paths.
     """
     given = environment.get("PYTHONPATH", "")
     entries = (
@@ -135,7 +135,8 @@ MakeJob = Callable[[BenchRequest, Checkout, dict[str, str]], Job]
 
 
 def measure_both(arguments: BenchRequest, make_job: MakeJob, print_line: PrintLine) -> int:
-    """Measure both, each in its own run, and print a comparison; return 0 if anything was measured.
+    """Measure both commits, each in a run of its own, and print a comparison; return 0 if anything
+    was measured.
 
     Raises ValueError if they cannot be compared, StoreError.
     """

@@ -1,4 +1,4 @@
-"""Find the graph that makes a model fail: run the task again with each graph captured.
+"""Find the graph that makes a model fail, by running the task again and capturing each graph.
 
 Each graph is compared with eager and float64; failing graphs are minified within a time limit.
 """
@@ -82,7 +82,8 @@ def search_graphs(
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """Run a failed task again with its graphs captured, and minify those that fail.
 
-    Return a line for each with the next command, and the minimal programs as facts of the result.
+    Returns a line for each failing graph with the next command, and the minimal programs as facts
+    of the result.
     """
     once = task.change(quick=True, repeat=1, compile_repeats=1, cold_start_latency=True)
     run_again(once, GRAPHS, {REPRO_VARIABLE: "crash,accuracy"})
@@ -114,7 +115,7 @@ def search_graphs(
 
 
 def explain_no_failing_graph(verdicts: Mapping[str, int], reasons: Iterable[str]) -> str:
-    """Say that no graph is to blame, and why any were not compared."""
+    """Return a sentence that no graph fails alone, and why some were not compared."""
     if why := ", ".join(sorted(reasons)):
         compared = (
             "some graphs are right, others were not"

@@ -45,8 +45,9 @@ class ResumePoint:
 
 
 def find_resume_point(database: str, plan: str, named_run: str) -> ResumePoint:
-    """Find the run to resume: the named one, or the newest of the same plan. Raises ValueError if
-    there is none, StoreError.
+    """Find the run to resume: the named one, or the newest of the same plan.
+
+    Raises ValueError if there is none, StoreError.
     """
     try:
         reader = open_reader(database)

@@ -1,4 +1,4 @@
-"""Write a bench run to the store, each result as it comes."""
+"""Write a bench run to the store, each result as soon as it is measured."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class BenchRunWriter:
     unwritten: list[BenchMeasured] = field(default_factory=list)  # results not yet in the spool
 
     def open(self) -> None:
-        """Create the spool and open the database. Raises StoreError if it can never take this
-        run.
+        """Create the spool and open the database. Raises StoreError if the database can never store
+        this run.
         """
         cwd = self.cwd or os.getcwd()
         manifest = describe_run(
@@ -78,9 +78,7 @@ class BenchRunWriter:
             self.destination.step()
 
     def write_result(self, task: Task, outcome: ExperimentOutcome, command: str) -> BenchMeasured:
-        """Record a result. It is in the spool before this returns, and in the database once that
-        accepts it.
-        """
+        """Record a result. When this returns it is in the spool, and later in the database."""
         self.recording.step()
         settings = task.settings
         if not self.config.keep_source:

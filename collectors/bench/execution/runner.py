@@ -87,7 +87,7 @@ def measure_second_processes(
     cache: Path,
     run_again: RunAgain,
 ) -> None:
-    """Add to a result how long other processes take that find its `cache`."""
+    """Add to a result how long other processes take that start with its `cache`."""
     if outcome.status != "measured":
         return
     quick = task.change(quick=True, repeat=1, compile_repeats=1)
@@ -119,8 +119,8 @@ OF_OURSELVES = Path("bench")  # tasks' folders, inside the run's spool
 class Checkout:
     """The folder and environment in which models are measured.
 
-    For a worktree, `stands_for` has its folder and the checkout's, and `suffix` is what the command
-    needs to measure there again.
+    For a worktree, `stands_for` has its folder and that of the checkout, and `suffix` is the part
+    of the command that measures there again.
     """
 
     cwd: str = field(default_factory=os.getcwd)
@@ -152,9 +152,9 @@ class BenchReport:
 def measure(
     job: Job, arguments: BenchRequest, before: ResumePoint | None, print_line: PrintLine
 ) -> BenchReport:
-    """Run a job to its end or to Ctrl-C; finished results are kept.
+    """Run a job to its end or to Ctrl-C. Finished results are kept.
 
-    Raises StoreError if the database can never take the run.
+    Raises StoreError if the database can never store the run.
     """
     checkout = job.checkout
     run = BenchRunWriter(
@@ -269,7 +269,7 @@ def finish(
     """Print a run's summary and write its files into the folder `part` of the output directory;
     return the exit code.
 
-    `run_ids` are the runs that the files cover, if not only this one.
+    `run_ids` are the runs that the files cover, if there are others than this one.
     """
     results = measured.results
     print(summarize(results))

@@ -1,4 +1,4 @@
-"""Run one task in a child process with a time limit and separate output, and interpret its end."""
+"""Run one task in a child process with a time limit and separate output, and interpret its exit."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def list_cache_variables(root: Path) -> dict[str, str]:
 
 
 def is_forkable(task: Task) -> bool:
-    """Return whether a task may start as a fork: not with CUDA, several ranks, or without stack
-    room.
+    """Return whether a task may start as a fork: not with CUDA, with several ranks, or without
+    stack room.
     """
     settings = task.settings
     is_plain = (
@@ -127,7 +127,8 @@ class ForkedProcess:
         self._server = server
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and return its exit code, or that of a kill if the server died with it.
+        """Wait for the process to end and return its exit code, or that of a kill if the server
+        died with it.
 
         Raises subprocess.TimeoutExpired.
         """
@@ -162,7 +163,9 @@ class ForkServer:
         cwd: str | None,
         beat: Callable[[], None],
     ) -> ForkedProcess | None:
-        """Fork a task's process, calling `beat` meanwhile; None if it must be started normally."""
+        """Fork a task's process, calling `beat` while waiting. None if it must be started
+        normally.
+        """
         common = {name: value for name, value in environment.items() if name not in OF_TASK}
         if (common, cwd) != (self._environment, self._cwd):
             self.close()
@@ -248,11 +251,11 @@ def run_task(
     beat: Callable[[], None],
     server: ForkServer | None = None,
 ) -> ExperimentOutcome:
-    """Run a task to its end or time limit, if possible as a fork of `server`; call `beat`
-    meanwhile.
+    """Run a task to its end or time limit, as a fork of `server` if possible. `beat` is called
+    while it runs.
 
-    The child has its own session, so that the limit, or an interrupt, ends everything it started.
-    The server's import of torch does not count.
+    The child has a session of its own, so that the limit, or an interrupt, ends every process it
+    started. The time in which the server imports torch does not count.
     """
     started_us = time.time_ns() // 1000
     try:

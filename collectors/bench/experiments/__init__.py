@@ -1,4 +1,4 @@
-"""The table of experiments. To add one, add a line here and a function in a module beside it."""
+"""The table of experiments. To add one, add a line here and a function in a neighbouring module."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from compileboard.collectors.bench.plan.settings import SETTINGS, BenchSettings,
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment, requested by its flag. One without a help text comes with another experiment
-    of its flag.
+    """An experiment and the flag that requests it. One without a help text runs together with
+    another experiment of the same flag.
     """
 
     name: str
@@ -202,8 +202,8 @@ def load_experiment(name: str) -> Callable[[Any], Any]:
 def choose_experiments(names: Sequence[str], *, is_one_file: bool) -> tuple[str, ...]:
     """Return the experiments that flags request.
 
-    As in upstream's harness, a mode beside another experiment only selects which of its numbers are
-    written, and an export is then strict. Beside coverage and overhead, accuracy and tolerance
+    As in upstream's harness, one of MODES with another experiment only selects which of its numbers
+    are written, and an export is then strict. With coverage and overhead, accuracy and tolerance
     check their backend.
     """
     modes = tuple(name for name in names if name in MODES)
@@ -319,8 +319,8 @@ def find_idle(
 
 
 def leave_out_idle(settings: BenchSettings, experiments: Iterable[str]) -> BenchSettings:
-    """Return the settings without those that have no effect, which would split a series of equal
-    numbers.
+    """Return the settings without those that have no effect. Otherwise they would make a series of
+    its own with equal numbers.
     """
     idle = find_idle(SETTINGS, settings, experiments)
     return replace(settings, **{name: SETTINGS[name][1] for name in idle})

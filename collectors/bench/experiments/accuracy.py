@@ -1,4 +1,4 @@
-"""Compare the compiled model's answer with eager's: upstream's verdict, or the distance.
+"""Compare the compiled model's output with eager's: upstream's verdict, or the distance.
 
 The distance is from eager on the CPU: |eager - compiled| / (1 + |eager|). Source: check_accuracy
 and check_tolerance of upstream's benchmarks/dynamo/common.py, which define the columns max, mean
@@ -97,7 +97,9 @@ def _run_reference(bench: Workbench) -> Any:
 
 
 def measure_distances(reference: Any, result: Any) -> Iterator[torch.Tensor]:
-    """Raises StageFailed, caused by a ValueError, if the two do not have the same tensors."""
+    """Return the distances of all tensors. Raises StageFailed, caused by a ValueError, if the two
+    results have different tensors.
+    """
     left, right = (list_tensors(flatten_result(output)) for output in (reference, result))
     shapes = [tuple(tensor.shape) for tensor in left], [tuple(tensor.shape) for tensor in right]
     if shapes[0] != shapes[1]:

@@ -1,4 +1,4 @@
-"""Export the model with `torch.export`, compare the program with eager, and locate the user code
+"""Export the model with `torch.export`, compare the program with eager, and find the user code
 where an export fails.
 """
 

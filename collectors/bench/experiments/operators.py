@@ -1,4 +1,4 @@
-"""Which operators a step calls, and which of them dynamo captures."""
+"""List the operators that a step calls, and measure how many of them dynamo captures."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ DTYPES = {
 
 
 def list_operator_inputs(bench: Workbench) -> ExperimentOutcome:
-    """Write the operators of a step under fake tensors, with their arguments and counts.
+    """Write the operators of a step, called with fake tensors, with their arguments and counts.
 
     Source: log_operator_inputs of upstream's benchmarks/dynamo/common.py, which defines the file
     format.

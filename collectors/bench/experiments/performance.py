@@ -96,9 +96,9 @@ def _warm_up(
 def settled_peaks(
     bench: Workbench, step: Callable[..., Any], compiled: Callable[..., Any]
 ) -> dict[str, list[float | None]]:
-    """Return the peak memory of single calls after all is compiled.
+    """Return the peak memory of single calls after everything is compiled.
 
-    On a CPU the compiler takes more memory than a model, so a peak that includes it would be
+    On a CPU the compiler uses more memory than a model, so a peak that includes it would be
     meaningless.
     """
     device = bench.settings.device

@@ -1,4 +1,5 @@
-"""A second process loads what the first compiled: a file of code, or dynamo's cached result.
+"""Compile in one process and load the result in a second one: a file of code, or dynamo's cached
+result.
 
 Source: --aot-precompile and --caching-precompile of upstream's benchmarks/dynamo/common.py; the
 former compiles again for each timed call.

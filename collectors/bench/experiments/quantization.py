@@ -142,8 +142,7 @@ def describe_missing(error: ImportError) -> str:
 
 def _copy_step_code(step: Callable[..., Any]) -> Callable[..., Any]:
     """Return the same step with another code object, so that dynamo keeps the compiled code of both
-    models apart: in one list of cache entries, each call would also check the other model's
-    guards.
+    models apart. In one list of cache entries, each call would also check the other model's guards.
     """
     if not isinstance(step, MethodType):
         raise TypeError(f"expected a step of the bench, got {step!r}")

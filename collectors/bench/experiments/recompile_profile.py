@@ -1,4 +1,4 @@
-"""The causes of recompiles: the model is called unchanged, then with one change at a time.
+"""Find the causes of recompiles by calling the model unchanged, then with one change at a time.
 
 Upstream's --recompile-profiler uses torch's CompileProfiler, which was removed in 2.5; guard
 failures are counted in the same way.

@@ -1,4 +1,4 @@
-"""The model at other sizes: speedup and recompiles at each, and the largest batch that runs."""
+"""Run the model at other sizes: speedup and recompiles at each, and the largest batch that runs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from compileboard.collectors.bench.worker.workbench import (
 
 
 def measure_sizes(bench: Workbench) -> ExperimentOutcome:
-    """Measure with torch's default (static first, then dynamic), and with dynamic=True, whose
-    values are named `shape=N/dynamic/…`.
+    """Measure with torch's default (static first, then dynamic), and with dynamic=True. Names of
+    the latter's values are `shape=N/dynamic/…`.
     """
     if bench.loaded.resize is None or not bench.loaded.sizes:
         return ExperimentOutcome(
@@ -101,7 +101,7 @@ FIRST_BATCH_SIZE = 1024
 
 
 def find_batch_size(bench: Workbench) -> ExperimentOutcome:
-    """Find the largest batch that runs eagerly, halved from 1024, regardless of --batch-size.
+    """Find the largest batch that runs eagerly, by halving from 1024, regardless of --batch-size.
 
     On a CPU, allocations beyond a share of the free memory fail, so that the machine is never
     exhausted. Source: batch_size_finder and decay_batch_exp of upstream's

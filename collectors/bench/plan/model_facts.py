@@ -1,4 +1,4 @@
-"""Facts about single models (tolerances, skips, flaky ones), read from model_facts.json."""
+"""Facts about single models (tolerances, skips, flaky results), read from model_facts.json."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def tolerance_for(
     """Return the tolerance of an accuracy check, and whether cosine similarity is used instead.
 
     Source: get_tolerance_and_cosine_flag of upstream's timm_models.py, huggingface.py and
-    torchbench.py. Models of other suites are judged as those of timm and transformers are.
+    torchbench.py. Models of other suites are treated like those of timm and transformers.
     """
     run = {"mode": mode, "dtype": dtype, "device": device, "freezing": freezing}
     cosine = facts.find("cosine", **run) is not None

@@ -1,4 +1,4 @@
-"""Models as the bench command knows them, without importing torch."""
+"""Models as the bench command sees them, without importing torch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ModelRef:
 def list_refs(
     suite: str, builder: str, catalogue: Mapping[str, Mapping[str, int]]
 ) -> tuple[ModelRef, ...]:
-    """Return the models of a catalogue: batch sizes by name by family."""
+    """Return the models of a catalogue, which has batch sizes by name by family."""
     return tuple(
         ModelRef(suite, name, builder, name, family, batch_size)
         for family, names in catalogue.items()
@@ -69,10 +69,10 @@ def select(
     total_partitions: int = 1,
     partition_id: int = 0,
 ) -> list[ModelRef]:
-    """Return the selected models by suite and name; an exact name in `only` overrides everything
+    """Return the selected models by suite and name. An exact name in `only` overrides everything
     else.
 
-    A partition is a slice of all models and is taken first, so that filters never move a model to
+    A partition is a slice of all models and is cut first, so that filters never move a model to
     another machine. Raises ValueError.
     """
     ordered = sorted(models, key=lambda ref: (ref.suite, ref.name))
@@ -90,8 +90,8 @@ def select(
 
 
 def partition_bounds(count: int, total_partitions: int, partition_id: int) -> tuple[int, int]:
-    """Return start and end of a partition; the last one takes the remainder. Raises ValueError if
-    it does not exist.
+    """Return start and end of a partition; the last one includes the remainder. Raises ValueError
+    if it does not exist.
     """
     if not 0 <= partition_id < total_partitions:
         raise ValueError(
@@ -128,8 +128,8 @@ def _compile(flag: str, expressions: Sequence[str]) -> list[re.Pattern[str]]:
 
 
 def read_batch_sizes(path: str | None) -> dict[str, int]:
-    """Read a file with lines NAME,SIZE, as upstream's; empty without a path. Raises ValueError for
-    an invalid file.
+    """Read a file with lines NAME,SIZE in upstream's format; empty without a path. Raises
+    ValueError for an invalid file.
     """
     if path is None:
         return {}

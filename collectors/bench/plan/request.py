@@ -1,4 +1,4 @@
-"""The options of a `bench` command, except those on how to measure."""
+"""The options of a `bench` command, except those that say how to measure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a benchmark is run, in one frozen value that a child process gets as JSON.
+"""The settings of a benchmark, as one frozen value that a child process gets as JSON.
 
 A field is declared once; the command line, a series' label, the repeat command and the digest of a
 plan are derived from it.
@@ -26,8 +26,8 @@ _PLAIN = re.compile(r"[\w.+-]{1,24}")
 class Declaration:
     """A field's command line flags and its part in labels.
 
-    The flag is the field's name unless `flags` gives others (ours first, then upstream's);
-    `constants` are flags that stand for a value: (value, help). `label` is added to a series' label
+    The flag is the field's name unless `flags` has others (ours first, then upstream's);
+    `constants` are flags that set a fixed value: (value, help). `label` is added to a series' label
     if the value is not the default; `unlabelled` says why nothing is added.
     """
 
@@ -118,7 +118,8 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """How to measure; names are upstream's where they mean the same. `timeout_s` is in seconds.
+    """Settings that determine how to measure. Names are upstream's if they mean the same.
+    `timeout_s` is in seconds.
 
     Fields are in the order of a label's parts, so add new ones at the end.
     """
@@ -443,8 +444,8 @@ class BenchSettings:
         return self.dynamic_shapes and not self.dynamic_batch_only
 
     def label(self) -> str:
-        """Return the backend and all settings that affect what it measures; each label is a series
-        of its own.
+        """Return the backend and all settings that affect the measured values. Each label is a
+        series of its own.
 
         An old label implies the defaults of newer parts.
         """
@@ -483,7 +484,7 @@ def _digest(value: str) -> str:
 
 
 def list_torch_variables(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the environment variables that change how torch compiles; a long value is replaced by
+    """Return the environment variables that change how torch compiles. A long value is replaced by
     its digest.
 
     Source: the rows of upstream's dashboard for TORCHINDUCTOR_MAX_AUTOTUNE and similar variables.

@@ -144,14 +144,14 @@ def is_unclear(values: Mapping[str, float]) -> bool:
 
 
 def name_result(result: BenchMeasured) -> str:
-    """Return a result's model, with its experiment unless that is the usual one."""
+    """Return a result's model, followed by its experiment unless that is the usual one."""
     if result.experiment == "performance":
         return result.model
     return f"{result.model} ({result.experiment})"
 
 
 def _describe_eager(distributed: Mapping[str, Any]) -> str:
-    """Name the first modules of which dynamo compiled no frame."""
+    """List the first modules of which dynamo compiled no frame."""
     count: int = distributed.get("eager_module_count", 0)
     names = ", ".join(distributed.get("eager_modules", ())[:MAX_EAGER])
     more = " …" if count > MAX_EAGER else ""

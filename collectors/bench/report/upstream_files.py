@@ -1,4 +1,4 @@
-"""Write results in upstream's file formats, and read a CSV as baseline."""
+"""Write results in upstream's file formats, and read a CSV as a baseline."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from compileboard.collectors.terminal.progress_line import count_text
 
 
 def read_baseline(path: str | None) -> dict[str, float]:
-    """Return the speedup of each model in a file; empty without a path. Raises ValueError if it is
-    unreadable or has no speedup.
+    """Return the speedup of each model in a file; empty without a path. Raises ValueError if it
+    cannot be read or has no speedup.
     """
     if path is None:
         return {}

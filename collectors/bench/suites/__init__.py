@@ -22,7 +22,8 @@ LOCAL = "local"  # the suite of the user's models
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite: `catalogue` is a module with `MODELS`, `libraries` are needed to build them.
+    """A suite of models. `catalogue` is a module with `MODELS`; `libraries` are needed to build
+    them.
 
     `accuracy_batch_size` is upstream's for accuracy checks; None means each model's own.
     """

@@ -1,7 +1,7 @@
 """The catalogue of timm models, built with random weights.
 
-Names are those of upstream's timm_models suite, then some it had before. Upstream's batch sizes
-(128, some 512) fill a 40 GB GPU; these are smaller, and --batch-size replaces them.
+Names are those of upstream's timm_models suite, including some that it no longer has. Upstream's
+batch sizes (128, some 512) fill a 40 GB GPU; these are smaller, and --batch-size replaces them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MODELS = list_refs("timm", f"{__name__}:build", CATALOGUE)
 
 
 def build(batch_size: int, name: str) -> Loaded:
-    """Build a model in a child process: the catalogue is read without torch and timm."""
+    """Build a model in a child process, because the catalogue is read without torch and timm."""
     import timm
     from timm.data import resolve_model_data_config
 

@@ -1,6 +1,7 @@
 """The catalogue of torchvision models, built with random weights.
 
-Detection models are left out: with random weights, whether their outputs are empty is chance.
+Detection models are left out, because with random weights it is chance whether their outputs are
+empty.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ IMAGE, VIDEO = (3, 224, 224), (3, 8, 112, 112)
 
 
 def build(batch_size: int, name: str) -> Loaded:
-    """Build a model in a child process: the catalogue is read without torch."""
+    """Build a model in a child process, because the catalogue is read without torch."""
     import torchvision
 
     from compileboard.collectors.bench.loaded import load_image_model

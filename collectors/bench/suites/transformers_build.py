@@ -1,4 +1,4 @@
-"""Build a transformers model with random weights and example inputs. Child processes only.
+"""Build a transformers model with random weights and example inputs. Only in child processes.
 
 Inputs include labels, so that the model computes its own loss.
 """
@@ -21,7 +21,9 @@ HAVE_LENGTH = ("tokens", "question_answering", "sequence_classification")
 
 
 def build(batch_size: int, name: str) -> Loaded:
-    """Raises NotAvailable if the installed transformers has no such class."""
+    """Build a model and its inputs. Raises NotAvailable if the installed transformers has no such
+    class.
+    """
     recipe = RECIPES[name]
     model_class = _find_class(recipe.class_name or name)
     config = _configure(model_class.config_class, recipe)

@@ -1,4 +1,6 @@
-"""Models in a user's file: marked functions, classes and selections, listed in a child process."""
+"""Models in a user's file: its marked functions are listed in a child process, its classes
+selected.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ TAIL_LINES = 12  # of the child's output when it died
 
 
 class OnlyError(ValueError):
-    """`--only` names no model."""
+    """`--only` selects no model."""
 
 
 def list_marked(path: str, class_name: str) -> list[Marked]:
@@ -190,7 +192,8 @@ def read_only(text: str) -> OnlyTarget:
 
 
 def parse_only(text: str, suite: str | None = None) -> list[ModelRef]:
-    """Return the models of `--only path:…`; the file is imported once in a child to find them.
+    """Return the models of `--only path:…`. The file is imported once in a child process to find
+    them.
 
     Raises OnlyError if a part cannot be parsed, found or imported.
     """

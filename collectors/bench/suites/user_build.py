@@ -1,4 +1,4 @@
-"""Build a user's model. Child processes only."""
+"""Build a user's model. Only in child processes."""
 
 from __future__ import annotations
 

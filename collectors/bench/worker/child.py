@@ -1,8 +1,8 @@
-"""Run one experiment of one model in its own process; `bench` starts it and reads its result.
+"""Run one experiment of one model in a process of its own; `bench` starts it and reads its result.
 
 A crash, hang, or exhausted memory ends only this process. On Linux it may be a fork of a process
-that has imported torch (`serve`). That process calls nothing in torch: with running threads it
-could not be forked safely.
+that has imported torch (`serve`). That process calls nothing in torch, because with running threads
+it could not be forked safely.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def start(parent: str, folder_name: str) -> None:
 
 
 def repeat(parent: str, folder_name: str) -> None:
-    """Run a task as a program of its own, which prints how it ended: `try` compares two of them."""
+    """Run a task as a program of its own, and print its outcome: `try` compares two of them."""
     end_with(int(parent))
     folder = Path(folder_name)
     outcome = _measure_whole(folder, Stages(folder))
@@ -140,7 +140,7 @@ def remove_hooks() -> None:
 
 
 def exit_now(exit_code: int = 0) -> NoReturn:
-    """Exit immediately: torch's shutdown (compile workers, GPU memory) takes seconds, and nothing
+    """Exit immediately. torch's shutdown (compile workers, GPU memory) takes seconds, and nothing
     depends on it.
     """
     remove_hooks()

@@ -1,8 +1,8 @@
-"""Compile times of a model: the first compile, and repeats in the same process.
+"""Measure compile times of a model: the first compile, and repeats in the same process.
 
-The first compile in a process also imports the compiler, tries the C++ compiler and starts workers,
-which on a CPU takes several times longer than a small model, with more variance than a change to
-the model causes. So the compiler is started by a separate compile first.
+The first compile in a process also imports the compiler, tries the C++ compiler and starts workers.
+On a CPU this takes several times longer than compiling a small model, and varies more than a change
+to the model does. So a separate compile starts the compiler first.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ log = logging.getLogger(__name__)
 def start_compiler(bench: Workbench) -> float:
     """Compile one operation, unrecorded by the hooks, and return the seconds taken.
 
-    A cache hit still starts everything but the workers. 0 for backends other than inductor, where a
-    trace log would contain it, and for a warm start, which covers a whole process.
+    A cache hit still starts everything except the workers. Returns 0 without compiling for backends
+    other than inductor, if a trace log would contain the compile, and for a warm start, which
+    covers a whole process.
     """
     if (
         not bench.settings.is_inductor
@@ -64,8 +65,8 @@ def start_compiler(bench: Workbench) -> float:
 
 
 def add_first(bench: Workbench, outcome: ExperimentOutcome, first_s: float) -> None:
-    """Add the first compile as the only sample of cold or, by cache hits, warm compile time; a
-    partial hit is neither.
+    """Add the first compile as the only sample of cold or, if all lookups were cache hits, warm
+    compile time. A partial hit is neither.
     """
     graphs, autograd = (torch._dynamo.utils.counters[name] for name in ("inductor", "aot_autograd"))
     found, missed = (
@@ -88,8 +89,8 @@ def compile_again(
     """Add cold and warm compile times with their samples; return the peak memory of each cold one
     in 10⁹ bytes.
 
-    The hooks are removed, since these are not the program's recompiles. Earlier results stay if the
-    model does not compile again.
+    The hooks are removed, since these are not the program's recompiles. If the model does not
+    compile again, earlier results are kept.
     """
     remove_hooks()
     steps_s = WARM_UPS * outcome.values["abs_latency"] / 1e3

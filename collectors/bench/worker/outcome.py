@@ -1,4 +1,6 @@
-"""The outcome of an experiment, passed from child process to bench command as JSON. No torch."""
+"""The outcome of an experiment, passed from the child process to the bench command as JSON. Needs
+no torch.
+"""
 
 from __future__ import annotations
 

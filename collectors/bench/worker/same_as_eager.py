@@ -1,8 +1,8 @@
 """Compare any result with eager's, by upstream's rule and verdicts.
 
-A double-precision run is the reference, two eager runs must agree first, and the result may be as
-far from the reference as eager's own, times a factor, within the tolerance. Source: check_accuracy
-of upstream's benchmarks/dynamo/common.py; the comparison itself is torch's `same`.
+A double-precision run is the reference, and two eager runs must agree first. The result's distance
+from the reference may be at most that of eager, times a factor, within the tolerance. Source:
+check_accuracy of upstream's benchmarks/dynamo/common.py; the comparison itself is torch's `same`.
 """
 
 from __future__ import annotations
@@ -176,9 +176,9 @@ def judge(
     """Return the verdict on the result of `compute`, with its distance from eager's as
     `output_error`.
 
-    `compute` is called once, after the model and inputs are cast, and must copy the module; its
-    exceptions give fail_to_run. `iterations` is the number of eager steps before comparison, by
-    default as in the settings.
+    `compute` is called once, after the model and inputs are cast, and must copy the module; if it
+    raises, the verdict is fail_to_run. `iterations` is the number of eager steps before the
+    comparison, by default as in the settings.
     """
     outcome = ExperimentOutcome()
     try:

@@ -1,4 +1,4 @@
-"""Statistics of repeats: medians, the interval of a speedup, noise; and dynamo's counts."""
+"""Statistics of repeats (medians, the interval of a speedup, noise), and dynamo's counts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def add_speedup(outcome: ExperimentOutcome, repeats: dict[str, list[float]]) -> 
 
 
 def dynamo_counts() -> Counter[str]:
-    """Return the counters so far; subtract an earlier value for a part of the run.
+    """Return the counters so far. Subtract an earlier value for a part of the run.
 
     Source: get_dynamo_stats of upstream's benchmarks/dynamo/common.py.
     """

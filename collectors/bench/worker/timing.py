@@ -38,8 +38,6 @@ _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # only on Lin
 def limited_memory(share: float = SHARE) -> Iterator[int | None]:
     """Make allocations beyond a share of free memory fail inside the block; yield the number of
     bytes if known.
-
-    Memory that is not allocated cannot be filled.
     """
     free = available_bytes()
     if free is None:
@@ -54,7 +52,7 @@ def limited_memory(share: float = SHARE) -> Iterator[int | None]:
 
 
 def count_page_faults(*, all_threads: bool = False) -> int | None:
-    """Return the minor page faults of this thread or process so far, None if not available. It
+    """Return the minor page faults of this thread or process so far, None if unavailable. A call
     takes about 0.5 µs.
     """
     if _OF_THREAD is None:
@@ -181,8 +179,8 @@ def time_beside_eager(bench: Workbench, compiled: Callable[..., Any]) -> Interle
 
 
 def time_loads(bench: Workbench, load: Callable[[], Any]) -> list[float]:
-    """Return the seconds of repeated loads without the first, which also loads libraries; each is
-    freed before the next.
+    """Return the seconds of repeated loads, each freed before the next. The first load is left out,
+    because it also loads libraries.
     """
     loads_s = []
     for _ in range(bench.settings.cheap_repeats):
@@ -200,8 +198,8 @@ def vary_batch(
 ) -> dict[str, Any]:
     """Choose a batch size per repeat if only the batch is dynamic, and warm up the extremes.
 
-    Both sides of a repeat have the same batch, where upstream varies only the eager side. Return
-    the sizes as facts, or why they cannot vary. Source: timed of upstream's
+    Both sides of a repeat have the same batch; upstream varies only the eager side. Returns the
+    sizes as facts, or why they cannot vary. Source: timed of upstream's
     benchmarks/dynamo/common.py.
     """
     batch_size = bench.batch_size or 1
@@ -301,7 +299,9 @@ def safe_name(model: str) -> str:
 
 @contextlib.contextmanager
 def recording_file_errors(bench: Workbench, what: str) -> Iterator[None]:
-    """Record an error in writing a side file without failing; the measurement remains valid."""
+    """Record an error in writing an additional file without failing, because the measurement
+    remains valid.
+    """
     try:
         yield
     except Exception as error:  # torch raises various exceptions here; reported with the result

@@ -1,4 +1,4 @@
-"""torch's settings before measuring: determinism, inductor, threads."""
+"""Change torch's settings before measuring: determinism, inductor, threads."""
 
 from __future__ import annotations
 

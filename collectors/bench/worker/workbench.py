@@ -1,4 +1,4 @@
-"""A loaded model on its device, used by every experiment. Child processes only."""
+"""A loaded model on its device, used by every experiment. Only in child processes."""
 
 from __future__ import annotations
 
@@ -258,7 +258,9 @@ def failing_as(reason: str, oom: str = "OOM") -> Any:
 
 @contextlib.contextmanager
 def first_eager_run() -> Iterator[None]:
-    """Run the model without a compiler: a failure is its own."""
+    """Attribute a failure inside the block to the model itself, since it runs without a
+    compiler.
+    """
     with failing_as("eager_1st_run_fail", "eager_1st_run_OOM"), eagerly():
         yield
 

@@ -118,7 +118,7 @@ def _report_error(problem, error):
 def _chain():
     """Run the sitecustomize that this one shadows.
 
-    If there is none, raise ImportError as Python expects and leave nothing in sys.modules.
+    If there is none, raise ImportError as Python expects, and leave nothing in sys.modules.
     """
     sys.path[:] = [entry for entry in sys.path if entry != _HERE]
     sys.path_importer_cache.pop(_HERE, None)

@@ -1,9 +1,9 @@
-"""Compare the outputs and mutated inputs of a compiled graph with eager and float64, on its calls
-1, 2, 4, 8 … of each shape, until one differs.
+"""Compare the outputs and mutated inputs of a compiled graph with eager and float64.
 
-The program gets the result of the one real call. Eager runs on clones made before it, with the same
-random state; errors of the check are not raised. The criterion is torch's own `same()`: wrong if
-beyond a multiple of eager's error plus a tolerance.
+Calls 1, 2, 4, 8 … of each shape are compared, until one differs. The program gets the result of the
+one real call. Eager runs on clones made before it, with the same random state; errors of the check
+are not raised. The criterion is torch's own `same()`: a result is wrong if its error exceeds a
+multiple of eager's error plus a tolerance.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SAME, WRONG, SKIPPED = "same", "wrong", "skipped"
 
 
 class NotComparedError(Exception):
-    """What a graph returns cannot be compared; the message says why."""
+    """The outputs of a graph cannot be compared; the message says why."""
 
 
 @dataclass
@@ -254,7 +254,9 @@ def _rms(value: Any, reference: Any, regular: Any) -> float:
 
 
 def clone_inputs(values: Sequence[Any]) -> list[Any]:
-    """Clone tensors with their strides and offsets; tensors that share memory still share it."""
+    """Clone tensors with their strides and offsets. Clones of tensors that share memory share it
+    too.
+    """
     torch = sys.modules["torch"]
     storages: dict[int, Any] = {}
     clones = []

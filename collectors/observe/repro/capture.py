@@ -1,4 +1,4 @@
-"""Capture failed graphs so that they can be run again. Works only after an exception."""
+"""Capture failed graphs so that they can be run again. This code runs only after an exception."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ class ReproCapture:
 
     @contextlib.contextmanager
     def _try_enter(self) -> Iterator[bool]:
-        """Yield False while this thread is already capturing, since torch's code may compile
+        """Yield False while this thread is already capturing, because torch's code may compile
         something.
         """
         alone = not getattr(self._busy, "now", False)

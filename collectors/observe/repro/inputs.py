@@ -96,7 +96,7 @@ def _hint(size: Any) -> int | None:
 def keep_values(
     inputs: Sequence[ReproInput], live: Sequence[Any], most_bytes: int, write: WriteValues
 ) -> tuple[ReproInput, ...]:
-    """Write the storages of live inputs; return the inputs with the outcome for each one's values.
+    """Write the storages of live inputs; return the inputs, each with whether its values were kept.
 
     `live` has the tensor of each input, or None if it was freed.
     """

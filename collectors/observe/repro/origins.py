@@ -192,7 +192,8 @@ def _tensors(frame: FrameType) -> dict[str, Any]:
 def match_arguments(described: Sequence[ReproInput], failed: FailedGraph) -> list[Any]:
     """Return the live value of each input or None, matched by name, otherwise by position.
 
-    AOTAutograd may drop and merge inputs; positions are used only if their number agrees.
+    AOTAutograd may drop and merge inputs, so positions are used only if the number of inputs is the
+    same.
     """
     arguments = list(failed.arguments)
     saved = None

@@ -1,4 +1,4 @@
-"""Record which graph is running in files that survive a crash of the process.
+"""Record which graph is running, in files that survive a crash of the process.
 
 A graph's record is written before its first call, optionally followed by that call's inputs. The
 number of the running graph is in a memory-mapped file, which survives any end of the process and
@@ -82,7 +82,7 @@ class RunningGraphs:
         number: int,
         write_values: Callable[[tuple[Any, ...]], int | None] | None = None,
     ) -> Callable[..., Any]:
-        """Return a function that calls a compiled graph and marks it as running meanwhile.
+        """Return a function that calls a compiled graph, and marks it as running during the call.
 
         `write_values` is called once with the arguments of the first call and returns a new number.
         """

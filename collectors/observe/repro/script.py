@@ -1,4 +1,6 @@
-"""Trim torch's repro scripts and parse the inputs in them, as text. Standard library only."""
+"""Trim torch's repro scripts and parse the inputs in them, as text. Needs only the standard
+library.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def trim_script(text: str, environment: Mapping[str, str], *, keep_source: bool 
 
 
 def _leave_out_objects(text: str) -> str:
-    """Replace settings whose value is an object by comments: torch writes its repr."""
+    """Replace settings whose value is an object by comments, because torch writes its repr."""
     imported = {name.split(".")[0] for name in re.findall(r"^import ([\w.]+)", text, re.M)}
     known = _KNOWN | imported - {"__main__"}
 

@@ -77,7 +77,9 @@ class GraphWatch:
         return call_user_compiler
 
     def _write_compiling(self, dynamo: FailedGraph) -> tuple[RunningGraph | None, int | None]:
-        """Write the graph before its backend compiles it: the backend may crash or never return."""
+        """Write the graph before its backend compiles it, because the backend may crash or never
+        return.
+        """
         if not self._is_crash:
             return None, None
         graph = self._capture.describe_running(dynamo, None, torch_compat.context_of(), IN_BACKEND)
@@ -120,7 +122,7 @@ class GraphWatch:
         return wrap_compiler_debug
 
     def wrap_post_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a wrapper of CompiledFxGraph.post_compile, which cached graphs also go through."""
+        """Return a wrapper of CompiledFxGraph.post_compile, through which cached graphs go too."""
 
         def post_compile(graph: Any, *arguments: Any, **options: Any) -> Any:
             result = original(graph, *arguments, **options)
@@ -182,5 +184,5 @@ class GraphWatch:
 
 
 def _copy(graph: Any) -> Any:
-    """Copy a graph module, because compilers rewrite the graph they get."""
+    """Copy a graph module, because compilers rewrite their graph."""
     return sys.modules["torch"].fx.GraphModule(graph, copy.deepcopy(graph.graph))

@@ -1,1 +1,3 @@
-"""Find the operation, pass or setting that makes a repro fail, by judging nodes and bisection."""
+"""Find the operation, pass or setting that makes a repro fail, by comparing nodes and by
+bisection.
+"""

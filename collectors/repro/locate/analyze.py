@@ -1,8 +1,8 @@
-"""Find the operation that a compiled graph computes wrongly. Imports torch: only in workers.
+"""Find the operation that a compiled graph computes wrongly. Imports torch, so only in workers.
 
 The graph is compiled with every intermediate as an output, in parts if memory requires it, and each
-node is judged on the compiled values of its inputs. A wrong node explains the failure if the
-outputs pass once eager computes it.
+node is compared on the compiled values of its inputs. A wrong node explains the failure if the
+outputs pass once eager computes that node.
 """
 
 from __future__ import annotations

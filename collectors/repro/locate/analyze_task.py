@@ -1,9 +1,9 @@
-"""`repro analyze` in the driver: find the operation that is wrong or fails.
+"""Find the operation that is wrong or fails, for `repro analyze` in the driver.
 
-A wrong result is judged node by node, at each level. If every node is right once its value is
+A wrong result is compared node by node, at each level. If every node is right once its value is
 returned, the failure is in a fusion: find the shortest failing prefix of the graph, then the nodes
-whose values must not be returned. For errors and crashes, name the last operation of the shortest
-failing prefix.
+whose values must not be returned. For errors and crashes, the answer is the last operation of the
+shortest failing prefix.
 """
 
 from __future__ import annotations

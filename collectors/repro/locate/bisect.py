@@ -1,8 +1,9 @@
-"""`repro bisect` in the driver: find the backend, pass, lowering, decomposition or setting that
-makes a repro fail.
+"""Find the backend, pass, lowering, decomposition or setting that makes a repro fail, for `repro
+bisect` in the driver.
 
-Uses torch's bisector with one trial per question and its state in a folder of the task; its command
-line is not used because it empties the user's cache. Then single inductor settings are tried.
+This uses torch's bisector with one trial per question and its state in a folder of the task. Its
+command line is not used, because it empties the user's cache. Then single inductor settings are
+tried.
 """
 
 from __future__ import annotations

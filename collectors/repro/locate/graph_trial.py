@@ -35,7 +35,7 @@ WHOLE = GraphEdit()
 
 
 def find_shortest_failing(count: int, fails: Callable[[int], bool]) -> int | None:
-    """Return the shortest failing number of first calls, or None if the whole graph passes."""
+    """Return the smallest number of first calls that fails, or None if the whole graph passes."""
     if not fails(count):
         return None
     passing, failing = 0, count
@@ -49,9 +49,9 @@ def find_shortest_failing(count: int, fails: Callable[[int], bool]) -> int | Non
 
 
 def find_hidden(names: Sequence[str], fails: Callable[[tuple[str, ...]], bool]) -> list[str]:
-    """Return the nodes whose values must not be returned for the graph to fail, in order.
+    """Return, in order, the nodes whose values must not be returned for the graph to fail.
 
-    `fails` gets the additional outputs. With none of them the graph fails.
+    `fails` is called with the additional outputs. Without any of them the graph fails.
     """
     exposed: set[str] = set()
     size = len(names)
@@ -67,7 +67,9 @@ def find_hidden(names: Sequence[str], fails: Callable[[tuple[str, ...]], bool]) 
 
 @dataclass
 class RepeatedTry:
-    """Tries of one repro at one level; the first one, unedited, defines the failure to look for."""
+    """Trials of one repro at one level. The first one, unedited, determines the failure to look
+    for.
+    """
 
     task: ReproTask
     how: Judge

@@ -1,9 +1,9 @@
-"""Judge one operation's compiled value on the compiled values of its inputs. Only in workers.
+"""Compare one operation's compiled value, on the compiled values of its inputs. Only in workers.
 
-The operation is repeated on those inputs in float64 and as it is. A value is wrong if its error
-exceeds three times eager's, a few units in the last place, and the effect of rounding the inputs
-once, since a fused kernel may use unrounded inputs. Errors of other operations are in the inputs
-and not counted.
+The operation is repeated on those inputs in float64 and in its own dtype. A value is wrong if its
+error exceeds three times eager's, a few units in the last place, and the effect of rounding the
+inputs once, since a fused kernel may use unrounded inputs. Errors of other operations are in the
+inputs and not counted.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class NodeOperation:
 def judge_node(
     row: JudgedNode, operation: NodeOperation, args: Any, kwargs: Any, compiled: Any
 ) -> JudgedNode:
-    """Judge a compiled value without modifying any; `args` are compiled values of the node's
+    """Judge a compiled value without modifying any value. `args` are compiled values of the node's
     inputs.
     """
     row = replace(

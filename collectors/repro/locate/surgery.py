@@ -154,7 +154,7 @@ def copy_module(module: Any) -> Any:
 
 def expose(module: Any, names: Collection[str], survey: Survey) -> tuple[Any, tuple[Key, ...]]:
     """Return a copy of the graph that also outputs the named nodes' values, and the key of each
-    added output. A value is cloned if its memory is written to later.
+    added output. A value is cloned if its memory is modified later.
     """
     changed = copy_module(module)
     by_name = {node.name: node for node in changed.graph.nodes}
@@ -253,7 +253,7 @@ def cut_after(module: Any, count: int, inputs: Sequence[Any]) -> Any:
 
 
 def replace_by_inputs(module: Any, names: Sequence[str]) -> Any:
-    """Replace nodes by additional inputs in this order; their writes are dropped."""
+    """Replace nodes by additional inputs in this order. Their writes to memory are dropped."""
     changed = copy_module(module)
     by_name = {node.name: node for node in changed.graph.nodes}
     graph, last = changed.graph, next(reversed(list_placeholders(changed)), None)

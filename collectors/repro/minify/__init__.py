@@ -1,1 +1,3 @@
-"""Minify a failing graph with torch's minifier, each question once and in its own process."""
+"""Minify a failing graph with torch's minifier. Each question runs once, in a process of
+its own.
+"""

@@ -34,7 +34,9 @@ _MANY: Any = is_tuple
 
 
 def graph_key(module: Any, inputs: Sequence[Any], how: Judge) -> str:
-    """Hash a question: graph, inputs' properties and sharing, symbolic sizes, and judge."""
+    """Hash a question: the graph, its inputs' properties and sharing, symbolic sizes, and the
+    judge.
+    """
     storages: dict[int, int] = {}
     specs: list[Any] = []
     for value in inputs:
@@ -85,7 +87,8 @@ def isolate_node(module: Any, inputs: Sequence[Any], node: Any) -> tuple[Any, li
 
 
 def annotate(module: Any, inputs: Sequence[Any], level: str, limit: int | None = None) -> None:
-    """Store each node's eager value, computed on copies of the inputs; run at most `limit` nodes.
+    """Store each node's eager value, computed on copies of the inputs. At most `limit` nodes are
+    run.
 
     Nodes whose value is unknown are never replaced by inputs.
     """
@@ -113,8 +116,8 @@ def annotate(module: Any, inputs: Sequence[Any], level: str, limit: int | None =
 
 
 def count_nodes(module: Any, inputs: Sequence[Any], path: str) -> None:
-    """Run a graph in eager, writing the number of finished nodes to a file that survives a
-    crash.
+    """Run a graph in eager, and write the number of finished nodes to a file that survives
+    a crash.
     """
     descriptor = os.open(path, os.O_WRONLY)
 

@@ -1,9 +1,10 @@
-"""Minify a failing graph with torch's minifier, each question in its own process.
+"""Minify a failing graph with torch's minifier, each question in a process of its own. Runs in the
+driver.
 
-torch's minifier truncates the graph and replaces nodes by inputs while it still fails. Added here:
-the same failure is required, answers are kept on disk (half of all questions repeat, and an
-interrupted search continues), intermediates are taken up to the operation that crashes, and inputs
-that the graph writes to are preserved. Runs in the driver.
+torch's minifier truncates the graph and replaces nodes by inputs while it still fails. Added here
+are: the same failure is required; answers are kept on disk (half of all questions repeat, and an
+interrupted search continues); intermediates are recorded up to the operation that crashes; and
+inputs that the graph modifies are preserved.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ class GraphSearch:
     def _guess(
         self, module: Any, inputs: list[Any], operation: str | None
     ) -> tuple[Any, list[Any]] | None:
-        """Try the suspected operation alone, which saves most of the search if it fails."""
+        """Try the suspected operation alone. If it fails, most of the search is saved."""
         for node in self._list_suspects(module, inputs, operation)[:MAX_GUESSES]:
             alone = isolate_node(module, inputs, node)
             if alone is not None and self._fails(*alone):
@@ -263,8 +264,8 @@ class GraphSearch:
         return True
 
     def _rename_inputs(self, module: Any) -> None:
-        """Name an input that replaced an operation after its value, since a compiler may use
-        names.
+        """Give an input that replaced an operation the name of the operation's value, because a
+        compiler may use names.
         """
         for node in list_placeholders(module):
             if node.target in self._call_names:
@@ -355,7 +356,9 @@ class GraphSearch:
 
 @contextlib.contextmanager
 def _annotated_already() -> Iterator[None]:
-    """Keep torch's minifier from running the graph in this process, on inputs that it writes to."""
+    """Keep torch's minifier from running the graph in this process, on inputs that the graph
+    modifies.
+    """
 
     class Nothing:
         def __init__(self, *_: Any, **__: Any) -> None: ...

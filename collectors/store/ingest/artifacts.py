@@ -1,4 +1,4 @@
-"""Write artifacts with their texts, spans and symbols of trace logs."""
+"""Write artifacts with their texts, and spans and symbols of trace logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from compileboard.collectors.store.reading import read_json
 
 @dataclass
 class SpanTotal:
-    """A batch's additions to a name's totals, in microseconds."""
+    """The values that a batch adds to a name's totals, in microseconds."""
 
     span_count: int = 0
     instant_count: int = 0
@@ -236,7 +236,7 @@ def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
 def _take_open(spans: list[_Span], name_id: int, compile_id: str | None) -> _Span | None:
     """Remove and return the innermost open span of a name, preferably of the same compile.
 
-    It need not be the last one, since torch writes several threads into one lane.
+    It need not be the last span, because torch writes several threads into one lane.
     """
     for compile_matters in (True, False):
         for index in range(len(spans) - 1, -1, -1):
@@ -318,7 +318,7 @@ class TraceRows:
 
 
 def strip_stack(event: FrameContext, stack_id: int | None) -> dict[str, Any]:
-    """Return an event's envelope without a stack that is stored as nodes."""
+    """Return an event's envelope without its stack if the stack is stored as nodes."""
     stored = () if stack_id is None else ("stack",)
     return {name: value for name, value in event.envelope.items() if name not in stored}
 

@@ -1,6 +1,6 @@
-"""The first-parent history of repositories.
+"""Store the first-parent history of repositories.
 
-Commits belong to a repository, not to a run: they stay while any run has a commit.
+Commits belong to a repository, not to a run: they are kept while any run has a commit.
 """
 
 from __future__ import annotations

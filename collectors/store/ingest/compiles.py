@@ -1,4 +1,4 @@
-"""Write compiles: their starts, records and graph breaks."""
+"""Write compiles: their starts, records, graph breaks and recompiles."""
 
 from __future__ import annotations
 
@@ -249,7 +249,8 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
 
 
 def _is_loaded(event: CompileStarted) -> bool:
-    """Return whether the code comes from a saved package: torch reports its start but no end.
+    """Return whether the code comes from a saved package. torch reports the start of such a compile
+    but no end.
 
     Source: `_TorchDynamoContext.__call__` and `_compile_frame_context` of torch/_dynamo, 2.11,
     2.13.

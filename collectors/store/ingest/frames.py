@@ -1,4 +1,4 @@
-"""Find the compile that an event belongs to.
+"""Find the compile of an event.
 
 torch identifies compiles by frame id and compile id ("0/1"), which restart at 0/0 after
 torch._dynamo.reset(). `generation` counts restarts, so that (process, generation, compile id) is
@@ -177,8 +177,8 @@ class FrameIndex:
 
     @staticmethod
     def _sibling(process: Process, frame_id: int | None) -> Compile | None:
-        """Find an earlier compile of the frame; torch's recompile-limit records have no function
-        name.
+        """Find an earlier compile of the frame, because torch's recompile-limit records have no
+        function name.
         """
         same_frame = process.frames.get(frame_id, ()) if frame_id is not None else ()
         return next((compile_ for compile_ in same_frame if compile_.function_id is not None), None)

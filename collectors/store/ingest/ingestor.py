@@ -1,7 +1,7 @@
-"""Write events into the database. Idempotent: an event recorded twice is one event.
+"""Write events into the database. An event that is recorded twice is stored once.
 
-`frames.py` finds the compile of an event, `rows.py` writes each kind of event, `totals.py`
-keeps the roll-ups.
+`frames.py` finds the compile of an event, `rows.py` writes each kind of event, `totals.py` keeps
+the roll-ups.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ class Ingestor:
         also: Callable[[IngestResult], None] = lambda result: None,
         last: Callable[[], None] = lambda: None,
     ) -> IngestResult:
-        """Record a batch of one run's events in one transaction, including what `also` and `last`
-        write.
+        """Record a batch of one run's events in one transaction, together with the writes of `also`
+        and `last`.
 
-        `last` does not count as a change of the run. If an event cannot be stored, the batch is
-        recorded again with a savepoint per event, and the result lists the rejected ones. Raises
-        NotOwner, or StoreError with nothing recorded.
+        Writes of `last` do not count as a change of the run. If an event cannot be stored, the
+        batch is recorded again with a savepoint per event, and the result lists the rejected ones.
+        Raises NotOwner, or StoreError with nothing recorded.
         """
         now_us = read_clock_us() if now_us is None else now_us
         batch = list(events)
@@ -197,7 +197,9 @@ class Ingestor:
             self.connection.execute("release event")
 
     def forget(self) -> None:
-        """Drop cached state, as the database may have been rolled back or changed by others."""
+        """Drop cached state, because the database may have been rolled back or changed by
+        others.
+        """
         for cache in (self.frames, self.stacks, self.traces):
             cache.forget()
         self._runs_of_processes.clear()

@@ -42,7 +42,7 @@ class IdClashError(ValueError):
 
 
 class InsertOnce(Insert):
-    """Inserts rows that runs share, under the id of their content."""
+    """Inserts rows that several runs share, under the id of their content."""
 
     def __init__(self, table: str, *identity: str) -> None:
         super().__init__(table)
@@ -67,7 +67,7 @@ class InsertOnce(Insert):
 
 
 def select_table_fields(table: str, event: object) -> dict[str, Any]:
-    """Return an event's fields that a table has columns for."""
+    """Return those fields of an event that are columns of a table."""
     return {name: getattr(event, name) for name in _list_shared(table, cast("Any", type(event)))}
 
 
@@ -77,5 +77,5 @@ def _list_shared(table: str, kind: Any) -> list[str]:
 
 
 def select_fields(event: object, *names: str) -> dict[str, Any]:
-    """Return an event's fields by name, as bound values."""
+    """Return the named fields of an event, as bound values."""
     return {name: getattr(event, name) for name in names}

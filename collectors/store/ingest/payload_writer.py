@@ -1,4 +1,4 @@
-"""Store texts once by content, compressing them in background threads."""
+"""Store each text once by content, compressed in background threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Packed:
 
 @dataclass
 class Pending:
-    """A text that has a row once its batch is flushed."""
+    """A text whose row exists once its batch is flushed."""
 
     row_id: int = 0
 
@@ -44,7 +44,7 @@ class TextReference(str):
 
 
 class PackedText(str):
-    """A text compressed by another process; its str value is empty."""
+    """A text compressed by another process. Its str value is empty."""
 
     packed: _Packed
 

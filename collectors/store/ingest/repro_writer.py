@@ -1,4 +1,4 @@
-"""Write repros, completed by later events of the same position, and their input bytes."""
+"""Write repros and their input bytes. A later event of the same position adds to a repro."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ _CHANGED = (
 
 
 def repro_id(process_id: str, position: int) -> int:
-    """Return a repro's id, the same in every database."""
+    """Return a repro's id, which is the same in every database."""
     return content_id("repro", process_id, position)
 
 
 def write_repro(batch: Batch, event: ReproCaptured) -> None:
-    """Insert or complete a repro. Raises ValueError without a valid manifest or program."""
+    """Insert a repro or add to it. Raises ValueError without a valid manifest or program."""
     key = repro_id(event.process_id, event.position)
     known = read_value(batch.connection, "select manifest from repros where id = ?", (key,))
     if known is None and not event.program:
@@ -174,9 +174,9 @@ def write_repro_answer(batch: Batch, event: ReproAnswered) -> None:
 
 
 def measure_storage(body: bytes, digest: str) -> int:
-    """Return the unpacked size in bytes, in constant memory.
+    """Return the unpacked size in bytes, computed in constant memory.
 
-    Raises ValueError if damaged, too large, or of another digest.
+    Raises ValueError if the storage is damaged, too large, or has another digest.
     """
     expander, sha, size_bytes = zlib.decompressobj(), hashlib.sha256(), 0
     try:

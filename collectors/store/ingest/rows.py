@@ -1,4 +1,4 @@
-"""Write the rows of each kind of event; WRITERS maps kinds to functions."""
+"""Write the rows of each kind of event. WRITERS maps kinds to functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's source files: positions in logs, rejects, and result files by content."""
+"""A run's source files: read positions in logs, rejects, and result files by content."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def advance_log(
 ) -> None:
     """Save a log's position in the batch's transaction, so that no record is stored twice.
 
-    Raises ReadElsewhere if another command has read on.
+    Raises ReadElsewhere if another command has read further.
     """
     query = "select end_offset_bytes from logs where process_id = ?"
     if (read_value(connection, query, (values["process_id"],)) or 0) != from_offset:
@@ -140,9 +140,10 @@ def save_run_rejects(
     *,
     are_more: bool = False,
 ) -> None:
-    """Save rejects of a run by file; nothing if the run does not exist.
+    """Save rejects of a run by file. Nothing is saved if the run does not exist.
 
-    A spool is read again: the largest count is kept. A stream is not: its rejects `are_more`.
+    A spool is read again, so the largest count is kept. A stream is not, so its rejects are added
+    (`are_more`).
     """
     connection.executemany(
         """

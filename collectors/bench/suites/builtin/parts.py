@@ -1,4 +1,4 @@
-"""Layers, losses and example inputs of the built-in models, and the recipe to build one."""
+"""Layers, losses and example inputs of the built-in models, and the recipe that builds one."""
 
 from __future__ import annotations
 

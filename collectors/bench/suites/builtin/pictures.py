@@ -1,4 +1,4 @@
-"""Models that map a picture to more than a class: segmentation, detection, generation."""
+"""Models whose output is more than the class of a picture: segmentation, detection, generation."""
 
 from __future__ import annotations
 

@@ -112,8 +112,8 @@ class MessageLayer(nn.Module):
         self.norm = nn.LayerNorm(GRAPH_WIDTH)
 
     def forward(self, nodes: torch.Tensor, edges: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
-        """Return the nodes after one exchange of messages; `ends` has the indices of each
-        edge's source and target.
+        """Return the nodes after one exchange of messages. `ends` has the indices of each edge's
+        source and target.
         """
         source, target = ends
         messages = self.message(torch.cat((nodes[source], nodes[target], edges), dim=-1)).to(
