@@ -18,7 +18,7 @@ class WrapperAction:
     """One action of a wrapper."""
 
     title: Annotated[str, "The action, with its inputs or outputs."]
-    what: Annotated[str, "Its meaning."]
+    what: Annotated[str, "What the wrapper does."]
     cost: Annotated[str, "Cost per call."]
     avoid: Annotated[str, "How to avoid it."]
     wrapper: Annotated[str, "torch's name of the wrapper."]

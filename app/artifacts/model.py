@@ -112,7 +112,11 @@ def compare_artifacts(
 class ArtifactDiffLine:
     """A line of the comparison, or a fold of equal lines."""
 
-    kind: Annotated[str, one_of(("same", "changed", "added", "removed", "fold")), "Its outcome."]
+    kind: Annotated[
+        str,
+        one_of(("same", "changed", "added", "removed", "fold")),
+        "The outcome of the line, or a fold.",
+    ]
     count: Annotated[Count, "Lines that it stands for: more than 1 for a fold."]
     left_number: Annotated[int | None, "Line in `a`, from 1."]
     left_text: Annotated[str | None, "That line; null if `a` has none, and for a fold."]

@@ -244,7 +244,7 @@ _CALL = re.compile(r"([A-Za-z_][\w.]*)\((.*)\)\s*\Z", re.DOTALL | re.ASCII)
 class FieldChange:
     """A metadata field whose value differs between two artifacts."""
 
-    name: Annotated[str, "Its name."]
+    name: Annotated[str, "Name of the field."]
     before: Annotated[str | None, "Value before; null where it was not there."]
     after: Annotated[str | None, "Value after; null where it is not there."]
 

@@ -47,7 +47,7 @@ class ModelSeriesJson(SeriesFields):
 class ModelHistoryJson:
     """A model's results over time, by series, with its newest exports and distributed results."""
 
-    model: Annotated[str, "Its name."]
+    model: Annotated[str, "Name of the model."]
     suites: Annotated[list[str], "The suites that have a model of this name."]
     series: Annotated[list[ModelSeriesJson], "The series that was measured last comes first."]
     exports: Annotated[list[ExportedResult], "The newest of each way to export or precompile it."]

@@ -47,7 +47,7 @@ class ExportFailure:
 
     stage: Annotated[str | None, "`export`, `compile`, `load` or `run`."]
     error: Annotated[str | None, "The exception's class."]
-    message: Annotated[str | None, "Its text."]
+    message: Annotated[str | None, "Text of the exception."]
     operator: Annotated[str | None, "The operator that it was raised for."]
     line: Annotated[str | None, "The line of the model: `file.py:12`."]
     source: Annotated[str | None, "That line's text."]
@@ -67,7 +67,7 @@ class DraftReport:
     """What `draft_export` reports about a model that cannot be exported."""
 
     is_sound: Annotated[bool | None, "Whether the draft is valid for any input."]
-    failures: Annotated[Sequence[DraftFailure], "Its assumptions."]
+    failures: Annotated[Sequence[DraftFailure], "Assumptions that the draft export made."]
     seconds: Annotated[float | None, "How long it took. Seconds."]
 
 
@@ -77,9 +77,9 @@ class BatchCheck:
 
     batch_size: Annotated[Count | None, "The other batch size."]
     checked: Annotated[str | None, "With the input check: `refused`, `right` or `wrong`."]
-    checked_message: Annotated[str | None, "Its message."]
+    checked_message: Annotated[str | None, "Message of the checked run."]
     unchecked: Annotated[str | None, "Without it, as programs run it."]
-    unchecked_message: Annotated[str | None, "Its message."]
+    unchecked_message: Annotated[str | None, "Message of the unchecked run."]
 
 
 @dataclass(frozen=True)

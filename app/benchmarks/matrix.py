@@ -291,7 +291,7 @@ class MatrixCell:
 class MatrixModel:
     """One row of the matrix: a model's results in each column."""
 
-    model: Annotated[str, "Its name."]
+    model: Annotated[str, "Name of the model."]
     columns: Sequence[Sequence[MatrixCell]] = field(metadata=PRIVATE)
 
     @property

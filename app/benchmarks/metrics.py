@@ -16,8 +16,8 @@ Direction = Literal["up_is_good", "down_is_good", "neutral"]
 class TrendMetric:
     """The metric of a trend: its name, label and unit, and which direction is better."""
 
-    name: Annotated[str, "Its name."]
-    label: Annotated[str, "Its label."]
+    name: Annotated[str, "Name of the metric."]
+    label: Annotated[str, "Label of the metric."]
     unit: Annotated[
         str, "Its unit; a `%` is written as a share of one, `MB` as bytes; empty for a count."
     ]

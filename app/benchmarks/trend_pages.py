@@ -226,8 +226,8 @@ DefinitionName = Annotated[
 class SummaryDefinition:
     """The formula of a summary: which results count, and how."""
 
-    name: Annotated[str, one_of(DEFINITIONS), "Its name."]
-    label: Annotated[str, "Its source."]
+    name: Annotated[str, one_of(DEFINITIONS), "Name of the definition."]
+    label: Annotated[str, "Who uses the definition."]
     pass_rate: Annotated[str, "Definition of its pass rate."]
     geomean: Annotated[str, "Models in its geomean."]
 
@@ -276,7 +276,7 @@ class TrendSeriesJson:
 
     tables = ("series",)
 
-    label: Annotated[str, "Its subject."]
+    label: Annotated[str, "Subject of the series."]
     suite: str | None
     mode: str | None
     dtype: str | None

@@ -217,7 +217,7 @@ class PointRun:
     torch_version: str | None
     gpu_name: str | None
     driver_version: Annotated[str | None, "The GPU driver's version."]
-    triton_version: Annotated[str | None, "Its version of triton."]
+    triton_version: Annotated[str | None, "Version of triton in the run."]
     python_version: str | None
 
 

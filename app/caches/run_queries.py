@@ -49,7 +49,7 @@ class NearestLookup:
     function_id: int | None = field(metadata=PRIVATE)
     function: FunctionName
     result: Annotated[str, "hit or miss."]
-    key: Annotated[str | None, "Its key."]
+    key: Annotated[str | None, "Key of the lookup."]
     time_us: int
     payload_id: int = field(metadata=PRIVATE)
 

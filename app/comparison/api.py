@@ -98,8 +98,8 @@ class CompareDelta(Change):
 class MetricMean(Change):
     """One metric over the models that have it on both sides."""
 
-    metric: Annotated[str, "Its name."]
-    label: Annotated[str, "Its label."]
+    metric: Annotated[str, "Name of the metric."]
+    label: Annotated[str, "Label of the metric."]
     unit: Annotated[
         str,
         "Its unit: with `%` values are shares of one, with `MB` bytes; empty for a count.",
@@ -141,7 +141,7 @@ class ComparedModel(PairedSeries):
         str | None, one_of(("broke", "fixed")), "Whether its answers became wrong or right."
     ]
     warning: Annotated[str | None, "Reasons to doubt its numbers."]
-    metrics: Annotated[dict[str, CompareDelta], "Its metrics by name."]
+    metrics: Annotated[dict[str, CompareDelta], "The model's metrics by name."]
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class UnpairedModel(NamedSeries):
     """A model that only one side measured."""
 
     run_id: Annotated[str | None, "The run that its result is of."]
-    status: Annotated[str, "Its outcome."]
+    status: Annotated[str, "The model's outcome."]
     reason: Annotated[str | None, "Why it failed or was not run."]
 
 
@@ -164,8 +164,8 @@ class ExcludedModel(PairedSeries):
 class ComparedFunction:
     """A function's counts and compile time on both sides."""
 
-    file: Annotated[str, "Its file."]
-    function: Annotated[str, "Its name."]
+    file: Annotated[str, "File of the function."]
+    function: Annotated[str, "Name of the function."]
     base: Annotated[
         FunctionCost | None, "Its counts and compile time in base; null if base lacks it."
     ]

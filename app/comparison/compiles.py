@@ -72,8 +72,8 @@ class ComparedFact:
     """A value of both compiles, their runs or their phases."""
 
     group: Annotated[str, one_of(("run", "compile", "phase")), "What it is of."]
-    name: Annotated[str, "Its name."]
-    label: Annotated[str, "Its name in words."]
+    name: Annotated[str, "Name of the value."]
+    label: Annotated[str, "Label of the value."]
     unit: Annotated[str, one_of(("text", "commit", "count", "us")), "`us`: microseconds."]
     a: Annotated[Any, "Of `a`: a text or a number; null if not recorded."]
     b: Annotated[Any, "Likewise of `b`."]

@@ -61,15 +61,15 @@ class ModelResult:
 class ComparedRun:
     """A run of one side."""
 
-    id: Annotated[str, "Its id."]
-    name: Annotated[str, "Its name."]
+    id: Annotated[str, "Id of the run."]
+    name: Annotated[str, "Name of the run."]
     started_us: Annotated[TimeUs, "When it started."]
-    state: Annotated[str, "Its state."]
+    state: Annotated[str, "State of the run."]
     shown_state: Annotated[
         str, "`state`, or `interrupted?` for a running one whose recorder fell silent."
     ]
-    commit: Annotated[str | None, "Its commit."]
-    branch: Annotated[str | None, "Its branch."]
+    commit: Annotated[str | None, "Commit of the run."]
+    branch: Annotated[str | None, "Branch of the run."]
     subject: Annotated[str | None, "The commit's subject."]
 
 
@@ -81,7 +81,7 @@ class ComparedSide:
     """One side of a comparison."""
 
     asked: Annotated[str, "What names it."]
-    title: Annotated[str, "Its name."]
+    title: Annotated[str, "Name of the side."]
     runs: Annotated[
         tuple[ComparedRun, ...], "Its runs, the newest first; none of a stored baseline."
     ] = ()
@@ -207,8 +207,8 @@ class EnvironmentDifference:
 class ComparedSetting:
     """A setting that differs from torch's default on a side."""
 
-    module: Annotated[str, "Its module."]
-    name: Annotated[str, "Its name."]
+    module: Annotated[str, "Module of the setting."]
+    name: Annotated[str, "Name of the setting."]
     default: Annotated[str, "torch's default."]
     base: Annotated[str | None, "Base's value, null for the default."]
     new: Annotated[str | None, "New's value, null for the default."]

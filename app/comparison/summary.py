@@ -92,7 +92,7 @@ class ModelChange:
         "What became of it: `worse` in what `check` judges, or `changed`.",
     ]
     changes: Annotated[tuple[str, ...], "What changed, the heaviest first."]
-    size: Annotated[float, "Its largest relative change."]
+    size: Annotated[float, "The model's largest relative change."]
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ _FEW = 3  # models that a sentence names
 class VerdictCount(NamedTuple):
     """A count shown next to a verdict."""
 
-    label: Annotated[str, "Its label."]
-    value: Annotated[str, "Its value."]
+    label: Annotated[str, "What is counted."]
+    value: Annotated[str, "The count as text."]
 
 
 @dataclass(frozen=True)

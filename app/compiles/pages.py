@@ -254,11 +254,11 @@ class CompileDetail(CompileRow):
         Sequence[FrameCompile], "Every compile of the frame, first to last: at most 500."
     ]
     restart_reasons: Annotated[Sequence[str], "Why tracing restarted."]
-    compilations: Annotated[Sequence[CompilationRow], "Its records."]
+    compilations: Annotated[Sequence[CompilationRow], "Compilation records of the compile."]
     recompiles: Annotated[Sequence[RecompileRow], "The recompile that it is, if any."]
-    graph_breaks: Annotated[Sequence[GraphBreakRow], "Its graph breaks."]
+    graph_breaks: Annotated[Sequence[GraphBreakRow], "Graph breaks of the compile."]
     failures: Annotated[Sequence[FailureRow], "What it raised."]
-    cache_lookups: Annotated[Sequence[CacheLookup], "Its cache lookups."]
+    cache_lookups: Annotated[Sequence[CacheLookup], "Cache lookups of the compile."]
     cudagraphs: Annotated[
         Sequence[CudaGraph],
         "Its CUDA graphs, and the runs to warm up before them; `reasons` has the newest alone.",

@@ -22,9 +22,9 @@ MAX_GRAPHS = 5_000
 class MovedInput:
     """An input whose address differs from that at the recording of the graph."""
 
-    name: Annotated[str, "Its name in the graph."]
-    dtype: Annotated[str | None, "Its type."]
-    shape: Annotated[tuple[int, ...] | None, "Its shape."]
+    name: Annotated[str, "Name of the input in the graph."]
+    dtype: Annotated[str | None, "Dtype of the input."]
+    shape: Annotated[tuple[int, ...] | None, "Shape of the input."]
     stack: fields.Stack
 
     @property

@@ -243,9 +243,9 @@ class GuardBreakdown:
 class GuardOrigin:
     """Guards on values of one origin."""
 
-    key: Annotated[str, "Its name."]
+    key: Annotated[str, "Name of the origin."]
     label: Annotated[str, "In words."]
-    meaning: Annotated[str, "Its meaning."]
+    meaning: Annotated[str, "What guards of this origin check."]
     guard_count: Annotated[Count, "Guards."]
     share_ratio: Annotated[float, "Their part of all guards."]
 
@@ -258,7 +258,7 @@ class GuardFix:
     seen: Annotated[str, "Why it applies to this run."]
     code: Annotated[str, "What to write."]
     since: Annotated[str, "The first torch that has it."]
-    risk: Annotated[str, "Its drawback."]
+    risk: Annotated[str, "Drawback of the suggestion."]
 
 
 # Key, label and meaning, in the order of the page.

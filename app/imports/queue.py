@@ -132,7 +132,7 @@ class Import:
     """One upload of trace logs or benchmark results."""
 
     id: Annotated[str, "The import's id: a random token."]
-    state: Annotated[str, one_of(STATES), "Its state."]
+    state: Annotated[str, one_of(STATES), "State of the import."]
     name: Annotated[str, "The uploaded file or folder, or the first of several files."]
     created_us: Annotated[TimeUs, "When sending began."]
     updated_us: Annotated[TimeUs, "When it last made progress."]

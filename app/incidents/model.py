@@ -409,7 +409,7 @@ class IncidentRun:
     subject: Annotated[str | None, "Subject of the commit."]
     name: Annotated[str | None, "Name of the run."]
     started_us: Annotated[TimeUs, "When it started."]
-    torch: Annotated[str | None, "Its torch version."]
+    torch: Annotated[str | None, "Version of torch in the run."]
 
     @property
     @published
@@ -501,7 +501,7 @@ class Incident:
     ]
     causes: Annotated[list[IncidentCause], "Likely causes, most checks passed first."]
     others: Annotated[list[str], "What else changed in the same range."]
-    headlines: Annotated[list[HeadlineMetric], "Its three most visible changes."]
+    headlines: Annotated[list[HeadlineMetric], "The incident's three most visible changes."]
     code_owners: Annotated[list[str], "Owners of the first file of its causes, by CODEOWNERS."]
     first_us: int
     recovered_us: int | None

@@ -79,7 +79,7 @@ class BreakEvent:
     compile_key: fields.CompileKey
     compile_id: fields.CompileId
     line: fields.LineNumber
-    outcome: Annotated[str, "Its outcome."]
+    outcome: Annotated[str, "Outcome of the graph break."]
     time_us: fields.EventTime
     compile_outcome: Annotated[str | None, "Outcome of the compile."]
     compile_us: fields.CompileUs

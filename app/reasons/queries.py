@@ -482,7 +482,7 @@ class AffectedRun:
     title: Title
     suite: str | None
     source: str
-    state: Annotated[str, "Its state."]
+    state: Annotated[str, "State of the run."]
     started_us: StartTime
     torch_version: str | None
     host: str | None

@@ -59,7 +59,7 @@ class RerecordingReason:
 
     @property
     @published
-    def meaning(self) -> Annotated[str, "Its meaning."]:
+    def meaning(self) -> Annotated[str, "Meaning of the reason."]:
         return describe_cuda_graph_status(self.status).meaning
 
     @property

@@ -373,14 +373,14 @@ _BLANK = re.compile(r"\{\w+\}")
 class FixAdvice:
     """A fix of a cause: the change, when it applies, and its cost."""
 
-    id: Annotated[str, "Its name in the catalogue."]
+    id: Annotated[str, "Name of the fix in the catalogue."]
     title: Annotated[str, "The fix."]
     applies: Annotated[str, "When it applies."]
     cost: Annotated[str, "What it costs."]
     helps: Annotated[bool, "False if no fix is known, or nothing is to be fixed."]
     diff: Annotated[tuple[str, ...], "The diff of the user's lines; empty if it needs a person."]
     file: Annotated[str | None, "The file that it changes."]
-    line: Annotated[int | None, "Its first line."]
+    line: Annotated[int | None, "First line that the fix changes."]
     example: Annotated[tuple[str, ...], "An example diff, run with torch before and after."]
     settings: Annotated[tuple[str, ...], "Equivalent statements, after `import torch`."]
 

@@ -92,7 +92,7 @@ class ProgramSavings:
         "Estimate of the time that they save of the whole run, compile time and each step; null "
         "where no step was timed.",
     ]
-    compile_us: Annotated[DurationUs | None, "Its compile time."]
+    compile_us: Annotated[DurationUs | None, "Compile time of the run."]
     fix_count: Annotated[Count, "Causes with a known fix."]
     first_cause: Annotated[str, "The cause to fix first."]
     first_fix: Annotated[str, "The fix of it."]
@@ -205,7 +205,7 @@ class HeadlineTile:
     """
 
     metric: Annotated[str, "Name of the metric."]
-    label: Annotated[str, "Its label."]
+    label: Annotated[str, "Label of the number."]
     run_id: RunId
     value: Annotated[float, "Value in the newest complete run."]
     text: Annotated[str, "The value with its unit."]

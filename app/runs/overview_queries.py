@@ -51,7 +51,7 @@ class RunPoint:
     name: str
     title: fields.Title
     suite: str | None
-    state: Annotated[str, "Its state."]
+    state: Annotated[str, "State of the run."]
     started_us: fields.StartTime
     compile_count: int | None
     recompile_count: int | None

@@ -506,8 +506,8 @@ class Slot:
     """One slot of a trend: one run, or several consecutive ones."""
 
     started_us: Annotated[TimeUs, "Start of its first run."]
-    run_id: Annotated[str, "Its last run."]
-    run_count: Annotated[Count, "Its runs."]
+    run_id: Annotated[str, "Id of the last run."]
+    run_count: Annotated[Count, "Number of runs."]
 
 
 def bind_runs(runs: RunFilter) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class ConfigUse:
 class ConfigText:
     """A configuration text with its content."""
 
-    config_hash: Annotated[str, "Its hash."]
+    config_hash: Annotated[str, "Hash of the text."]
     kind: Annotated[str, "dynamo, inductor, functorch, compiler or changed."]
     body: Annotated[str, "The text."]
 

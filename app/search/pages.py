@@ -46,7 +46,7 @@ class Suggestion:
     """A page whose name or content matches a text."""
 
     kind: Annotated[str, one_of(("run", "model", *_SUGGESTED_TEXTS)), "Kind of page."]
-    label: Annotated[str, "Its name."]
+    label: Annotated[str, "Name of the page."]
     detail: Annotated[str, "Distinguishes it from others of that name."]
     address: Annotated[str, "The page's path."]
 

@@ -198,7 +198,7 @@ class SearchHit:
     compile_key: CompileKey
     compile_id: CompileId
     function: FunctionName
-    title: Annotated[str, "Its name."]
+    title: Annotated[str, "Name of the text."]
     text: str = field(metadata=PRIVATE)
     # Whether line numbers are those of the artifact's page.
     has_lines: bool = field(metadata=PRIVATE)

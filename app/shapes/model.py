@@ -75,7 +75,7 @@ class ShapeSymbol(_Location):
     ]
     is_unbacked: Annotated[bool, "Whether its value is known only when the code runs."]
     source: Annotated[str | None, "Its source: `x.size()[0]`."]
-    value: Annotated[str | None, "Its value in the call that was compiled."]
+    value: Annotated[str | None, "Value of the symbol in the call that was compiled."]
     value_range: Annotated[
         str | None, "The values it was allowed when it was made, as torch writes them."
     ]
@@ -94,7 +94,7 @@ class FixedDimension:
 
     name: Annotated[str, "The input's name in the graph."]
     dim: Annotated[fields.Count, "The dimension."]
-    size: Annotated[fields.Count, "Its size."]
+    size: Annotated[fields.Count, "Size of the dimension."]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class ShapeCompileRow:
     record_count: Annotated[
         fields.Count, f"Records of its symbolic shapes; the first {MAX_RECORDS} are read."
     ]
-    symbols: Annotated[tuple[ShapeSymbol, ...], "Its symbols."]
+    symbols: Annotated[tuple[ShapeSymbol, ...], "Symbols of the compile."]
     other_guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name no symbol."]
     fixed: Annotated[tuple[FixedDimension, ...], "Sizes 0 and 1 that were compiled in."]
     cut_count: int = field(metadata=PRIVATE)

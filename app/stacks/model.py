@@ -377,7 +377,7 @@ def read_stack_tree(reader: sqlite3.Connection, run_id: str) -> StackTree:
 class FrameRecords:
     """Log records that were written below a frame, by name."""
 
-    name: Annotated[str, "Its name."]
+    name: Annotated[str, "Name of the records."]
     record_count: Annotated[Count, "Records of that name."]
     artifact_id: Annotated[
         int | None, "`id` of the first one's artifact; null for symbolic shapes."

@@ -108,9 +108,9 @@ class TraceEvent:
 class TraceOrigin:
     """The run of a trace."""
 
-    run: Annotated[str, "Its id."]
-    name: Annotated[str, "Its name."]
-    torch: Annotated[str | None, "Its version of torch."]
+    run: Annotated[str, "Id of the run."]
+    name: Annotated[str, "Name of the run."]
+    torch: Annotated[str | None, "Version of torch in the run."]
     writer: Annotated[str, "Program that wrote the file."]
 
 

@@ -169,7 +169,7 @@ class RunFacts(TypedDict, total=False):
 class StepGraph(TypedDict):
     """A compiled graph called in the steps of a window."""
 
-    number: Annotated[int, "Its number in the window."]
+    number: Annotated[int, "Number of the graph in the window."]
     phase: Annotated[str, "`forward` or `backward`."]
     compile_id: Annotated[str | None, "Compile id as torch prints it."]
     input_bytes: Annotated[
@@ -202,7 +202,7 @@ class Step(TypedDict):
 class KernelTime(TypedDict):
     """A kernel, and its time per call of the graph or gap in which it runs."""
 
-    name: Annotated[str, "Its name."]
+    name: Annotated[str, "Name of the kernel."]
     count: Annotated[float, "Mean count per call, of eager kernels per step."]
     us: Annotated[float, "Mean time per call, of eager kernels per step. Microseconds."]
 
@@ -251,7 +251,7 @@ class TracedFrame(TypedDict):
     """A frame that Dynamo skipped, in a traced step."""
 
     compile_id: Annotated[str | None, "Compile id as torch prints it."]
-    call_count: Annotated[int, "Its calls."]
+    call_count: Annotated[int, "Number of calls of the frame."]
     gaps_us: Annotated[
         list[list[float]], "Pairs: graphs of the step before it, time on the host in microseconds."
     ]
@@ -260,7 +260,7 @@ class TracedFrame(TypedDict):
 class TracedSpan(TypedDict):
     """A span of the traced step that the page draws."""
 
-    name: Annotated[str, "Its name."]
+    name: Annotated[str, "Name of the span."]
     kind: Annotated[str, "Kind of `host`, or `device`."]
     lane: Annotated[str, "Its thread of the host, or its stream of the GPU."]
     depth: Annotated[int, "How many spans it lies in."]

@@ -226,7 +226,7 @@ class Variation:
     """The sources that differed between the calls of a recompiled function."""
 
     function: Annotated[str | None, "Qualified name of the function."]
-    recompile_count: Annotated[int, "Its recompiles."]
+    recompile_count: Annotated[int, "Number of recompiles."]
     sources: Annotated[tuple[VaryingSource, ...], "What differed, the most recompiles first."]
     sets: Annotated[
         tuple[SteadySources, ...],
