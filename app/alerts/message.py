@@ -65,7 +65,7 @@ class IncidentEvent:
 @dataclass(frozen=True)
 class MessagePart:
     title: str
-    url: str  # of each line
+    url: str  # The URL of each line.
     lines: Sequence[str]
     facts: Sequence[tuple[str, Sequence[str]]] = ()
 

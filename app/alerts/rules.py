@@ -399,7 +399,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-KINDS = {  # with their descriptions
+KINDS = {  # Each kind with its description.
     "webhook": "webhook, JSON",
     "slack": "webhook, Slack's form",
     "email": "e-mail",

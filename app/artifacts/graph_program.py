@@ -161,7 +161,7 @@ def _get_annotation(argument: ast.arg) -> str:
 
 
 RUNNABLE = ("aot_forward_graph", "aot_backward_graph", "aot_inference_graph")
-UNRECORDED_SIZE = 8  # of a symbol with no recorded value
+UNRECORDED_SIZE = 8  # The value of a symbol without a recorded one.
 _SYMBOL = re.compile(r"Sym\((?P<size>.+)\)")
 _PARSED_SYMBOL = re.compile(r"Sym\(s\d+\)")
 _CONSTANT = re.compile(r'(?m)^\s+\w+(?:: "(?P<type>[^"\n]*)")? = self\.(?P<name>\w+)')

@@ -174,8 +174,8 @@ class ArtifactKindComparison:
 
 # Of two texts compared on a page with others; each pair also has a page of its own.
 TOGETHER_CHARS = 250_000
-SHOWN_ROWS = 250  # of one comparison; the page of that pair shows all
-_MAX_PAIRS = 8  # of one kind: a compile has a graph, and a code each for forward and backward
+SHOWN_ROWS = 250  # The page of one pair shows all rows.
+_MAX_PAIRS = 8  # A compile has a graph, and a code each for forward and backward.
 _SECTIONS = (
     ("guards", "Guards", "which calls the compiled code accepts", GUARDS),
     ("graph", "Graph", "what dynamo captured of the function", (DYNAMO_GRAPH,)),

@@ -134,7 +134,7 @@ DRAWINGS = (
 )
 
 
-_MIN_SIZES = 3  # of a line: one process and two rank counts
+_MIN_SIZES = 3  # A line needs one process and two rank counts.
 
 
 def chart_history(points: Sequence[Point], addresses: Sequence[str]) -> list[Chart]:

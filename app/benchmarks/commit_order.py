@@ -169,7 +169,7 @@ def _find_nearest(
     starts = set(selected)
     nearest: dict[str, str | None] = {}
     ends: dict[str, str] = {}
-    nearest_by_commit: dict[str, tuple[str | None, str]] = {}  # of every commit on the way
+    nearest_by_commit: dict[str, tuple[str | None, str]] = {}  # Includes every commit on the way.
     for start in sorted(starts):
         path: dict[str, None] = {}
         at = last = start

@@ -73,7 +73,7 @@ class ResultsScreen:
     next_cursor: str | None
     order: str
     matrices: Sequence[Matrix] = ()
-    has_views: bool = False  # as a matrix and as numbers
+    has_views: bool = False  # Whether the page has a matrix and a list of numbers.
 
     @property
     def listed(self) -> Sequence[ConfigurationResults]:

@@ -57,7 +57,7 @@ def is_incomplete(measured_count: int, failed_count: int, usual: float) -> bool:
 
 MAX_RUNS = 2_000
 MAX_MODEL_ROWS = 100_000  # the models of a page, MAX_RUNS each, several experiments per run
-UNSAID = "unknown"  # in an address: the value was not recorded
+UNSAID = "unknown"  # In a URL: the value was not recorded.
 _WORDS = SET[:-2]  # '' in the store where unknown
 
 # SQLite has a run's environment in the facts of the run and its processes, ClickHouse in columns.

@@ -36,7 +36,7 @@ from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.store.results import ExperimentResult, ResultRow, merge_with_parts
 
 PREFIX = "baseline:"
-MOST = 1000  # of one suite
+MOST = 1000  # Results of one suite.
 
 
 def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | None) -> Side:

@@ -115,7 +115,7 @@ class RuleOptions:
     fail_on_improvement: bool = False
     # For pr-time, if the baseline has none: upstream's value for most benchmarks.
     noise_margin: float = 0.015
-    tolerance: float = THRESHOLD  # of speedup: smaller changes do not count
+    tolerance: float = THRESHOLD  # Smaller changes of the speedup do not count.
     allow_improvement: bool = False
 
 

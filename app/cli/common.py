@@ -34,7 +34,7 @@ def _make_option(find: Callable[[click.Context, click.Parameter, str | None], st
 
 
 db_option = _make_option(_find_database)
-board_option = _make_option(_find_board)  # of commands that do not query all runs
+board_option = _make_option(_find_board)  # For commands that do not query all runs.
 
 
 def read_command_clock() -> RecorderClock:

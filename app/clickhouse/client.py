@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LOCK = "status"  # ClickHouse's own; left by a killed server
 _MEMORY = "/dev/shm"  # noqa: S108  a file system in memory
-_linked: dict[str, tempfile.TemporaryDirectory[str]] = {}  # of this process, by folder on disk
+_linked: dict[str, tempfile.TemporaryDirectory[str]] = {}  # By folder on disk.
 _linking = threading.Lock()
 
 

@@ -120,7 +120,7 @@ group by r.suite, r.name, b.{rollup.key}
 
 ROWS_AT_ONCE = 10_000
 RUNS_AT_ONCE = 500
-FIRST_ROLLUPS_US = 60_000_000  # of a live run; then after 2, 4, 8 minutes
+FIRST_ROLLUPS_US = 60_000_000  # The first of a live run; then after 2, 4, 8 minutes.
 MAX_DOUBLINGS = 6
 QUIET_US = 600_000_000  # a month is summed up after so long without a change
 

@@ -52,7 +52,7 @@ from compileboard.collectors.store.trash import database_path
 
 CACHE_BYTES = 10 << 30
 TEMPORARY_BYTES = 1 << 30
-SPARE_BYTES = 64 << 20  # of a disk, left for the board's own writes
+SPARE_BYTES = 64 << 20  # Disk space left for the board's own writes.
 MEMORY = "/dev/shm"  # noqa: S108  a file system in memory
 _NEW = ".new."
 _ATTEMPTS = 3  # another process may remove a file before it is opened

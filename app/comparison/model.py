@@ -35,10 +35,10 @@ class ModelResult:
     values: Mapping[str, float]
     reason: str | None = None
     accuracy: str | None = None
-    interval: tuple[float, float] | None = None  # of the speedup
+    interval: tuple[float, float] | None = None  # The interval of the speedup.
     repeats: Mapping[str, Sequence[float]] = field(default_factory=dict)  # eager, compiled, samples
     run_id: str | None = None
-    experiments: tuple[str, ...] = ()  # that it combines; empty if unknown
+    experiments: tuple[str, ...] = ()  # The experiments combined in the row; empty if unknown.
 
     @cached_property
     def key(self) -> Key:
@@ -90,7 +90,7 @@ class ComparedSide:
     causes: tuple[DistinctItem, ...] | None = private(default=None)
     rerecordings: tuple[DistinctItem, ...] | None = private(default=None)
     functions: tuple[FunctionCost, ...] = private(default=())
-    totals: Mapping[str, float] = private(default_factory=dict)  # of its runs, summed
+    totals: Mapping[str, float] = private(default_factory=dict)  # Sums over its runs.
     environment: Mapping[str, tuple[str, ...]] = private(default_factory=dict)
     # (module, name) -> value, default
     config: Mapping[tuple[str, str], tuple[str, str]] = private(default_factory=dict)
@@ -173,7 +173,7 @@ class ReasonChange(DistinctReason):
     ]
     base_count: Annotated[Count, "Occurrences in base."]
     new_count: Annotated[Count, "Occurrences in new."]
-    key: Key | None = field(default=None, metadata=PRIVATE)  # of the model
+    key: Key | None = field(default=None, metadata=PRIVATE)  # The model's key.
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import list_configs
 from compileboard.collectors.contract.metric_fields import FIELDS
 
-MAX_EVENTS, MAX_FAILURES = 100, 50  # of one compile
+MAX_EVENTS, MAX_FAILURES = 100, 50  # Limits on the lists of one compile.
 _MAX_CONFIGS = 10_000  # texts of one run; links to more are left out
 
 

@@ -153,7 +153,7 @@ class CompileRow:
     recompile_category: fields.RecompileCategory
     process: fields.ProcessName
     phases: Phases = field(metadata=PRIVATE)
-    caller: Caller | None = field(metadata=PRIVATE)  # of a wrapper in torch or Python itself
+    caller: Caller | None = field(metadata=PRIVATE)  # Set for a wrapper in torch or Python itself.
     called_at: fields.CalledAt
 
     @property

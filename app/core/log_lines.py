@@ -45,7 +45,7 @@ def write_line(log_format: str, values: dict[str, Any]) -> None:
                 ),
             ]
         )
-    line = _SECRET.sub("cb_…", line)  # of a path, an id, a message
+    line = _SECRET.sub("cb_…", line)  # A token may be in a path, an id or a message.
     with suppress(OSError, ValueError):  # stderr is closed
         os.write(sys.stderr.fileno(), f"{line}\n".encode("utf-8", "replace"))
 

@@ -13,7 +13,7 @@ from compileboard.app.core.schema import Keywords, Schema
 
 Filter = TypeVar("Filter")
 MAX_CHARACTERS = 200
-OTHER_KEYS = ("sort", "cursor", "limit")  # of a list, in addition to its filter
+OTHER_KEYS = ("sort", "cursor", "limit")  # Parameters of a list in addition to its filter.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,7 +32,7 @@ from compileboard.collectors.store.run_causes import find_first_call
 MAX_FUNCTIONS = 200
 MAX_REASONS = 100
 MAX_NODES = 300
-MAX_LEVELS = 12  # of branches below each other: further to the right nothing can be read
+MAX_LEVELS = 12  # Deeper branches would be too far to the right to be read.
 AFTER_ANOTHER = Label(
     "Called after another graph", "quiet", "A graph belongs to a place in the path of graphs."
 )
@@ -143,7 +143,7 @@ class GraphTree:
     again_count: int
     duration_us: int | None
     longest_path: int
-    fan_out: int  # as of a node: of what begins a path
+    fan_out: int  # The number of graphs that begin a path.
     fan_out_function: str | None
     segments: tuple[PathSegment, ...]
     cut_count: int

@@ -47,7 +47,7 @@ from compileboard.collectors.store.payloads import GuardNode, walk
 
 blueprint = Blueprint("guards", __name__)
 
-ROWS = 600  # of a tree per page; each subtree has its own page
+ROWS = 600  # Each subtree has a page of its own.
 DIFF_ROWS = 200
 
 

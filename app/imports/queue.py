@@ -53,7 +53,7 @@ class ImportOptions:
     payloads: bool = True
     redact_source: bool = False
     again: bool = False
-    sender: RunSender = THIS_MACHINE  # of the request, not of its fields
+    sender: RunSender = THIS_MACHINE  # The sender of the request; not a field of the form.
 
     def options(self) -> list[str]:
         words = [

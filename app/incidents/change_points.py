@@ -137,7 +137,7 @@ def _weigh_points(errors: Numbers | None, positions: Ints, sigma: float, exponen
     return weights
 
 
-ALPHA = 5e-4  # of the t test, corrected for the number of possible steps
+ALPHA = 5e-4  # The level of the t test, corrected for the number of possible steps.
 MIN_POINTS = 2  # a single point is a spike
 MIN_BASELINE = 3
 _WINDOW_GROWTH = math.sqrt(2)

@@ -19,7 +19,7 @@ _MARKS = {
     "better": ("triangle-down", "state-good"),
     "changed": ("diamond", "series-4"),
 }
-_MAX_NAMED = 4  # of one run, in words
+_MAX_NAMED = 4  # More changes of one run are only counted.
 
 
 def chart_incident(

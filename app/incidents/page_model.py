@@ -155,7 +155,7 @@ class IncidentScreen:
     detail: IncidentDetail
     series: IncidentSeries | None
     fixable: CauseRow | None
-    repros: Sequence[ReproRow]  # of its first bad run
+    repros: Sequence[ReproRow]  # Repros of the first bad run.
 
 
 def build_sparkline(
@@ -251,7 +251,7 @@ def _read_line(engine: Engine, change: SeriesChange, within: Mapping[str, Any]) 
     for definition in (
         HUD,
         SUMMARIZE_PERF,
-    ):  # as detection does: the second if accuracy is not checked
+    ):  # Like detection: the second definition if accuracy is not checked.
         summaries = list_summaries(engine, selected, definition.name)
         line = build_suite_line(find_metric_of(change), summaries, change.suite)
         if any(point.value is not None for point in line.points):

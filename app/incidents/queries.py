@@ -369,7 +369,7 @@ def _read_cause(cause: Mapping[str, Any]) -> IncidentCause:
 class WorseChange(NamedTuple):
     """A change of a series for the worse, and when its incident recovered."""
 
-    key: tuple[str | int, ...]  # of its measured models
+    key: tuple[str | int, ...]  # The key of the measured models.
     branch: str
     first_us: int
     recovered_us: int | None

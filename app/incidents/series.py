@@ -77,7 +77,7 @@ _MEASURED = np.array(
     [metric.kind == "value" for metric in METRICS]
 )  # it does not show wrong answers
 _INTERVAL_TO_ERROR = 2 * 1.96  # standard errors in a 95% interval of a normal distribution
-_USUAL_SHARE = 0.8  # of a suite's usual models; a run with fewer does not count
+_USUAL_SHARE = 0.8  # A run with a smaller share of its suite's usual models does not count.
 _FEW_MODELS = 3
 _CUT = frozenset({"killed", "interrupted", "failed"})
 # What summarize_perf has instead of the HUD's numbers without accuracy checks; the counts are the

@@ -46,9 +46,9 @@ _WITHOUT_EVIDENCE = tuple(name for name in DETECTED if name not in ("evidence", 
 
 @dataclass(frozen=True)
 class UpdateReport:
-    run_count: int  # that were new
+    run_count: int  # The number of new runs.
     series_count: int  # series that were scanned
-    new_ids: tuple[str, ...]  # of incidents
+    new_ids: tuple[str, ...]  # The ids of new incidents.
     changed_count: int
     removed_count: int
 

@@ -42,7 +42,7 @@ from compileboard.app.server.openapi import OPERATIONS
 
 MOMENT, LIST, MAPPING, CATEGORY = "datetime64[us, UTC]", "list", "dict", "category"
 TEXT, INTEGER, NUMBER, FLAG = "string", "Int64", "Float64", "boolean"
-OTHER = "of_other_type"  # for values that do not have their column's type
+OTHER = "of_other_type"  # Has the values that do not have their column's type.
 _OF_JSON = {
     "string": TEXT,
     "integer": INTEGER,

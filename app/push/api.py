@@ -60,11 +60,11 @@ from compileboard.collectors.wire.texts import split_texts
 MIB = 1 << 20
 MAX_DIGESTS = 10_000
 MAX_OFFSET_DIGITS = 18
-SMALL_BYTES = 1 << 20  # of a body as sent; clients send smaller lines, and few texts are larger
+SMALL_BYTES = 1 << 20  # As sent. Clients send smaller lines, and few texts are larger.
 LARGE_BODIES, LARGE_BODY_WAIT_S = 8, 10.0
 Result = TypeVar("Result")
 rates = RateLimit()
-large_bodies = threading.BoundedSemaphore(LARGE_BODIES)  # of this process
+large_bodies = threading.BoundedSemaphore(LARGE_BODIES)  # Each process has its own.
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class PushRefused(UploadRejected):
 
 
 SILENCE_S = 30.0
-BODY_READ = "compileboard.body_read"  # in the environ of a request whose body was received
+BODY_READ = "compileboard.body_read"  # Set in the environ of a request whose body was received.
 BLOCK_BYTES = 64 << 10
 RATIO_FROM_BYTES = 1 << 20  # below this any ratio is harmless
 _CHECKSUM = re.compile(r"crc32 ([0-9a-fA-F]{1,8})")

@@ -54,9 +54,9 @@ from compileboard.app.runs.trace_files import get_event, list_stack
 from compileboard.collectors.fixes.causes import Variation
 from compileboard.collectors.store.dashboard import get_trial_of
 
-MAX_FILES = 5  # of runs, opened for the newest events of one page
-MAX_REPROS = 20  # of one failure's page
-NEWEST_RUNS = 300  # from which programs are offered
+MAX_FILES = 5  # Run files opened for the newest events of one page.
+MAX_REPROS = 20  # Repros on a failure's page.
+NEWEST_RUNS = 300  # Programs are chosen from these runs.
 MAX_TRIED = 5  # programs to search for a filter's match
 
 
@@ -337,7 +337,7 @@ def build_graph_breaks(
 
 MAX_CAUSES = 200
 MAX_LIMIT_HITS = 100
-MAX_STEPS = 40  # of one chain: its first and its newest
+MAX_STEPS = 40  # Of a longer chain the first and the newest steps are shown.
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class ReasonSubject:
     reason: type
     summarize: Callable[[TrendGrid, Mapping[str, int]], Any]
     event: type
-    total: str = "graph_break_count"  # of a run
+    total: str = "graph_break_count"  # The column with a run's total.
     time: str = "compile_us"  # column of run_table, and of a reason
     gb_id: str = "null"
     has_causes: bool = True  # whether a run's causes include it, with fixes

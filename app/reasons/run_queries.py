@@ -185,7 +185,7 @@ def list_distinct_breaks(
     values = bind_page(run_id, cursor, limit, _FIRST)
     records = connection.execute(DISTINCT_SQL, values).fetchall()
     outcomes: dict[int, dict[str, int]] = {}
-    first: dict[int, sqlite3.Row] = {}  # of the run
+    first: dict[int, sqlite3.Row] = {}  # The run's first break of each kind.
     if records:
         for row in connection.execute(OUTCOMES_SQL, {"run_id": run_id}):
             outcomes.setdefault(row["distinct_id"], {})[row["outcome"]] = row["break_count"]

@@ -55,7 +55,7 @@ class SlotState(NamedTuple):
 class SlotSums:
     state: SlotState
     reasons: Mapping[int, ReasonSum]
-    run_count: int  # with any
+    run_count: int  # The number of runs that have any.
     limits: Mapping[
         int | None, int
     ]  # compiles that reached the recompile limit, by function; None: of all
@@ -63,7 +63,7 @@ class SlotSums:
 
 @dataclass(frozen=True)
 class ReasonSums:
-    newest_pub: int  # of all runs, when it was read
+    newest_pub: int  # The newest number of all runs when the state was read.
     slots: list[Slot]
     parts: list[SlotSums]
     things: dict[int, tuple[str, int | None, str | None]] = field(

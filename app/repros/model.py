@@ -47,7 +47,7 @@ from compileboard.collectors.store.repros import (
 )
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-SHOWN_CHARS = 400_000  # of a program on a page
+SHOWN_CHARS = 400_000  # A page shows this much of a program.
 SHOWN_INPUTS = 500
 KINDS = {
     "compile": Label("Compile error", "bad", "The compiler refused the graph."),

@@ -132,7 +132,7 @@ MAX_SKIPS = 200
 MAX_CLIFFS = 256
 MAX_INCIDENTS = 5
 CHARTED = 24
-FIRST_BARS = 3  # in the summary; a click shows the others
+FIRST_BARS = 3  # The summary shows these; a click shows the others.
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ class RunSummaryScreen:
     distinct_break_count: int
     phases: compiles.Phases
     longest: Sequence[compiles.CompileRow]
-    incidents: Sequence[tuple[str, str]]  # that began with this run: id and title
-    trials: Sequence[TriedFix] = ()  # of no cause
+    incidents: Sequence[tuple[str, str]]  # Id and title of the incidents that began with this run.
+    trials: Sequence[TriedFix] = ()  # Trials that belong to no cause.
     costs: Sequence[RunCost] = ()  # only if steps were timed
     is_pruned: bool = False
 

@@ -130,7 +130,7 @@ def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
     )
 
 
-SUITE, RUN_COUNT = "demo_history", 15  # of examples/demo_history
+SUITE, RUN_COUNT = "demo_history", 15  # The runs of examples/demo_history.
 MAX_RUNS = 200
 PAUSE_US = 60_000_000  # between the end of a version and the first record of the next
 
@@ -192,7 +192,7 @@ HEADLINE_METRICS = (
 LABELS = {"compilation_latency_s": "Cold compile time per model"}
 REFERENCE_RUN_COUNT = 10
 SPARK_RUN_COUNT = 30
-MIN_JUDGED = 3  # with fewer earlier values their scatter is unknown
+MIN_JUDGED = 3  # With fewer earlier values their scatter is unknown.
 # Share of a speedup's change that the compiled latency must explain, as in Compare.
 _OWN_SHARE = 0.5
 WORDS = ("better", "worse", "same", "moved", "first")
@@ -342,7 +342,7 @@ def format_share(share: float) -> str:
 
 NEWEST_RUNS_COUNT = 8
 RECENT_RUNS_COUNT = 50  # enough to include the newest runs that are not trials
-TOP_COUNT = 8  # in the API; a page shows fewer
+TOP_COUNT = 8  # The API's limit; a page shows fewer.
 INCIDENT_COUNT = 5  # open ones, and as many that recovered within a day
 VERDICT_INCIDENT_COUNT = 200
 RECOVERED_COUNT = 50
@@ -371,7 +371,7 @@ class OverviewIncidents:
     recovered_ranges: Sequence[tuple[int, int]]  # start and end of recovered incidents
     lasting_ids: Sequence[str]  # open and recovered ones
     counts: IncidentCounts
-    sparklines: Mapping[str, Sparkline | None]  # by id, of the incidents shown
+    sparklines: Mapping[str, Sparkline | None]  # Sparklines of the shown incidents by id.
 
     @property
     def shown(self) -> Sequence[Incident]:

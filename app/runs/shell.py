@@ -26,7 +26,7 @@ REPORTS: tuple[tuple[str, str], ...] = (
 )
 if is_available():
     REPORTS += (("parquet", "Parquet"),)
-MAX_TABS = 7  # in one row; the others go into the menu
+MAX_TABS = 7  # More tabs go into the menu.
 
 
 @dataclass(frozen=True)

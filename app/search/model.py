@@ -27,8 +27,8 @@ from compileboard.collectors.store.connection import StoreError
 
 MAX_LINES = 3
 WIDTH = 240  # characters of a line
-BEFORE = 60  # of them before the first word
-MAX_PLACES = 100  # of a term in a text; ten times as many are examined
+BEFORE = 60  # Characters shown before the first word.
+MAX_PLACES = 100  # Shown places of a term in a text; ten times as many are examined.
 
 
 def find_lines(text: str, terms: Terms, *, most: int = MAX_LINES) -> list[SearchLine]:
@@ -100,7 +100,7 @@ def _cut_line(
 
 
 MAX_HITS = 100  # per page: each text is read and searched
-MAX_FILES = 50  # of sealed runs; they must be opened within:
+MAX_FILES = 50  # Sealed runs to search; they must be opened within:
 MAX_SECONDS = 1.0
 
 

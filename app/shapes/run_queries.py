@@ -13,7 +13,7 @@ from compileboard.collectors.contract.shapes import Frame
 from compileboard.collectors.contract.values import fit_json
 from compileboard.collectors.store.reading import read_json
 
-MAX_RECORDS = 400  # of one compile
+MAX_RECORDS = 400  # Records of one compile.
 MAX_LINES = 25
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
 

@@ -56,7 +56,7 @@ def staging(folder: Path) -> Iterator[Stage]:
     with _locked(folder):
         _check_folder(folder)
         stage = folder / STAGE
-        shutil.rmtree(stage, ignore_errors=True)  # of a killed copy
+        shutil.rmtree(stage, ignore_errors=True)  # Left by a killed copy.
         try:
             stage.mkdir()
             yield Stage(stage)

@@ -54,13 +54,13 @@ class PartRow:
 
     us: float
     share: float
-    compile: StepCompile | None  # of a graph; of a gap, where it follows a break
+    compile: StepCompile | None  # The compile of a graph, or of the break before a gap.
     compile_id: str | None
     phase: str | None  # None: a gap
     wrapper_us: float | None = None
     guard_us: float | None = None
     kernel_us: float | None = None
-    input_bytes: int = 0  # that the graph before it wrote
+    input_bytes: int = 0  # Inputs that the previous graph wrote.
 
 
 @dataclass(frozen=True)

@@ -291,7 +291,7 @@ def _make_scale(busy: Sequence[tuple[int, int]]) -> Callable[[int], float]:
     return scale
 
 
-DEFAULT_COLUMNS = 1200  # of the window sent with the page
+DEFAULT_COLUMNS = 1200  # The width of the window sent with the page.
 MAX_STRIPS = 16
 # So fine that the longest phases are chosen only by length; of 10 lanes are read 400
 _FINE_COLUMNS = 100_000

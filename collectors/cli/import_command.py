@@ -227,7 +227,7 @@ def import_command(
             names=read_names(names),
             lines=lines,
         )
-    except sqlite3.Error as error:  # of this database; source databases have their own messages
+    except sqlite3.Error as error:  # Source databases have messages of their own.
         refusal = explain(error, db)
         if lines is not None:
             lines.fail(refusal)

@@ -32,9 +32,9 @@ from compileboard.exit_codes import DONE, FAILED
 if TYPE_CHECKING:
     from compileboard.collectors.repro.findings import JudgedNode, TriedSetting
 
-MAX_LINES = 40  # of the smallest graph on the terminal
+MAX_LINES = 40  # Lines of the smallest graph shown.
 _FORWARD = re.compile(r"^    def forward\(.*?(?=^\S)", re.MULTILINE | re.DOTALL)
-MAX_ROWS = 12  # of the terminal's table
+MAX_ROWS = 12  # Rows of the table shown.
 PACKAGE = "compileboard.collectors.repro.locate"
 strict_option = click.option(
     "--strict", is_flag=True, help="Take other bits than eager's as wrong."

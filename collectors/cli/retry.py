@@ -104,7 +104,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
             run_id for path in paths for run_id in _queue_path(path, root, run_ids, config, limits)
         ]
     else:
-        print_recovery(pick_up_spools())  # of killed recorders
+        print_recovery(pick_up_spools())  # Record what killed recorders left.
         queued = [item.run_id for item in _choose_waiting(root, run_ids, values)]
     if not queued:
         wake_sender(os.environ)

@@ -10,8 +10,8 @@ class Category:
     name: str
     label: str
     meaning: str
-    is_setting: bool = False  # of the whole process, and a source by itself
-    title: str | None = None  # of a recompile, for a setting whose name is descriptive
+    is_setting: bool = False  # A setting of the whole process, which has no other source.
+    title: str | None = None  # A title for recompiles, if a setting's name is descriptive.
 
 
 CATEGORIES: tuple[Category, ...] = (

@@ -80,7 +80,7 @@ class CommitsSeen(Event):
     KIND = "commits_seen"
     # hash, time_us, author and subject of each, the newest first
     commits: list[tuple[str, int, str | None, str | None]] = field(default_factory=list)
-    parent_hash: str | None = None  # of the last one
+    parent_hash: str | None = None  # The parent of the last commit.
 
 
 @dataclass(frozen=True)
@@ -256,13 +256,13 @@ class ReproCaptured(FrameContext):
     program: str = ""  # the graph as Python's source
     # Dynamo's graph, if `program` is AOTAutograd's version of it.
     dynamo_program: str | None = None
-    failure_position: int | None = None  # of the RuntimeFailed that it belongs to
+    failure_position: int | None = None  # The position of its RuntimeFailed.
 
 
 @dataclass(frozen=True)
 class ReproValues(Event):
     KIND = "repro_values"
-    position: int = 0  # of its repro
+    position: int = 0  # The position of its repro.
     digest: str = ""  # SHA-256
     body: str = ""  # base64 of the zlib-compressed bytes
 
@@ -405,7 +405,7 @@ class ArtifactSeen(FrameContext):
     size_bytes: int | None = None
     md5: str | None = None
     text: str | None = None
-    guards: GuardSummary | None = None  # of guards
+    guards: GuardSummary | None = None  # Counts of guards, if the artifact has any.
     aot: AotSummary | None = None  # of AOTAutograd's metadata
 
 

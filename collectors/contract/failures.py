@@ -20,7 +20,7 @@ _GRAPH_LINE = re.compile(r"File \"<eval_with_key>[^\n]*\n +\w+ = ([\w.]+)\(")
 _SYMBOL = re.compile(r"\b[su]\d+\b")
 _SIZES = re.compile(r"\b[1-9]\d*(?:x\d+)+\b")
 _LIST = re.compile(r"N(?:, ?N)+")
-MAX_CHARS = 4_000  # of a message or a traceback's end: expressions see no more
+MAX_CHARS = 4_000  # Only this much of a message, and of a traceback's end, is searched.
 MAX_TEXT_CHARS = 64_000
 
 

@@ -23,7 +23,7 @@ _PACKAGES = frozenset(
         "pytest",
         "pytorch_lightning",
         "ray",
-        "site-packages",  # of other packages
+        "site-packages",  # The folder of installed packages.
         "timm",
         "torch",
         "torchao",

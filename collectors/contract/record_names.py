@@ -16,7 +16,7 @@ RUNTIME_FAILED = "runtime_failed"
 CUDAGRAPH_SKIP = "cudagraph_skip"
 CUDAGRAPH = "cuda_graph"
 PATH_NOT_ENDED = "PathNotEnded"  # why one is recorded again, where torch gives no reason
-STEPS_PREFIX = "compileboard "  # of a window's ranges in a trace
+STEPS_PREFIX = "compileboard "  # Begins the names of a window's ranges in a trace.
 STEPS_TRACE = "steps_trace"  # the artifact that keeps it
 STEPS = "step_window"  # payload: the trace of a few steps, in torch's profiler format
 # Metadata: ReproCaptured's fields without its programs; payload: {"program": …, "dynamo_program":

@@ -1132,7 +1132,7 @@ class Record:
     columns: dict[str, Column]
     keys: tuple[str, ...]
     has_rowid: bool
-    part: str  # of a run: detail, rollup, or empty for tables that always stay in the database
+    part: str  # detail or rollup for a run's tables; empty if they always stay in the database.
 
     def list_names(self, *without: str) -> tuple[str, ...]:
         """List its column names in order, except some."""

@@ -98,7 +98,7 @@ def _redact_text(text: str) -> str:
             return nested
     lines = text.split("\n")
     redacted: list[str] = []
-    frame_indent: int | None = None  # of the last frame, while its source may follow
+    frame_indent: int | None = None  # Of the last frame, while its source may follow.
     for line in lines:
         frame = _FILE.match(line)
         indent = len(line) - len(line.lstrip())

@@ -18,7 +18,7 @@ KINDS = ("compile", "runtime", "accuracy", "crash")
 LEVELS = (
     "dynamo",
     "aot",
-)  # whose graph `program` is: dynamo's, or the one that AOTAutograd gave to the compiler
+)  # `program` is dynamo's graph, or the one that AOTAutograd gave to the compiler.
 PHASES = ("forward", "backward", "inference")
 # States of an input's values.
 KEPT, ABSENT, FREED, TOO_LARGE, WITHHELD = "kept", "absent", "freed", "too_large", "withheld"
@@ -40,7 +40,7 @@ class ReproInput:
     expression.
     """
 
-    name: str  # of the placeholder
+    name: str  # The placeholder's name.
     kind: str = "tensor"  # tensor | symint | int | float | bool | none | other
     # Of a number; of a symint its hint; of "other" its class.
     value: int | float | bool | str | None = None
@@ -67,7 +67,7 @@ class ReproManifest:
     message: str | None = None  # secrets removed; head and tail of a long one
     traceback: str | None = None
     operation: str | None = None  # the failed or wrong one, if known: "aten.atan.default"
-    signal: str | None = None  # that ended the process: "SIGSEGV"
+    signal: str | None = None  # The signal that ended the process: "SIGSEGV".
     # The error came after the graph had returned, as device errors do: it ran last.
     is_asynchronous: bool = False
     # The values are from the graph's first call, but a later one failed.
@@ -86,7 +86,7 @@ class ReproManifest:
     versions: dict[str, str | None] = field(default_factory=dict)  # torch python cuda triton
     device: str | None = None  # the GPU's name, or "cpu"
     preload: tuple[str, ...] = ()  # modules or files that register what the graph needs
-    accuracy: dict[str, Any] = field(default_factory=dict)  # of an accuracy failure: the comparison
+    accuracy: dict[str, Any] = field(default_factory=dict)  # The comparison of an accuracy failure.
     dynamo_inputs: tuple[ReproInput, ...] = ()  # of `dynamo_program`, if different
     source: str = "live"  # live | torch: read from files that torch wrote
     format: int = FORMAT

@@ -61,7 +61,7 @@ class RunConfig:
     )  # a token may be sent over http:// to another machine
     outbox_bytes: int = passed_on(
         "COMPILEBOARD_OUTBOX_SIZE", 2 << 30
-    )  # of data waiting on this machine for its server
+    )  # Limit on data waiting on this machine for its server.
     level: str = passed_on(
         "COMPILEBOARD_LEVEL", "light"
     )  # light | full: also torch's own trace log
@@ -72,7 +72,7 @@ class RunConfig:
     repro: tuple[str, ...] = passed_on(REPRO_VARIABLE, ())  # "crash" | "accuracy": also captured
     repro_inputs_bytes: int = passed_on(
         "COMPILEBOARD_REPRO_INPUTS", 0
-    )  # of a repro's input values; 0: none are kept
+    )  # Limit on a repro's input values; 0 keeps none.
     steps: str = passed_on("COMPILEBOARD_STEPS", "")  # "40@100": time 40, after 100
     stack_room: bool | None = passed_on(
         "COMPILEBOARD_STACK_ROOM", None

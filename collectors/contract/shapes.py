@@ -288,9 +288,9 @@ class WindowCosts(TypedDict):
 
     step_us: float
     usual_count: int  # similar steps
-    other_count: int  # that called other graphs, or compiled something
+    other_count: int  # Steps that called other graphs, or compiled something.
     graph_count: int  # called by it
-    compile_ids: list[str | None]  # of these
+    compile_ids: list[str | None]  # The compiles of these graphs.
     # Before each of them, and after the last: [gap, entry, memory]
     gaps_us: list[list[float]]
     backward_us: list[list[float]]  # [gap, …]: also saved between the two backward graphs

@@ -71,7 +71,7 @@ class _Frame:
         self.items: list[Json] = []
         self.fields: dict[str, Json] = {}
         self.key: str | None = None
-        self.start = self.end = start  # of the element being read
+        self.start = self.end = start  # Positions of the element being read.
         self.part_count = 0
         self.strings: list[str] = []
         self.value: Json = None

@@ -30,7 +30,7 @@ class Logged:
     md5: str | None = None  # torch's own, of the text
     size_bytes: int | None = None
     state: str = "none"  # of the text: kept | none | left_out | withheld | damaged
-    whole: str | None = None  # of a long span: its full payload; `payload` has only kind and time
+    whole: str | None = None  # A long span's full payload; `payload` has only kind and time.
 
 
 @dataclass(slots=True)

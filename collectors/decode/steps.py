@@ -137,7 +137,7 @@ def parse_trace(trace: dict[str, Any], metadata: dict[str, Any]) -> TracedSteps 
         if order and not order[0]:  # steps without graphs are told apart by their function
             return _sum_up(trace, metadata["frames"], (), [name == order[2] for name in functions])
         return order and _sum_up(trace, metadata["frames"], list_called(order))
-    except Exception:  # of another form than torch's: its steps are kept without it
+    except Exception:  # The trace does not have torch's form: its steps are kept without it.
         return None
 
 

@@ -99,7 +99,7 @@ def read_archive(file: IO[bytes], most_bytes: int = MAX_ARCHIVE_BYTES) -> ReproP
                 body = tar.extractfile(entry)
                 assert body is not None
                 members[entry.name] = body.read()
-            while bounded.read(1 << 20):  # to the checksum
+            while bounded.read(1 << 20):  # Reads up to the checksum.
                 pass
     except (
         tarfile.TarError,
@@ -187,7 +187,7 @@ class _LimitedReader(io.RawIOBase):
 
 
 MARK = "# ---- CompileBoard: the inputs, and what this is of ----"
-INLINE_BYTES = 1 << 20  # of values, raw
+INLINE_BYTES = 1 << 20  # The size of unpacked values.
 SEED = 7
 _INDEXES = re.compile(r"embedding|index|gather|scatter|select|take")
 

@@ -79,7 +79,7 @@ _SAME = {
 FILE_WORDS = {
     "quantization": "speedup_torchao",
     "onnx": "dynamo_onnx",
-}  # of an experiment, where its name is another
+}  # Experiments whose name differs.
 _SAME |= {words: experiment for experiment, words in FILE_WORDS.items()}
 _SAME["timm"] = "timm_models"  # CI's name of the suite that everything else calls so
 _SUFFIX = re.compile(r"\.(?:csv|json|jsonl|npy)$", re.IGNORECASE)
@@ -182,7 +182,7 @@ def read_timings_name(stem: str) -> tuple[str, str, str] | None:
 
 # Of one file, which takes minutes; a suite of upstream's in every configuration has some thousand
 MAX_ROWS = 100_000
-_RECORDS_OF_RESULT = 16  # of the benchmark database's JSON: one a metric
+_RECORDS_OF_RESULT = 16  # The benchmark database's JSON has one record per metric.
 _ENCODING = ("utf-8", "surrogatepass")
 _LONG_RECORD = 256  # characters: a longer record is remembered by its digest
 

@@ -137,7 +137,7 @@ class TorchScript:
     program: str  # without its last part
     hashes: dict[int, str] = field(
         default_factory=dict
-    )  # of torch's content store, by storage number
+    )  # Hashes in torch's content store, by storage number.
     save_dir: str | None = None  # the content store's folder, on the machine that wrote it
 
 

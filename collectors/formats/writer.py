@@ -191,7 +191,7 @@ _MAX_NAME = 150
 _ONE_ROW = (
     "_multi_tensor_sgd"  # upstream counts graph breaks in it as one, although their texts differ
 )
-Breaks = Mapping[str, Sequence[GraphBroke]]  # by the task of their result
+Breaks = Mapping[str, Sequence[GraphBroke]]  # Graph breaks by the task of their result.
 
 
 def write_files(files: Mapping[str, bytes], folder: str | os.PathLike[str]) -> list[str]:

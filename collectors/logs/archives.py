@@ -221,7 +221,7 @@ _ERRORS = (
 
 @dataclass(frozen=True)
 class Container:
-    name: str  # for people
+    name: str  # The displayed name.
     size_bytes: int
     open: Callable[[], io.RawIOBase]
     gauge: StreamLimits

@@ -66,8 +66,8 @@ class LogSource:
     label: str  # "trace.tar.gz: trace/rank_0.log"
     file_name: str
     modified_us: int | None
-    size_bytes: int | None  # of the log itself, None if only reading tells
-    path: Path | None  # of a plain file, which can be followed
+    size_bytes: int | None  # The size of the log itself, None if it is known only after reading.
+    path: Path | None  # The path of a plain file, which can be followed.
     _open: Callable[[], BinaryIO] = field(repr=False, compare=False)
 
     def open(self) -> BinaryIO:
@@ -355,7 +355,7 @@ def _broken_source(name: str, error: ValueError) -> LogSource:
 
 
 def _find_in_stream(stdin: BinaryIO, gauge: StreamLimits) -> SourceGroup:
-    read = getattr(stdin, "read1", stdin.read)  # of a growing log, only what is there
+    read = getattr(stdin, "read1", stdin.read)  # read1 returns the available part of a growing log.
     chunks = Chunks(iter(lambda: read(CHUNK_BYTES), b""))
     head = chunks.peek(HEAD_BYTES)
     chunks.check()

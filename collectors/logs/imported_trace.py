@@ -129,7 +129,7 @@ STARTED_WITH = ("python_version", "torch_version", "torch_git", "cuda_version", 
 class DecodedBatch:
     batch: EventBatch
     rejects: Rejects  # without those of the files beside it
-    part: int  # of its log: several processes read its parts in turn
+    part: int  # Several processes read the parts of a log in turn.
 
     def add_before(self, earlier: DecodedBatch) -> None:
         (begin,), (end,) = earlier.batch.checkpoints, self.batch.checkpoints
@@ -159,7 +159,7 @@ class ImportedTrace(TraceSource):
         share: tuple[int, int] = (0, 1),
     ) -> None:
         self.path = source_path
-        self.learnt_bytes = 0  # of the start that was read
+        self.learnt_bytes = 0  # The size of the start that was read.
         self._head = head
         self._file = file
         self._run_id = run_id

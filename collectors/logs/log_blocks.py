@@ -29,7 +29,7 @@ class Piece:
     buffer: bytes
     begin: int
     end: int  # after its last newline
-    offset: int  # of its first byte, in the log
+    offset: int  # The position of its first byte in the log.
     last: bool  # nothing follows it, so far
     incomplete: bool = False  # set by the reader to leave it for later
 
@@ -47,7 +47,7 @@ class BlockReader:
         self._ahead = b""  # read before the file's next block
         # Damage that an earlier reading has counted.
         self._counted_from = counted_from
-        self._base_offset = 0  # of the buffer's first byte
+        self._base_offset = 0  # The position of the buffer's first byte.
         self._base_line = 1
         self._counted = (
             0,

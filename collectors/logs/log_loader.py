@@ -74,9 +74,9 @@ class Imported:
     event_count: int = 0
     read_bytes: int = 0
     rejects: Rejects = field(default_factory=Rejects)
-    result_count: int | None = None  # of result files: new results
+    result_count: int | None = None  # New results of result files.
     break_count: int = 0
-    repro_count: int | None = None  # of torch's scripts: graphs
+    repro_count: int | None = None  # Graphs of torch's scripts.
 
 
 Progress = Callable[[int], None]  # bytes read so far

@@ -17,7 +17,7 @@ from compileboard.collectors.fixes.fix import SourceLines
 from compileboard.collectors.store.run_causes import MAX_EXCERPTS
 
 LINES_BEFORE, LINES_AFTER = 4, 5  # if the line is in no function
-MAX_LINES = 60  # of a function, on either side of the line
+MAX_LINES = 60  # Lines of a function on either side of the line.
 MAX_LINE = 200
 MAX_FILES = 200
 _MAY_BE_SECRET = re.compile(r"[\"'#]|\d{4}")  # text, a comment, or a number like a PIN
@@ -117,7 +117,7 @@ def _list_callers(stack: Sequence[Frame]) -> Iterator[tuple[str, int, str | None
 @dataclass(frozen=True)
 class _Outline:
     functions: tuple[tuple[int, int], ...] = ()  # first and last line, with decorators
-    text_lines: frozenset[int] | None = None  # of multi-line strings; None if unknown
+    text_lines: frozenset[int] | None = None  # Lines of multi-line strings; None if unknown.
 
     def find_function(self, line: int) -> tuple[int, int]:
         around = [span for span in self.functions if span[0] <= line <= span[1]]

@@ -29,7 +29,7 @@ class Checkpoint:
     begin_bytes: int
     end_bytes: int
     line_count: int
-    digest: str | None = None  # of the log up to its end, once it is read
+    digest: str | None = None  # The digest of the log up to its end, once it is read.
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class ImportedFile:
     file_name: str
     payloads: str = "kept"  # kept | left_out
     redacted: bool = False
-    keep_examples: bool = True  # of unreadable lines, which may be the user's code
+    keep_examples: bool = True  # Whether to keep unreadable lines, which may be the user's code.
     first_us: int | None = None
-    content_hash: str | None = None  # of a result file, which is read whole each time
-    kind: str = ""  # of a result file
+    content_hash: str | None = None  # The hash of a result file, which is read whole each time.
+    kind: str = ""  # The kind of a result file.
     row_count: int = 0
     is_log: bool = True  # False: its events name no process
 

@@ -52,7 +52,7 @@ from (
   group by processes.rank
 )
 """
-CHECKPOINT_BYTES = 64 << 20  # of data: keeps the write-ahead log small
+CHECKPOINT_BYTES = 64 << 20  # Checkpoint after this much data, to keep the write-ahead log small.
 
 
 class SqliteSink:

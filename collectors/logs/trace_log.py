@@ -36,7 +36,7 @@ _HALF_YEAR_US = 180 * 86_400 * 1_000_000
 
 class LogClock:
     def __init__(self, year: int, offset_us: int, *, is_set: bool = True) -> None:
-        self.is_set = is_set  # from a time since the epoch, not guessed
+        self.is_set = is_set  # Whether the clock is set from a time since the epoch, not guessed.
         self._year = year
         self._offset_us = offset_us
         self._last_us = 0
@@ -146,7 +146,7 @@ class ReadStats:
     rejects: Rejects = field(default_factory=Rejects)
     end_offset: int = 0
     end_line: int = 1
-    end_digest: str | None = None  # of the bytes before it
+    end_digest: str | None = None  # The digest of the bytes before the end.
 
 
 @dataclass

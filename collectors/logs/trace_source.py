@@ -32,7 +32,7 @@ from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
 from compileboard.collectors.store.ingest.source_files import LogRow
 
 BATCH_EVENTS = 2_000
-BATCH_BYTES = 8 << 20  # of texts
+BATCH_BYTES = 8 << 20  # The size of texts after which a batch ends.
 # Stacks and recompiles: each may be a row, and other writers wait for a batch.
 BATCH_PARTS = 20_000
 
@@ -59,7 +59,7 @@ class TraceSource:
         self.file = imported
         self.offset_bytes = row.end_offset_bytes if row else 0
         self.last_us: int | None = None
-        self.rejects = Rejects()  # of all readings; a torn end only of the last one
+        self.rejects = Rejects()  # Rejects of all readings; a torn end only from the last one.
         self.unread_beside = Rejects()  # unreadable files, counted with this one
         self._decoder = decoder
         self._stats = ReadStats()
@@ -72,9 +72,9 @@ class TraceSource:
             texts=imported.payloads == "kept",
             share=share,
         )
-        self._lines: dict[int, int | None] = {}  # of the batch's records, by offset
+        self._lines: dict[int, int | None] = {}  # The lines of the batch's records, by offset.
         self._batch_rejects = Rejects()
-        self._stored_count = 0  # of records encountered
+        self._stored_count = 0  # The number of records encountered.
         self._is_broken = False
 
     def read(self) -> Iterator[EventBatch]:

@@ -40,7 +40,7 @@ class ProcessTrial:
             return  # one of torch's own processes, which compiles kernels
         torch.manual_seed(SEED)
         self.recorder.watch(torch)
-        names = {"torch": torch}  # of all statements: one may import what the next one uses
+        names = {"torch": torch}  # Shared, because one statement may import what the next one uses.
         for statement in self.plan.settings:
             try:
                 exec(statement, names)  # noqa: S102  the fix that the person asked to try

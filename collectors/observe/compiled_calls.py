@@ -22,14 +22,14 @@ from typing import Any
 from .torch_compat import MISSING, context_of, exclude_from_dynamo, lookup, owner
 from .trial_plan import CALLS_PREFIX
 
-MAX_CALLS = 20_000  # whose times are recorded
+MAX_CALLS = 20_000  # Times are recorded for this many calls.
 # Whose values are recorded; of the later ones those whose number is a power of two.
 FIRST_CALLS = 32
 MAX_LEAVES = 256  # values of one call
-MAX_ELEMENTS = 512  # of one tensor, evenly spread; with its sum, absolute sum, minimum and maximum
-MAX_BYTES = 64 << 20  # of one process
-FIRST_BACKWARDS = 8  # whose gradients are recorded; of the later ones as of calls
-MAX_NODES = 20_000  # of autograd's graph, which is searched for the tensors that get gradients
+MAX_ELEMENTS = 512  # Evenly spread, besides sum, absolute sum, minimum and maximum.
+MAX_BYTES = 64 << 20  # The limit of one process.
+FIRST_BACKWARDS = 8  # Gradients of these passes are recorded; later ones are sampled as calls are.
+MAX_NODES = 20_000  # Nodes of autograd's graph that are searched for tensors that get gradients.
 MAX_DEPTH = 20
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 

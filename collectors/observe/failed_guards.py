@@ -27,9 +27,9 @@ from typing import Any
 from .hook_guard import HookGuard
 from .runtime_failures import find_code_origin
 
-LIMIT_S = 0.004  # of the thread's CPU time, for one recompile
+LIMIT_S = 0.004  # CPU time of the thread for one recompile.
 MAX_ENTRIES = 32
-MAX_FAILED = 32  # of one entry
+MAX_FAILED = 32  # Failed guards of one entry.
 _CLOCK_EVERY = 16  # guarded values: on a virtual machine the clock takes as long as ten of them
 LONGEST = 500  # characters of a guard, and of a value
 # They compare objects with each other, and keep what they saw: to ask one again changes its answer.

@@ -62,13 +62,13 @@ class Hooks:
         self._known_configs: set[str] = set()
         self._digests: dict[
             str, str
-        ] = {}  # of the newest configurations' texts: each compile brings the same again
+        ] = {}  # Hashes of texts; each compile has the same configurations again.
         self._settings_recorded = False
         self._snapshot_due_s = 0.0
         self.cuda_graphs = CudaGraphs(self._write_cuda_graph, self.guard)
         self._hooked_once: set[str] = set()
         self.steps: StepWindow | None = None
-        self._has_profiled = False  # by torch's profiler
+        self._has_profiled = False  # Whether torch's profiler has been used.
         # By the compile's context: code that Dynamo began to compile.
         self._codes: weakref.WeakValueDictionary[Any, CodeType] = weakref.WeakValueDictionary()
         self._graph_watch: Any = None  # what --repro asks for
@@ -511,7 +511,7 @@ def install_hooks(run_id: str, folder: str, config: RunConfig) -> Hooks:
     if not _fork_hook_registered:
         os.register_at_fork(
             after_in_child=_after_fork_in_child
-        )  # for good: Python cannot take it back
+        )  # Permanent: Python cannot undo it.
         _fork_hook_registered = True
     return _installed
 

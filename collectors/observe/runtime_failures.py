@@ -22,8 +22,8 @@ from ..contract.secrets import scrub_text
 from . import torch_compat
 from .hook_guard import HookGuard
 
-MAX_FAILURES = 100  # of a process; what comes then is a counted loss
-OUTER_FRAMES = 64  # of the program's stack around the compiled code
+MAX_FAILURES = 100  # Later failures of a process are counted as lost.
+OUTER_FRAMES = 64  # Frames of the program's stack around the compiled code.
 # The innermost ones tell failures apart; those around differ between the first call and the next
 FRAMES_COMPARED = 3
 MESSAGE_CHARS, TEXT_CHARS = 8_000, 64_000

@@ -21,7 +21,7 @@ from ..contract.record_names import PROCESS_STARTED
 from ..contract.spool_format import LOSSES_BYTES, LOSSES_SUFFIX, MANIFEST_NAME, RECORDS_SUFFIX
 
 LOCK_TRIES, LOCK_PAUSE_S = 50, 0.001
-NOT_OPEN = -1  # as a descriptor: the system refuses it
+NOT_OPEN = -1  # An invalid descriptor, which the system rejects.
 
 
 def _plain(value: Any) -> Any:

@@ -29,9 +29,9 @@ CALM_STEPS = 3  # without a compile or recording, before a window opens by itsel
 TRACED_STEPS = 3
 MAX_PARTS = 100_000  # calls of graphs in a window
 MAX_TRACE_BYTES = 32 << 20
-MAX_TRACED_US = 500_000  # of a step, which is traced four times
-MAX_WAIT_S = 0.5  # of another thread's profiler, for the step's thread to end its trace
-MAX_TRACED_STEPS = 24  # where several compiled functions are called in turn
+MAX_TRACED_US = 500_000  # The longest step that is traced; it is traced four times.
+MAX_WAIT_S = 0.5  # How long another thread's profiler waits until the step's thread ends its trace.
+MAX_TRACED_STEPS = 24  # Needed if several compiled functions are called in turn.
 MAX_TRACED_PARTS = 1_000  # calls of graphs in a step that is traced
 TEARDOWN = "TEARDOWN_CUPTI"
 OWN_GRAPHS = "a window of steps, as the program records CUDA graphs of its own"
@@ -49,8 +49,8 @@ class Graph:
     watched: Callable[..., Any]
     original: Callable[..., Any]
     # In the survey, of its inputs:
-    input_bytes: int = 0  # that the graph before it returned
-    shared_bytes: int = 0  # that the graph before it takes too
+    input_bytes: int = 0  # Inputs that the previous graph returned.
+    shared_bytes: int = 0  # Inputs that the previous graph takes too.
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Step:
     end: Any = None
     has_compiled: bool = False
     parts: list[GraphCall] = field(default_factory=list)
-    function: str | None = None  # of a step without graphs, by which alone it is told apart
+    function: str | None = None  # The called function, which distinguishes steps without graphs.
 
 
 class StepWindow:
@@ -87,7 +87,7 @@ class StepWindow:
         has_own_profiler: bool = False,
     ) -> None:
         self._wanted = wanted
-        self._codes = codes  # by the compile's context: what Dynamo began to compile
+        self._codes = codes  # The code that Dynamo began to compile, by the compile's context.
         # Those that may run in traced steps as they were written, each with its number:
         self._frames: dict[CodeType, int] = {}
         self._frame_contexts: list[Any] = []
@@ -96,7 +96,7 @@ class StepWindow:
         self._guard = guard
         self._phase = WAITING
         self._thread: int | None = None
-        self._entry: FrameType | None = None  # of the outermost compiled call that runs
+        self._entry: FrameType | None = None  # The frame of the outermost running compiled call.
         self._call_count = self._calm_count = self._part_count = 0
         self._entered_before = torch_compat.compiled_call_count() or 0
         self._has_compiled = False

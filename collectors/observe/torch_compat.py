@@ -175,7 +175,7 @@ CONFIG_MODULES = {
 # Modules that took `trace_structured` by name when they were imported, and would go on calling the
 # original.
 HOLDERS_PREFIX = "torch."
-MAX_DYNAMIC_SOURCES = 100  # of one function; more are no list that a person reads
+MAX_DYNAMIC_SOURCES = 100  # Nobody reads a longer list of one function's sources.
 # Level 1 follows them through more of inductor's passes.
 PROVENANCE_LEVEL = "2"
 # Between a hook and log_dynamo_start: logging's, where torch's own trace is on.

@@ -22,12 +22,12 @@ LOADED, SETTING_FAILED, SETTING_APPLIED = (
 
 @dataclass(frozen=True)
 class TrialPlan:
-    folder: str  # where each process writes its calls and notes
+    folder: str  # Each process writes its calls and notes here.
     files: Mapping[str, str] = field(
         default_factory=dict
     )  # real path of a source file -> its patched copy
     settings: tuple[str, ...] = ()  # statements to run after the program's own import of torch
-    probe_folder: str = ""  # where inductor's test of the processor is kept for both sides
+    probe_folder: str = ""  # Keeps inductor's test of the processor for both sides.
 
     def write(self) -> Path:
         path = Path(self.folder, PLAN_NAME)

@@ -109,7 +109,7 @@ MAX_DIGESTS = 500  # per request
 TOGETHER_BYTES, TOGETHER_PLAIN_BYTES = (
     512 << 10,
     8 << 20,
-)  # of texts per request; a larger one goes alone
+)  # Size of the texts in one request; a larger text is sent alone.
 STORED = (200, 201, 204)
 
 
@@ -119,7 +119,7 @@ class TextDelivery:
         self._run_id = waiting.run_id
         self._losses = losses
         self._refused_counts: Counter[str] = Counter()  # by text
-        self._refusal: Refused | None = None  # of a text that is retried
+        self._refusal: Refused | None = None  # The refusal of a text that is retried.
 
     def send(self, client: Client, digests: list[str]) -> None:
         """Send the texts that the server lacks and report those that no longer exist.
@@ -267,7 +267,7 @@ class StreamDelivery:
         self.waiting = waiting
         self._path = f"runs/{quote_path(waiting.run_id)}/streams/{quote_path(waiting.name)}"
         self._state: SentState | None = None  # None: must be requested
-        self._refused_offset = -1  # of a line refused once
+        self._refused_offset = -1  # The offset of a line that was refused once.
         self.losses = Losses(waiting.read_sent().lost_count)
         self._texts = TextDelivery(waiting, self.losses)
 

@@ -27,7 +27,7 @@ MEASURE_S = 1.0
 EVENTS, TEXTS, BUNDLE = ".events", "texts", ".bundle"
 STOPS = ("restart", "deleted")
 WAKE_NAME = "sender.wake"
-MAX_REFUSALS = 3  # of a bundle or text
+MAX_REFUSALS = 3  # Refusals of a bundle or text before it is given up.
 
 
 def outbox_root(environment: Mapping[str, str]) -> Path:

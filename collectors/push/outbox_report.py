@@ -27,7 +27,7 @@ from compileboard.collectors.push.sender import (
 from compileboard.collectors.push.target import Target
 
 STEP_S = 0.05
-FIRST_ANSWER_S = 2.0  # to start, connect and receive one response
+FIRST_ANSWER_S = 2.0  # Time to start, connect and receive one response.
 MAX_WAIT_S, MAX_DELIVERY_S = 5.0, 3600.0
 
 

@@ -49,8 +49,8 @@ def ask_git(
 
 FIRST_PARENTS = 300  # more than a day of a busy repository, so that daily runs leave no gap
 EVENT_BYTES = 40_000  # their maximum size as an event, which may hold fewer commits
-SEQUENCE = -1  # of the recorder's own events: 0 is the run's start, 1 its end
-LINE_LIMIT = 120  # of a subject or an author
+SEQUENCE = -1  # The recorder's own event; 0 is the run's start, 1 its end.
+LINE_LIMIT = 120  # Characters of a subject or an author.
 _FORMAT = "--format=%H%x00%P%x00%ct%x00%an%x00%s"
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 

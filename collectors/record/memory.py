@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-SHARE = 0.75  # of the free memory, by default: others use the machine too
+SHARE = 0.75  # The default share of the free memory, because others use the machine too.
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:

@@ -52,7 +52,7 @@ from compileboard.collectors.wire.marks import (
 from compileboard.version import VERSION
 
 SILENT_S = 5.0
-GenerationOf = Callable[[Event], int | None]  # of a trace log's event; None for the hooks' own
+GenerationOf = Callable[[Event], int | None]  # None for events of the hooks.
 
 
 class OutboxSink:

@@ -21,7 +21,7 @@ _RUNNING = (
     "preload",
     "settings",
     "backend",
-)  # of a manifest: everything imported, set or looked up
+)  # The fields of a manifest that are imported, set or looked up.
 
 
 def note_own_repro(

@@ -21,7 +21,7 @@ from compileboard.collectors.record.spool import (
 )
 from compileboard.collectors.store.connection import StoreBusy, describe_error, may_pass
 
-BUSY_TIMEOUT_MS = 1_000  # for each database: the command that was asked for waits behind this
+BUSY_TIMEOUT_MS = 1_000  # Per database; the user's command waits for this.
 
 
 @dataclass

@@ -21,7 +21,7 @@ NAMED = "named"  # an operation, a pass or a setting is named
 ONLY_FUSED = "only_fused"
 UNEXPLAINED = "unexplained"  # it fails, and no trial shows where
 NOT_REPRODUCED = "not_reproduced"  # the graph passes here, or fails in another way
-STATUSES = (NAMED, ONLY_FUSED, UNEXPLAINED, NOT_REPRODUCED)  # of analyze and bisect
+STATUSES = (NAMED, ONLY_FUSED, UNEXPLAINED, NOT_REPRODUCED)  # The statuses of analyze and bisect.
 MINIFIED = "minified"
 NOT_FINISHED = "not_finished"  # ended before it was smallest: `why`
 OTHER_FAILURE = "other_failure"  # it fails differently here than when captured
@@ -43,7 +43,7 @@ MAX_ROWS = 200
 class Answer:
     """The result of a command. `repro_results.detail` stores the value of `dump`."""
 
-    PARTS: ClassVar[Mapping[str, type]] = {}  # of fields that are tuples of records
+    PARTS: ClassVar[Mapping[str, type]] = {}  # The record types of fields that are tuples.
     status: str  # NAMED, MINIFIED and so on
 
     @classmethod
@@ -75,8 +75,8 @@ class JudgedNode:
     operation: str  # "aten.atan.default"
     level: str = "aot"  # aot | dynamo
     verdict: str = RIGHT
-    error: float | None = None  # of the compiled value
-    eager_error: float | None = None  # of eager's, on the same inputs
+    error: float | None = None  # The error of the compiled value.
+    eager_error: float | None = None  # Eager's error on the same inputs.
     limit: float | None = None  # largest accepted error
     not_finite_count: int = 0  # NaN or infinite elements where eager has none
     element_count: int = 0
@@ -93,7 +93,7 @@ class Analysis(Answer):
     PARTS: ClassVar[Mapping[str, type]] = {"rows": JudgedNode}
     operation: str | None = None
     node: str | None = None
-    level: str = "aot"  # of the graph that names it
+    level: str = "aot"  # The level of the graph in which it was found.
     cause: str | None = None  # compiler | decomposition | backend
     explains: bool | None = None
     is_deterministic: bool | None = None
@@ -189,8 +189,8 @@ class Minification(Answer):
     PARTS: ClassVar[Mapping[str, type]] = {"history": Reduction}
     nodes_before: int = 0  # call nodes
     nodes_after: int = 0
-    operations: tuple[str, ...] = ()  # of the smallest graph, in its order: "aten.atan.default"
-    level: str = "aot"  # of the minified graph: dynamo if only that one fails
+    operations: tuple[str, ...] = ()  # In the smallest graph's order: "aten.atan.default".
+    level: str = "aot"  # The level of the minified graph; dynamo if only that graph fails.
     failure: str | None = None  # how it fails, in words
     why: str | None = None  # it was not finished, or not reproduced
     fails_in_eager: bool = False  # it also fails without a compiler

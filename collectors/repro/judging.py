@@ -232,10 +232,10 @@ NO_FUSION = {
 class Judge:
     kind: str  # compile | runtime | accuracy | crash
     level: str = "aot"  # dynamo | aot
-    backend: str = "inductor"  # for dynamo's graph
+    backend: str = "inductor"  # The backend of Dynamo's graph.
     mode: str = COMPILED  # eager: the graph also fails without a compiler
     is_strict: bool = False
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of inductor, only in this trial
+    settings: Mapping[str, Any] = field(default_factory=dict)  # Inductor's settings in this trial.
 
 
 def judge(module: Any, inputs: Sequence[Any], how: Judge) -> dict[str, Any]:

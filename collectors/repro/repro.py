@@ -64,21 +64,21 @@ def advise_passing(recorded: tuple[str, ...]) -> list[str]:
 @dataclass(frozen=True)
 class Repro:
     manifest: ReproManifest
-    program: str  # of the manifest's level
+    program: str  # The program of the manifest's level.
     dynamo_program: str | None = None  # if `program` is AOTAutograd's
     values: Mapping[str, bytes] = field(default_factory=dict)  # a storage's raw bytes, by SHA-256
     name: str = "the repro"  # shown to people: the id or the file
     id: str | None = None  # content id in `database`
     database: str | None = None  # it was loaded from this database
     server: RunConfig | None = None  # settings of the server it was loaded from
-    run_id: str | None = None  # of its run
+    run_id: str | None = None  # The id of its run.
     path: str | None = None  # the file or folder it was loaded from
     # torch's content store, with the values of a script of torch.
     storage_folder: str | None = None
     storage_hashes: Mapping[int, str] = field(
         default_factory=dict
-    )  # in the store, by storage number
-    folders: tuple[str, ...] = ()  # of its run on this machine, searched for its files
+    )  # Digests in the store, by storage number.
+    folders: tuple[str, ...] = ()  # Folders of its run on this machine, searched for its files.
     distrust: str | None = None  # why it needs --trust; None: it is the user's own
 
     def text(self, level: str | None = None) -> str:

@@ -39,7 +39,7 @@ from compileboard.collectors.repro.repro import (
 
 OK = "ok"
 DEFAULT_SECONDS = 120.0
-MAX_TEXT_CHARS = 8_000  # of a message; head and tail of a longer one
+MAX_TEXT_CHARS = 8_000  # Head and tail are kept of a longer message.
 COMPILER = "torch._inductor.compile_fx"
 _STEP_S = 0.05
 _NO_ROOM = ("alloc", "out of memory", "cannot allocate", "memory exhausted")

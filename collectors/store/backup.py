@@ -56,7 +56,7 @@ PAGES_AT_ONCE = 1024
 TRASH_TRIES = 5
 Progress = Callable[
     [str, int, int], None
-]  # of a step, in words: what is done, and all there is to do
+]  # Called with a step in words, the amount done and the total.
 
 
 class BackupError(StoreError):
@@ -293,7 +293,7 @@ def _count_rows(copy: sqlite3.Connection, table: str) -> int | None:
     try:
         return int(read_value(copy, f"select count(*) from {table}"))  # noqa: S608 - our own names
     except sqlite3.OperationalError:
-        return None  # of a later version than the backup
+        return None  # The database is of a later version than the backup.
 
 
 def _list_files(folder: Path) -> list[Path]:

@@ -99,7 +99,7 @@ _ENDS = (
     "heartbeat_us",
     "exit_code",
     "signal",
-)  # of the run, as the longer recording has them
+)  # Columns of the run that the longer recording replaces.
 
 
 class RunGrowth(NamedTuple):
@@ -238,7 +238,7 @@ def _update_run(
 
 
 MAGIC = b"SQLite format 3\0"
-MAX_TEXT_BYTES = 256 << 20  # of one text; a trace record has at most 64 MiB
+MAX_TEXT_BYTES = 256 << 20  # The size of one text; a trace record has at most 64 MiB.
 # The columns that make the id of a thing that runs share.
 _IDENTITIES = {
     "function": "file, name from functions",

@@ -17,7 +17,7 @@ except ImportError:  # a collector without the server's libraries stores all the
     orjson = None  # type: ignore[assignment]
 
 ZSTD = b"\x03"
-ZSTD_PRIMED = b"\x04"  # with the dictionary below
+ZSTD_PRIMED = b"\x04"  # Compressed with the dictionary below.
 _LEVEL = 3
 _LEVEL_LARGE = 1  # three quarters of the time of 3 for 1.5 % more bytes
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps makes a new one each time
@@ -43,7 +43,7 @@ class _Zstd(threading.local):
     """Compressors of one thread. They are fast to use, slow to create, and not thread-safe."""
 
     def __init__(self) -> None:
-        import zstandard  # by the recorder and by readers alone: the observed process never stores
+        import zstandard  # Not in the observed process, which never stores.
 
         primed = zstandard.ZstdCompressionDict(
             _dictionary(), dict_type=zstandard.DICT_TYPE_RAWCONTENT

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-FILES_OF_A_DATABASE = 5  # with its log, index and journal, and the folder while it is written
+FILES_OF_A_DATABASE = 5  # Database, log, index and journal, and the folder while it is written.
 FULL_BELOW_BYTES = 128 * 1024  # the write-ahead index grows by 32 KiB
 
 
@@ -177,7 +177,7 @@ def _measure_room_in_files(path: str) -> float:
     return most_bytes - max(os.path.getsize(file) if os.path.exists(file) else 0 for file in files)
 
 
-NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # of the collector's extra
+NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # In the collector's extra.
 
 
 def may_pass(error: Exception) -> bool:

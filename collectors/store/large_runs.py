@@ -41,7 +41,7 @@ from compileboard.collectors.store.sealed_files import (
 from compileboard.collectors.store.trash import database_path
 
 LARGE_BYTES = 4 << 20  # unpacked; below it all rows come in one transaction
-BYTES_AT_ONCE = 1 << 20  # of texts
+BYTES_AT_ONCE = 1 << 20  # The size of texts inserted at once.
 CHECKPOINT_EVERY = 10  # transactions
 PAUSE = 2.0  # times as long as the transaction before: SQLite's waiting sleeps for up to 0.1 s
 ATTEMPTS = 3

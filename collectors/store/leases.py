@@ -20,7 +20,7 @@ from pathlib import Path
 def copy_owner(path: Path, model: Path) -> None:
     if os.geteuid() != 0:
         return
-    with suppress(OSError):  # as in a container that has no such user
+    with suppress(OSError):  # A container may have no such user.
         status = model.stat()
         os.chown(path, status.st_uid, status.st_gid, follow_symlinks=False)
 

@@ -48,7 +48,7 @@ from compileboard.collectors.store.trash import (
 )
 
 ROWS_AT_ONCE = 5000
-PIECES_AT_ONCE = 16  # of a trace log, a MiB each before compression
+PIECES_AT_ONCE = 16  # Pieces of a trace log have 1 MiB each before compression.
 TEXTS_AT_ONCE = 500
 CHECKPOINT_EVERY = 50  # transactions
 

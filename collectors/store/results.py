@@ -254,7 +254,7 @@ def merge_with_parts(
         results = by_key[key]
         if (
             len(results) == 1
-        ):  # of a thousand models most: sorting and choosing would take half of their time
+        ):  # Most models have one result; sorting and choosing would take half of the time.
             rows.append((_complete((results[0],)), (results[0],)))
             continue
         results.sort(

@@ -271,7 +271,7 @@ limit 1
 
 
 Place = tuple[str, str, int | None]  # a function of a stack: file, bare name, first line
-FirstLines = defaultdict[tuple[str, str], set[int]]  # of functions of one file and bare name
+FirstLines = defaultdict[tuple[str, str], set[int]]  # By file and bare name of a function.
 
 
 def load_causes(connection: sqlite3.Connection, run_id: str) -> list[Cause]:

@@ -23,7 +23,7 @@ class Rerecordings:
     status: str
     count: int
     duration_us: int | None
-    process_us: int | None  # of the process in which it takes longest: ranks record together
+    process_us: int | None  # The longest of all processes, because ranks record at the same time.
 
 
 RECORDED_AGAIN_SQL = """

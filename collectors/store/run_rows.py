@@ -16,7 +16,7 @@ from compileboard.collectors.store.connection import read_value
 from compileboard.collectors.store.runs import get_last_result_id
 
 ROWS_AT_ONCE = 500
-REBUILT = ("search_documents", "search_runs")  # of the search index: it is made anew
+REBUILT = ("search_documents", "search_runs")  # Tables of the search index, which is built again.
 DETAIL, ROLLUPS = (
     tuple(name for name, record in RECORDS.items() if record.part == part)
     for part in ("detail", "rollup")
@@ -205,7 +205,7 @@ class RowCopy:
             name: {} for (name,) in held.fetchall() if name not in own
         }
         self.shifts: dict[str, int] = {}  # what is added to the ids of a table
-        self.byte_count = 0  # of texts that were converted
+        self.byte_count = 0  # The size of converted texts.
 
     def run(self) -> int:
         """Copy all rows, in the caller's transaction; return the shift of compile ids."""

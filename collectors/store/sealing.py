@@ -44,7 +44,7 @@ from compileboard.collectors.store.trash import database_path, list_trashed_text
 
 PAGE_BYTES = 1024  # an empty schema has 194 KB of these, and 631 KB of SQLite's usual ones
 QUIET_US = 600 * 1_000_000  # without a commit, where nobody says how long
-SILENT_US = 86_400 * 1_000_000  # of a run that never ended
+SILENT_US = 86_400 * 1_000_000  # A run that never ended may be sealed after this silence.
 
 # Ended, or silent for a day; its state published whole, a while ago; nobody is deleting of it.
 SEALABLE_SQL = """

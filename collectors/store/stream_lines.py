@@ -43,7 +43,7 @@ except ImportError:
     parse = None
 
 MAX_LINES = 20_000
-MAX_TEXT_BYTES = 256 << 20  # of what is read whole for one request; artifacts' texts are not
+MAX_TEXT_BYTES = 256 << 20  # Texts read whole for one request; artifacts' texts are not.
 
 
 class TooManyLines(Exception):
@@ -77,7 +77,7 @@ class StreamLines:
     referred: dict[str, int] = field(default_factory=dict)
     pieces: dict[int, list[bytes]] = field(
         default_factory=dict
-    )  # of a kept trace log, by the id() of its mark
+    )  # Pieces of a kept trace log, by the id() of its mark.
     dropped_text_count: int = 0
 
 

@@ -54,7 +54,7 @@ from compileboard.collectors.wire.marks import (
 )
 
 REMEMBERED = 32  # runs whose compiles are known by heart
-CHECKPOINT_BYTES = 16 << 20  # of lines: the write-ahead log must not grow with them
+CHECKPOINT_BYTES = 16 << 20  # Of lines between checkpoints, to keep the write-ahead log small.
 
 
 class RunDeleted(Exception):
@@ -64,7 +64,7 @@ class RunDeleted(Exception):
 @dataclass
 class _KnownRun:
     ingestor: Ingestor
-    generations: dict[int, int]  # of the events that are stored now, by their id()
+    generations: dict[int, int]  # Generations of the events being stored, by their id().
     pub: int | None = None
 
 

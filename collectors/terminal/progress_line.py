@@ -47,7 +47,7 @@ class ProgressLine:
         self._descriptor = descriptor
         self._prefix = prefix
         self._text = ""
-        self._rows = 0  # of the terminal when the region was set; 0: not set, or perhaps no longer
+        self._rows = 0  # The terminal's height when the region was set; 0 if it is not set.
         self._reserved = False  # whether it must be released at the end
         self._columns = 0
         self._due_s = 0.0

@@ -100,7 +100,7 @@ class AllFixes:
         for options in self._choices:
             self._run_alone(options[0])
         if self.tried and len(self.bases) < 2:
-            self._run_base()  # with it, what differs by itself is known
+            self._run_base()  # It shows which output differs without a fix.
         self._judge()
         for options in self._choices:
             self._run_alternatives(options)

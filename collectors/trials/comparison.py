@@ -51,7 +51,7 @@ class TrialResult:
     is_interrupted: bool
     base_failure: str | None = None
     is_step_changed: bool = False  # the fix changed what is compiled for the step's function
-    step_ms: tuple[list[float], list[float]] = ([], [])  # of each execution, base and new
+    step_ms: tuple[list[float], list[float]] = ([], [])  # Step times by execution, base and new.
     is_mended: bool = False  # it ends well with the fix alone: its output is not compared
 
     @property

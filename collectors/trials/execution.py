@@ -46,7 +46,7 @@ class Call:
     is_random: bool
     values: list[list[Any]] | None
     is_backward: bool = False
-    after_us: float | None = None  # of the program, until the thread's next call
+    after_us: float | None = None  # How long the program runs until the thread's next call.
     frames: tuple[int, int] = (0, 0)  # that Dynamo tried to compile, and that it did
 
     @property

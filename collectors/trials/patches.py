@@ -35,7 +35,7 @@ class PatchedFile:
     path: Path
     name: str
     copy: Path
-    original: bytes = b""  # of the file when the copy was made
+    original: bytes = b""  # The file's content when the copy was made.
 
     def diff(self) -> str:
         old, new = (
@@ -260,7 +260,7 @@ class RecordedProgram:
     name: str
     source: str
     argv: tuple[str, ...]
-    command: str  # as it is shown: of a benchmark the name of a model and its experiment
+    command: str  # The displayed command; for a benchmark, the name of a model and its experiment.
     folder: Path
     roots: tuple[
         Path, ...

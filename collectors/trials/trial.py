@@ -33,7 +33,7 @@ from compileboard.collectors.trials.patches import (
 )
 
 PrintLine = Callable[[str], None]
-MAX_CHARACTERS = 200  # of a command that is shown
+MAX_CHARACTERS = 200  # A longer command is shown truncated.
 TAG = "trial"  # its value is `base` or `fix`
 BASE = "base"
 

@@ -28,10 +28,10 @@ WIRE_VERSION = 1
 MIN_TEXT_BYTES = 4 << 10  # shorter ones stay in their line
 MAX_TEXT_BYTES = 64 << 20  # torch's own limit of a record
 MAX_LINE_BYTES = 4 << 20
-MAX_BODY_BYTES = 8 << 20  # of a PATCH, as sent
-MAX_PLAIN_BYTES = 16 << 20  # of a PATCH, unpacked
+MAX_BODY_BYTES = 8 << 20  # The size of a PATCH as sent.
+MAX_PLAIN_BYTES = 16 << 20  # The size of an unpacked PATCH.
 MAX_RATIO = 200
-TRACE_PIECE_BYTES = 1 << 20  # of a trace log that is kept whole
+TRACE_PIECE_BYTES = 1 << 20  # The size of the pieces of a kept trace log.
 MAX_PIECES = 8  # per mark
 REQUEST_BYTES = 256 << 10  # sent by a client at once: long requests keep others waiting
 _ENCODER = json.JSONEncoder(separators=(",", ":"))

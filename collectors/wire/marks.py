@@ -31,7 +31,7 @@ class Beat(Mark):
     """A heartbeat: the first line of a stream, then one after each 5 idle seconds."""
 
     MARK = "beat"
-    version: str | None = None  # of the collector
+    version: str | None = None  # The collector's version.
     lost_count: int = 0  # events dropped by the client for lack of space, since the stream began
 
 
@@ -87,7 +87,7 @@ class TracePieces(Mark):
 
     MARK = "trace_file"
     name: str
-    size_bytes: int  # of the whole log
+    size_bytes: int  # The size of the whole log.
     position: int  # index of the first of these pieces
     pieces: Sequence[str]
 

@@ -16,7 +16,7 @@ _HEAD = re.compile(rb"([0-9a-f]{32}) (\d{1,8}) (plain|gzip)\n")
 class SentText:
     digest: str
     body: bytes
-    is_packed: bool  # by gzip
+    is_packed: bool  # Whether it is compressed with gzip.
 
 
 def dump_texts(texts: Iterable[SentText]) -> bytes:

@@ -77,7 +77,7 @@ def _describe(row: sqlite3.Row) -> str:
 
 
 PrintLine = Callable[[str], None]
-FINISHED = (0, 1)  # of bench: 1 is that every model failed, which a version may
+FINISHED = (0, 1)  # bench returns 1 if every model failed, which a version may cause.
 STEP_S = 0.2
 END_PATIENCE_S = 20.0
 TAIL_CHARACTERS = 2000

@@ -36,7 +36,7 @@ CAPTURE_OPTIONAL = frozenset(
 )
 RAN = "ran"  # our own runs: pass, or the failure of a model without an accuracy check
 COUNT = "expected a finite nonnegative integer"
-WORDS = {  # of every version of upstream's checker
+WORDS = {  # The words of every version of upstream's checker.
     "PASS": PASS,
     "EAGER_FAILED": NOTE,
     "PASS_BUT_FLAKY": NOTE,

@@ -57,7 +57,7 @@ class RankWorkbench(Workbench):
         self.home = "cpu"
         self.parallel: nn.Module | None = None
         self.compiled: Callable[..., Any] | None = None  # the last step
-        self.gradients: Gradients = {}  # of the first step of the last unsharded module
+        self.gradients: Gradients = {}  # Gradients of the first step of the last unsharded module.
         self.are_inputs_alike = False  # the same on every rank, whatever was drawn
 
     def build(self) -> Loaded:

@@ -23,8 +23,8 @@ from compileboard.collectors.record.git import ask_git
 
 @dataclass(frozen=True)
 class ResolvedCommit:
-    root: Path  # of the checkout
-    ref: str  # as given by the user
+    root: Path  # The top folder of the checkout.
+    ref: str  # The user's spelling.
     sha: str
 
 

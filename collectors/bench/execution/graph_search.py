@@ -87,7 +87,7 @@ def search_graphs(
     """
     once = task.change(quick=True, repeat=1, compile_repeats=1, cold_start_latency=True)
     run_again(once, GRAPHS, {REPRO_VARIABLE: "crash,accuracy"})
-    name = f"{task.name}/{GRAPHS}"  # of the second process's task
+    name = f"{task.name}/{GRAPHS}"  # The name of the second process's task.
     promote_crashes(run.folder, None)  # no other process of this run is alive
     run.beat()
     database = run.manifest.database

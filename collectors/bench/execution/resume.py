@@ -102,7 +102,7 @@ def _find_newest_run(reader: sqlite3.Connection, database: str, plan: str) -> st
     return str(row["id"])
 
 
-KEEP_S = 7 * 24 * 3600.0  # of an interrupted run
+KEEP_S = 7 * 24 * 3600.0  # How long an interrupted run is kept.
 SUFFIXES = ("", "-wal", "-shm")
 
 

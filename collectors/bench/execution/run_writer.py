@@ -28,7 +28,7 @@ class BenchRunWriter:
     print_line: Callable[[str], None]
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     argv: tuple[str, ...] = ()
-    run_id: str | None = None  # of the resumed run
+    run_id: str | None = None  # The id of a resumed run.
     plan: str = ""  # identifies the run for `--resume`
     cwd: str | None = None  # folder of the models' code, if not the current one
     # Destination of the run, if set.

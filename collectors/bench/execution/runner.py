@@ -61,7 +61,7 @@ CACHES_ON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE"
 
 @dataclass(frozen=True)
 class SecondProcess:
-    suffix: str  # of its task, whose graph breaks and recompiles are not the result's
+    suffix: str  # The suffix of its task, whose graph breaks and recompiles are not the result's.
     measures: str
     adds: CompileTime
 
@@ -136,7 +136,7 @@ class Checkout:
 class Job:
     plan: list[Task]
     config: RunConfig
-    identity: str  # of the plan, equal in a run that `--resume` continues
+    identity: str  # The plan's identity, equal in a run that `--resume` continues.
     checkout: Checkout = field(default_factory=Checkout)
     baseline: Mapping[str, float] = field(default_factory=dict)
 

@@ -239,7 +239,7 @@ class ForkServer:
 
 PACKAGE_ROOT = Path(PACKAGE).resolve().parent
 CACHE_VARIABLE = "COMPILEBOARD_BENCH_CACHE"
-CACHE = "cache"  # in the folder of a task with its own caches
+CACHE = "cache"  # A subfolder for a task with its own caches.
 
 
 def run_task(

@@ -23,7 +23,7 @@ class Experiment:
     backend: str | None = None  # measured regardless of --backend
     is_inference_only: bool = False
     setting: str | None = None  # requested by the value of this setting instead of a flag
-    modes: tuple[str, ...] = ()  # of upstream's harness whose numbers it has
+    modes: tuple[str, ...] = ()  # The modes of upstream's harness whose numbers it has.
 
 
 EXPERIMENTS = (

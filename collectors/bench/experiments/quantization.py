@@ -112,9 +112,7 @@ def _find_quantizer(kind: str) -> Callable[[torch.nn.Module], dict[str, Any]]:
         kinds = {name: type(parameter) for name, parameter in module.named_parameters()}
         try:
             torchao.quantize_(module, configuration())
-        except (
-            ImportError
-        ) as error:  # of a library that one kind needs, such as "Requires mslk >= 1.0.0"
+        except ImportError as error:  # A kind may need another library: "Requires mslk >= 1.0.0".
             raise NotAvailable(describe_missing(error)) from error
         layers = [
             name

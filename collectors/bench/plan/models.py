@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-UNSET = -1  # in a file of batch sizes, a model without one
+UNSET = -1  # A model without a batch size in a file of batch sizes.
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ MODELS, EXPERIMENT, RUN = declare(GROUPS[0]), declare(GROUPS[1]), declare(GROUPS
 
 @dataclass
 class BenchRequest:
-    db: str  # with a server, the local one beside it
+    db: str  # With a server, this is the additional local database.
     server: Mapping[str, Any] = field(
         default_factory=dict
     )  # settings of a run on a server, from SERVER_SETTINGS

@@ -15,7 +15,7 @@ from typing import Any
 
 from compileboard.collectors.terminal.values import read_count, read_fraction, read_seconds
 
-ALWAYS, CHANGED, NEVER = "always", "changed", "never"  # in the command that measures a result again
+ALWAYS, CHANGED, NEVER = "always", "changed", "never"  # In the command that repeats a result.
 _VARIABLE = re.compile(r"TORCHINDUCTOR_\w+|TORCH_COMPILE\w*")
 _PLACE = re.compile(r"_(DIR|DIRECTORY|PATH)$")
 DIGEST = "sha256:"

@@ -27,7 +27,7 @@ class Task:
 
     experiment: str
     ref: ModelRef
-    asked: BenchSettings  # of the command, with the model's own batch size
+    asked: BenchSettings  # The command's settings with the model's own batch size.
     number: int = 0
     left_out: str | None = None
 

@@ -27,7 +27,7 @@ from compileboard.collectors.record.program import signal_group
 from compileboard.start import shared_command
 
 LIST_TIMEOUT_S = 120.0
-TAIL_LINES = 12  # of the child's output when it died
+TAIL_LINES = 12  # Lines of output shown for a child that died.
 
 
 class OnlyError(ValueError):

@@ -16,7 +16,7 @@ from typing import Any
 from compileboard.collectors.contract.redaction import redact_line, redact_source
 from compileboard.collectors.contract.values import clean
 
-RESULT = "result.json"  # in the folder of the measuring process
+RESULT = "result.json"  # Written into the folder of the measuring process.
 
 
 @dataclass
@@ -68,7 +68,7 @@ class CompileTime:
 COLD = CompileTime("compilation_latency", "cold_compile_s")
 EXPORT = CompileTime("export_latency", "export_s")
 LOAD = CompileTime("load_latency", "load_s")
-FIRST_CALL = "first_call_latency"  # of the measuring process, whether compiled or found in a cache
+FIRST_CALL = "first_call_latency"  # Whether it was compiled or loaded from a cache.
 SECOND = CompileTime("second_process_latency", "second_process_s")
 WARM = CompileTime("warm_compilation_latency", "warm_compile_s")
 

@@ -30,7 +30,7 @@ from compileboard.collectors.bench.worker.workbench import (
 )
 from compileboard.collectors.record.memory import available_bytes, limit_memory
 
-SHARE = 0.6  # of the free memory: others use the machine too
+SHARE = 0.6  # A share of the free memory, because others use the machine too.
 _OF_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)  # only on Linux
 
 

@@ -51,9 +51,9 @@ class Workbench:
         self.settings = settings
         self.stages = stages
         self.facts: ModelFacts = facts_for(ref.suite, ref.name)
-        self.artifact_errors: list[str] = []  # of files beside the numbers
-        self.batch_sizes: list[int] = []  # of each timed repeat, if the batch varies
-        self.rank: int | None = None  # of several ranks
+        self.artifact_errors: list[str] = []  # Errors of additional files.
+        self.batch_sizes: list[int] = []  # The batch size of each timed repeat, if it varies.
+        self.rank: int | None = None  # This process's rank, if there are several.
         self.home = settings.device  # device of the model that copies are made from
         self.loaded: Loaded
         self.steps: StepRunner

@@ -8,7 +8,7 @@ sitecustomize that it shadows.
 import os
 import sys
 
-_HERE = os.path.dirname(__file__)  # as it stands on sys.path; the current folder may be gone
+_HERE = os.path.dirname(__file__)  # The entry on sys.path; the current folder may be gone.
 
 
 class _Finder:

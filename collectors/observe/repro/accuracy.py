@@ -27,7 +27,7 @@ from .origins import FailedGraph
 
 MAX_INPUT_BYTES = 2 << 30
 MEMORY_FACTOR = 6  # what clones, eager and float64 take of a GPU beside the inputs, at least
-MAX_SHAPES = 8  # of a graph
+MAX_SHAPES = 8  # Shapes of one graph.
 HALF_LIMIT = 2e-2
 TOLERANCE = 1e-3  # torch._dynamo.config.repro_tolerance
 CANNOT_CLONE = "its inputs cannot be cloned"

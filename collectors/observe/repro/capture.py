@@ -180,7 +180,7 @@ class ReproCapture:
         cuda = sys.modules["torch"].cuda
         if (
             cuda.is_initialized() and cuda.is_current_stream_capturing()
-        ):  # to read a value would end the capture
+        ):  # Reading a value would end the capture.
             return []
         bodies: dict[str, str] = {}
         call = FailedGraph(graph.manifest.level, arguments=tuple(arguments))

@@ -17,7 +17,7 @@ from .. import torch_compat
 
 MAX_CAUSES = 10
 GENERATED_CALL = "call"  # the function of inductor's generated module
-BACKWARD_COMPILER = "_wrapped_bw_compiler"  # of torch._dynamo.backends.common
+BACKWARD_COMPILER = "_wrapped_bw_compiler"  # A function in torch._dynamo.backends.common.
 # Frames of a compile below the backend, by function: the names of the graph, an untouched copy, and
 # the inputs.
 _COMPILING = {
@@ -34,13 +34,13 @@ class FailedGraph:
     is_compiling: bool = False
     script: str | None = None  # torch's, where it has one already
     graph: Any = None  # torch.fx.GraphModule
-    inputs: Sequence[Any] = ()  # as the compiler got them: mostly without values
+    inputs: Sequence[Any] = ()  # The compiler's inputs, mostly without values.
     live: dict[str, Any] = field(
         default_factory=dict
     )  # values that still are there when it ran, by name
     backend: Any = None
-    compiler: Any = None  # of the program's own, as a backend of aot_autograd() has
-    arguments: tuple[Any, ...] = ()  # of the call around it, in whose order its inputs mostly are
+    compiler: Any = None  # The program's own compiler, if its backend uses aot_autograd().
+    arguments: tuple[Any, ...] = ()  # Of the call around it; inputs are mostly in this order.
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

@@ -18,7 +18,7 @@ from ...contract.spool_format import GRAPHS_SUFFIX, RUNNING_BYTES, RUNNING_SUFFI
 from ..spool_writer import Spool, open_apart
 
 MAX_GRAPHS = 2_000
-MAX_VALUES_BYTES = 1 << 30  # of all graphs of a process, as they stand in the file
+MAX_VALUES_BYTES = 1 << 30  # Encoded values of all graphs of a process.
 RUNNING, LAST = 0, 1
 
 

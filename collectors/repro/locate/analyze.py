@@ -36,7 +36,7 @@ from compileboard.collectors.repro.locate.surgery import (
 )
 from compileboard.collectors.repro.repro import PASSED, WRONG_ANSWERS, Failure, raised
 
-DEFAULT_MEMORY_BYTES = 4 << 30  # of intermediate values at a time
+DEFAULT_MEMORY_BYTES = 4 << 30  # Intermediate values kept at a time.
 MAX_EXPLAINED = 5  # nodes computed by eager, one by one
 WITHOUT_DECOMPOSITIONS, WITH_DECOMPOSITIONS = "aot_eager", "aot_eager_decomp_partition"
 

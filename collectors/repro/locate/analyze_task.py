@@ -29,7 +29,7 @@ from compileboard.collectors.repro.locate.graph_trial import (
 )
 from compileboard.collectors.repro.repro import Repro
 
-MAX_FUSED_NODES = 400  # of a graph whose hidden nodes are searched
+MAX_FUSED_NODES = 400  # Hidden nodes are searched in graphs up to this size.
 
 
 def analyze(task: ReproTask) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class NodeFacts:
     position: int
     storage: int | None = None  # address of a tensor's memory
     byte_count: int = 0
-    value: Any = None  # of a node that is not a tensor: a size, None
+    value: Any = None  # The value of a node that is not a tensor: a size, None.
     is_tensor: bool = False
     writes: bool = False  # whether it writes to one of its inputs
 

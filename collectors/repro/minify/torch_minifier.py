@@ -52,10 +52,10 @@ from compileboard.collectors.repro.trials import OK, TrialLimits, Trials
 class Question:
     query: int
     node_count: int  # call nodes of the tried graph
-    fewest: int  # of the smallest graph known to fail
+    fewest: int  # Number of nodes of the smallest graph known to fail.
     fails: bool
     outcome: str
-    seconds: float  # of this question
+    seconds: float  # Duration of this question.
     is_remembered: bool
 
 
@@ -139,7 +139,7 @@ class GraphSearch:
     max_seconds: float = math.inf
     suspect: Callable[[Any, Sequence[Any]], Sequence[str]] = (
         lambda module, inputs: ()
-    )  # to try first
+    )  # Suspected nodes, tried first.
     keep: Callable[[Any, Sequence[Any]], None] = lambda module, inputs: (
         None
     )  # called with each smaller graph

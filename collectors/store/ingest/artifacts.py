@@ -254,7 +254,7 @@ class TraceRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self.payloads = PayloadRows(connection)
-        self._artifacts: list[tuple[ArtifactSeen, dict[str, Any]]] = []  # of this batch
+        self._artifacts: list[tuple[ArtifactSeen, dict[str, Any]]] = []
         self.spans = SpanRows(connection, self.payloads.add)
 
     def forget(self) -> None:

@@ -15,7 +15,7 @@ from compileboard.collectors.store.ingest.insert import Insert
 
 _PAYLOAD = Insert("payloads")
 _REMEMBERED = 20_000  # texts whose row is known by heart
-_REMEMBERED_BYTES = 16 << 20  # of packed texts
+_REMEMBERED_BYTES = 16 << 20  # The size of packed texts whose rows are remembered.
 _AT_ONCE_BYTES = 4 << 10  # a shorter text is packed before a thread would have begun
 
 

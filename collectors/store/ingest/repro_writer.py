@@ -29,7 +29,7 @@ from compileboard.collectors.store.ingest.insert import Insert, select_fields, s
 from compileboard.collectors.store.repros import ReproResult, add_result
 
 CAPTURED = "captured"
-MESSAGE_CHARS = 300  # of the list; the manifest has all of it
+MESSAGE_CHARS = 300  # Shown in the list; the manifest has the whole message.
 _STEP_BYTES = 1 << 20
 _REPRO = Insert("repros")
 _STORAGE = Insert("repro_storages", once=True)
