@@ -66,7 +66,7 @@ def watch_for(
 def test_watch_names_a_program_on_the_cliff(tmp_path: Path) -> None:
     with standing("cliff", tmp_path) as pid:
         watch = FaultWatch(tmp_path)
-        watch.see(started(pid))
+        watch.track(started(pid))
         counted = watch_for(30, watch, until_cliff=True)[-1]
     assert counted.is_on_cliff and counted.process_id == "p" and counted.sequence < 0
     assert counted.fault_count > 2_000 * counted.cpu_us / 1e6
@@ -78,7 +78,7 @@ def test_watch_does_not_name_a_program_whose_faults_are_its_arrays(
 ) -> None:
     with standing(mode, tmp_path) as pid:
         watch = FaultWatch(tmp_path)
-        watch.see(started(pid))
+        watch.track(started(pid))
         counted = [*watch_for(3, watch), *watch.end()][-1]
     assert not counted.is_on_cliff and counted.calm_us > 500_000
     assert (counted.fault_count > 1_000) == (mode != "calm")
@@ -87,19 +87,19 @@ def test_watch_does_not_name_a_program_whose_faults_are_its_arrays(
 def test_watch_counts_nothing_while_a_compile_is_open(tmp_path: Path) -> None:
     with standing("calm", tmp_path) as pid:
         watch = FaultWatch(tmp_path)
-        watch.see(started(pid))
-        watch.see(CompileStarted("p", 1, 0, compile_id="0/0"))
+        watch.track(started(pid))
+        watch.track(CompileStarted("p", 1, 0, compile_id="0/0"))
         assert watch_for(0.7, watch) == []
-        watch.see(Compiled("p", 2, 0, compile_id="0/0", start_us=0))
+        watch.track(Compiled("p", 2, 0, compile_id="0/0", start_us=0))
         assert watch_for(0.7, watch) != []
 
 
 def test_watch_drops_what_it_counted_during_a_compile_heard_of_at_its_end(tmp_path: Path) -> None:
     with standing("calm", tmp_path) as pid:
         watch = FaultWatch(tmp_path)
-        watch.see(started(pid))
+        watch.track(started(pid))
         assert watch_for(0.7, watch) != []
-        watch.see(Compiled("p", 1, 0, compile_id="0/0", record_kind="backward", start_us=0))
+        watch.track(Compiled("p", 1, 0, compile_id="0/0", record_kind="backward", start_us=0))
         assert list(watch.end()) == []
 
 
@@ -108,7 +108,7 @@ def test_watch_leaves_a_pid_alone_that_does_not_write_into_the_spool(tmp_path: P
     others.mkdir()
     with standing("calm", others) as pid:
         watch = FaultWatch(mine)
-        watch.see(started(pid))
+        watch.track(started(pid))
         assert watch_for(0.5, watch) == []
 
 
