@@ -303,7 +303,7 @@ def test_a_client_waits_from_the_byte_on_that_empties_its_bucket(
     sent_bytes: int, wait_s: int
 ) -> None:
     limit = RateLimit(lambda: 0)
-    limit.take("a", sent_bytes, 60_000)
+    limit.charge("a", sent_bytes, 60_000)
     assert limit.get_wait_s("a", 60_000) == wait_s
 
 
@@ -311,7 +311,7 @@ def test_the_client_that_sent_longest_ago_is_forgotten(monkeypatch: pytest.Monke
     monkeypatch.setattr(rates, "MAX_CLIENTS", 2)
     limit = RateLimit(lambda: 0)
     for client in "abac":
-        limit.take(client, 90_000, 60_000)
+        limit.charge(client, 90_000, 60_000)
     assert [limit.get_wait_s(client, 60_000) for client in "ac"] == [120, 30]
     assert limit.get_wait_s("b", 60_000) == 0
 
