@@ -140,6 +140,8 @@ _OF_HOOK = re.compile(
 )
 # What a tensor of one number can do as well.
 _OF_TENSORS = {"tensor", "returned", "stored"}
+# A type that `torch.as_tensor` makes a tensor of: `a tensor`, `<class 'int'>`.
+_NUMBER_OR_TENSOR = re.compile(r"\b(?:[Tt]ensor|bool|complex|float|int|ndarray)\b(?:'>)?$")
 _OF_OPTIMIZER = re.compile(r"self\.state\[list\(dict\.keys\(self\.state\)\)")
 _RATE = re.compile(r"self\.param_groups\[\d+\]\['lr'\]")
 _OF_DICT = re.compile(r"\.(?:values|items|keys)\(")
@@ -601,17 +603,17 @@ def _attribute(facts: RecompileFacts) -> Chosen:
         return ["bool"]
     if {"missing", "present", "absent"} & set(facts.values) or "hasattr" in facts.reason:
         return ["attribute-that-comes"]
-    if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
-        return needed
     if _INT.fullmatch(expected):
-        attribute = source.rpartition(".")[2]
-        if _COUNT.search(facts.source_line or "") and attribute in (facts.source_line or ""):
+        attribute, uses = source.rpartition(".")[2], {*_list_uses(facts, source)}
+        line = facts.source_line or ""
+        is_counted = _COUNT.search(line) and attribute in line
+        if _LAYER.search(attribute) and not is_counted and "loop" not in uses:
+            is_tensor = uses and uses <= _OF_TENSORS  # else something may need it
+            return [*(_suggest_dynamic_number(facts) if is_tensor else []), "layer-index"]
+        if needed := _needed_int(facts):
+            return needed
+        if is_counted:
             return _choose_for_number(facts, "counter")
-        if _LAYER.search(attribute):
-            is_passed = "unknown" in _list_uses(facts, source)  # to what may need it
-            return (
-                ["layer-index"] if is_passed else [*_suggest_dynamic_number(facts), "layer-index"]
-            )
         return _choose_for_number(facts, "module-int")
     if _FLOAT.fullmatch(expected) and not _needs_value(facts):
         return ["attribute-float"]
@@ -655,9 +657,12 @@ def _length(facts: RecompileFacts) -> Chosen:
         return ["dict-keys"]
     if _is_written_in(facts, _list_split, _SPLIT):
         return ["list-of-sizes"]
-    name = re.escape(name_source(facts.source))
-    is_looped = re.search(rf"\bfor\b.*\bin\b.*\b{name}\b", "\n".join(facts.lines))
-    return ["list-that-is-looped" if is_looped else "list-length"]
+    name = name_source(facts.source)
+    if re.search(rf"\bfor\b.*\bin\b.*\b{re.escape(name)}\b", "\n".join(facts.lines)):
+        return ["list-that-is-looped"]
+    # What is unpacked or read by position may not fit into one tensor.
+    is_joined = list_container_reads(facts.lines, name) == {"joined"}
+    return ["list-length" if is_joined else "list-that-is-read"]
 
 
 def _dict_keys(facts: RecompileFacts) -> Chosen:
@@ -710,6 +715,12 @@ def _keys(facts: RecompileFacts) -> Chosen:
     return ["inference-mode-variants" if "grad_mode" in facts.together else "inference-tensor"]
 
 
+def _grad_mode(facts: RecompileFacts) -> Chosen:
+    """Autocast differs in the kind of tensors, as inference mode does."""
+    is_inference = "dispatch_keys" in facts.together and "autocast" not in facts.reason
+    return ["inference-mode-variants" if is_inference else "grad-mode"]
+
+
 def _requires_grad(facts: RecompileFacts) -> Chosen:
     if facts.is_without_gradients:
         return ["requires-grad"]
@@ -723,7 +734,10 @@ def _type(facts: RecompileFacts) -> Chosen:
     text = f"{facts.reason} {' '.join(facts.values)}"
     if re.search(r"\bNone(?:Type)?\b", text):
         return _choose_for_none(facts)
-    return ["function-object" if "function" in text.lower() else "type"]
+    if "function" in text.lower():
+        return ["function-object"]
+    are_numbers = bool(facts.values) and all(map(_NUMBER_OR_TENSOR.search, facts.values))
+    return ["type" if are_numbers else "value-variants"]
 
 
 _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
@@ -732,9 +746,7 @@ _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "tensor_rank": _rank,
     "dict_keys": _dict_keys,
     "dispatch_keys": _keys,
-    "grad_mode": lambda facts: [
-        "inference-mode-variants" if "dispatch_keys" in facts.together else "grad-mode"
-    ],
+    "grad_mode": _grad_mode,
     "tensor_requires_grad": _requires_grad,
     "string_value": _choose_for_string,
     "symbolic_shape": _shape,

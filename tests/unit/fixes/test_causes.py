@@ -368,7 +368,11 @@ def test_a_context_moved_out_of_a_function_goes_with_the_cache_that_it_would_gua
         _compile(2, function="Net.mask"),
         _again(3, 2, 100, function="Net.mask"),
     ]
-    masks = replace(_size("self.masks", "0", "1"), category="container_length", reason="len")
+    masks = replace(
+        _size("self.masks", "0", "1"),
+        category="container_length",
+        source_line="self.masks.append(x)",
+    )
     recorded = RecordedRun(
         compiles,
         [RecordedRecompile(3, (masks,))],
@@ -389,7 +393,11 @@ def test_what_recompiles_the_function_that_breaks_a_loop_stands_below_that() -> 
         _compile(2, **log),
         _again(3, 2, 10**6, outcome="recompile_limit", **log),
     ]
-    rows = replace(_size("self.rows", "0", "1"), category="container_length", reason="len")
+    rows = replace(
+        _size("self.rows", "0", "1"),
+        category="container_length",
+        source_line="self.masks.append(x)",
+    )
     lines = ("def forward(self, x):", "    for f in self.logs:", "        f.add(x)")
     recorded = RecordedRun(
         compiles,

@@ -83,6 +83,8 @@ TEXT = {"category": "string_value", "source": "text", "values": ("'a'", "'b'", "
 DTYPE = {"category": "tensor_dtype", "source": "x"}
 BOOLS = ("True", "False")
 INT = {"category": "int_value", "source": "k", "values": ("2",)}
+GRAD_MODE = {"category": "grad_mode", "together": ("grad_mode", "dispatch_keys")}
+TYPE = {"category": "type_change", "source": "self"}
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,11 @@ def test_a_number_that_torch_compiles_in_is_not_to_be_made_dynamic(line: str, fi
         ({**INT, "source_line": "return x[:, k] if k > 2 else x"}, "int-that-the-code-needs"),
         ({**INT, "source_line": "x = layers[0, k](x)"}, "int-that-the-code-needs"),
         ({"category": "grad_mode", "after_break": True}, "grad-mode"),
+        ({**GRAD_MODE, "reason": "GLOBAL_STATE changed: grad_mode"}, "inference-mode-variants"),
+        (
+            {**GRAD_MODE, "reason": "GLOBAL_STATE changed: grad_mode autocast(cpu)_enabled"},
+            "grad-mode",
+        ),
         (
             {
                 "category": "module_attribute",
@@ -217,6 +224,12 @@ def test_a_number_that_torch_compiles_in_is_not_to_be_made_dynamic(line: str, fi
             {"category": "type_change", "source": "c.keys[0]", "reason": "NoneType"},
             "value-variants",
         ),
+        ({**TYPE, "values": ("a tensor", "<class 'int'>")}, "type"),
+        (
+            {**TYPE, "values": ("<class '__main__.Flip'>", "<class '__main__.Roll'>")},
+            "value-variants",
+        ),
+        (TYPE, "value-variants"),
         ({"category": "tensor_requires_grad", "source": "w"}, "requires-grad-variants"),
         ({**DTYPE, "values": ("torch.float32", "torch.bfloat16")}, "dtype"),
         ({**DTYPE, "values": ("torch.uint8", "torch.float32")}, "dtype-variants"),
@@ -273,8 +286,10 @@ def test_an_index_that_another_function_takes_is_not_promised_to_be_dynamic() ->
     layer = {"source": "self.index", "values": ("0",)}
     scaled = ("def forward(self, x):", "    return x / (self.index + 1)")
     cached = ("def forward(self, x):", "    return self.cache.update(x, self.index)")
+    key = ("def forward(self, x, states):", "    return x if self.index in states else x * 2")
     assert choose("module_attribute", lines=scaled, **layer) == ["dynamic-number", "layer-index"]
-    assert choose("module_attribute", lines=cached, **layer) == ["layer-index"]
+    for unknown in (cached, key, ()):
+        assert choose("module_attribute", lines=unknown, **layer) == ["layer-index"]
 
 
 def test_a_loop_or_branch_is_named_only_where_the_code_has_one() -> None:
@@ -452,6 +467,22 @@ def test_what_is_read_too_is_not_only_appended_to_in_the_caller(body: str, fix_i
     lines = ("def step(self, x, past):", "    past.append(x)", f"    {body}")
     facts = RecompileFacts("container_length", "past", source_line="past.append(x)", lines=lines)
     assert [suggested.fix.id for suggested in suggest_recompile_fixes(facts)] == [fix_id]
+
+
+@pytest.mark.parametrize(
+    ("body", "fix_id"),
+    [
+        ("return torch.stack(parts).sum()", "list-length"),
+        ("return torch.cat(parts, dim=1)", "list-length"),
+        ("first, second, *rest = parts", "list-that-is-read"),
+        ("return parts[0] + parts[-1]", "list-that-is-read"),
+        ("return self.pool(parts)", "list-that-is-read"),
+    ],
+)
+def test_a_list_becomes_one_tensor_only_where_the_function_joins_it(body: str, fix_id: str) -> None:
+    lines = ("def forward(self, parts):", f"    {body}")
+    assert choose("container_length", source="parts", lines=lines) == [fix_id]
+    assert choose("container_length", source="parts") == ["list-that-is-read"]
 
 
 def test_a_size_that_torch_kept_static_beside_dynamic_ones_is_named() -> None:
