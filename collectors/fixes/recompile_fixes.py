@@ -194,6 +194,10 @@ def suggest_together(changes: Sequence[RecompileFacts]) -> list[SuggestedFix]:
     needless = next((suggested for suggested in firsts if suggested.fix.is_needless), None)
     if needless is not None:
         return [needless]
+    if any(one.fix.id == "layer-index" for one in firsts):  # a whole model does not reach it
+        firsts = [one for one in firsts if one.fix.id != AT_THE_LIMIT]
+        if len(firsts) == 1:
+            return firsts
     titles = [suggested.title for suggested in firsts]
     settings = [statement for suggested in firsts for statement in suggested.settings]
     has_all = all(suggested.settings for suggested in firsts)

@@ -205,35 +205,41 @@ model.classify = torch.compile(model.classify, backend="aot_eager")
     ("recompile_requires_grad", "requires-grad"): (
         ("*weight_statistics(p, 2.0)", "*weight_statistics(p.detach(), 2.0)"),
     ),
-    ("recompile_residual_inputs", "list-length"): (
+    ("recompile_residual_inputs", "list-that-is-read"): (
         (
             """\
+    def forward(self, inputs):
         hidden, emb, *residuals = inputs
         hidden = torch.relu(self.fc(hidden) + emb)
         return (hidden, emb, *residuals, hidden)
 """,
             """\
-        hidden = torch.relu(self.fc(inputs[0]) + inputs[1])
-        return torch.cat([hidden[None], inputs[1:], hidden[None]])
+    def forward(self, hidden, emb):
+        return torch.relu(self.fc(hidden) + emb)
 """,
         ),
         (
             """\
+    def forward(self, inputs):
         hidden, emb, *residuals, last = inputs
         hidden = torch.relu(self.fc(torch.cat([hidden, last], -1)) + emb)
         return (hidden, emb, *residuals)
 """,
             """\
-        hidden = torch.relu(self.fc(torch.cat([inputs[0], inputs[-1]], -1)) + inputs[1])
-        return torch.cat([hidden[None], inputs[1:-1]])
+    def forward(self, hidden, emb, last):
+        return torch.relu(self.fc(torch.cat([hidden, last], -1)) + emb)
 """,
         ),
-        ("        state = (x, emb)\n", "        state = torch.stack([x, emb])\n"),
+        ("        state = (x, emb)\n", "        hidden, residuals = x, []\n"),
         (
-            "            state = layer(state)\n",
+            "            state = layer(state)\n        return state[0]\n",
             """\
-            torch._dynamo.mark_dynamic(state, 0)
-            state = layer(state)
+            if isinstance(layer, DownLayer):
+                hidden = layer(hidden, emb)
+                residuals.append(hidden)
+            else:
+                hidden = layer(hidden, emb, residuals.pop())
+        return hidden
 """,
         ),
     ),

@@ -292,6 +292,16 @@ def test_an_index_that_another_function_takes_is_not_promised_to_be_dynamic() ->
         assert choose("module_attribute", lines=unknown, **layer) == ["layer-index"]
 
 
+def test_a_whole_model_is_not_to_be_split_into_functions_for_its_layers_flags() -> None:
+    index = RecompileFacts("module_attribute", "self.layer_idx", values=("1",), is_eager=True)
+    flag = RecompileFacts("other_value", "cache[0].ready", values=BOOLS, reason="'bool'")
+    (first,) = suggest_together([replace(flag, is_eager=True), index])
+    assert first.title == "Compile the whole model, or do not read self.layer_idx in forward"
+    size = RecompileFacts("tensor_size", "x", dim=0, values=("4", "5"))
+    (first,) = suggest_together([size, index])
+    assert "Mark dimension 0" in first.title and "Compile the whole model" in first.title
+
+
 def test_a_loop_or_branch_is_named_only_where_the_code_has_one() -> None:
     line = 'def f(x, n): return x + n[0] + CFG["a"]'
     facts = {"source": "n[0]", "source_line": line, "lines": (line,), "recompile_count": 9}
