@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from compileboard.collectors.contract.events import GuardFailure
@@ -18,6 +18,7 @@ from compileboard.collectors.fixes.fix import (
     list_fixes_for,
 )
 from compileboard.collectors.fixes.preconditions import (
+    Use,
     list_container_reads,
     list_functions,
     list_looped_dims,
@@ -185,6 +186,8 @@ def suggest_together(changes: Sequence[RecompileFacts]) -> list[SuggestedFix]:
         elif facts.source and facts.source != groups[first].source:
             more = (*groups[first].siblings, facts.source, *facts.siblings)
             groups[first] = replace(groups[first], siblings=tuple(dict.fromkeys(more)))
+    if "layer-index" in groups:  # a whole model does not reach its layers' limit
+        groups.pop(AT_THE_LIMIT, None)
     options = [suggest_recompile_fixes(facts) for facts in groups.values()]
     if len(options) < 2:
         return options[0] if options else []
@@ -194,10 +197,6 @@ def suggest_together(changes: Sequence[RecompileFacts]) -> list[SuggestedFix]:
     needless = next((suggested for suggested in firsts if suggested.fix.is_needless), None)
     if needless is not None:
         return [needless]
-    if any(one.fix.id == "layer-index" for one in firsts):  # a whole model does not reach it
-        firsts = [one for one in firsts if one.fix.id != AT_THE_LIMIT]
-        if len(firsts) == 1:
-            return firsts
     titles = [suggested.title for suggested in firsts]
     settings = [statement for suggested in firsts for statement in suggested.settings]
     has_all = all(suggested.settings for suggested in firsts)
@@ -399,7 +398,7 @@ def _is_compiled_in(facts: RecompileFacts) -> bool:
 def _is_in_loop_or_branch(facts: RecompileFacts) -> bool:
     if not _is_written_in(facts, _list_decided, _LOOP_OR_BRANCH):
         return False
-    uses = {*_list_uses(facts, facts.source)}  # compared with a tensor, it gives a tensor
+    uses = _list_uses(facts, facts.source)  # compared with a tensor, it gives a tensor
     return not uses or not uses <= _OF_TENSORS
 
 
@@ -508,7 +507,7 @@ def _int(facts: RecompileFacts) -> Chosen:
     return [*_suggest_dynamic_number(facts), "int"]
 
 
-def _list_uses(facts: RecompileFacts, source: str | None) -> Collection[str]:
+def _list_uses(facts: RecompileFacts, source: str | None) -> set[Use]:
     return list_readings(facts.lines, name_source(source))
 
 
@@ -526,7 +525,7 @@ def _choose_for_number(facts: RecompileFacts, as_tensor: str) -> Chosen:
     uses = [_list_uses(facts, source) for source in (facts.source, *facts.siblings)]
     if any("fixed" in known for known in uses):
         return ["int-that-is-needed"]
-    can_be_tensor = all(known and {*known} <= _OF_TENSORS for known in uses)
+    can_be_tensor = all(known and known <= _OF_TENSORS for known in uses)
     return [*_suggest_dynamic_number(facts), *([as_tensor] * can_be_tensor)] or [
         "int-that-is-needed"
     ]
@@ -608,7 +607,7 @@ def _attribute(facts: RecompileFacts) -> Chosen:
     if {"missing", "present", "absent"} & set(facts.values) or "hasattr" in facts.reason:
         return ["attribute-that-comes"]
     if _INT.fullmatch(expected):
-        attribute, uses = source.rpartition(".")[2], {*_list_uses(facts, source)}
+        attribute, uses = source.rpartition(".")[2], _list_uses(facts, source)
         line = facts.source_line or ""
         is_counted = _COUNT.search(line) and attribute in line
         if _LAYER.search(attribute) and not is_counted and "loop" not in uses:
@@ -719,12 +718,6 @@ def _keys(facts: RecompileFacts) -> Chosen:
     return ["inference-mode-variants" if "grad_mode" in facts.together else "inference-tensor"]
 
 
-def _grad_mode(facts: RecompileFacts) -> Chosen:
-    """Autocast differs in the kind of tensors, as inference mode does."""
-    is_inference = "dispatch_keys" in facts.together and "autocast" not in facts.reason
-    return ["inference-mode-variants" if is_inference else "grad-mode"]
-
-
 def _requires_grad(facts: RecompileFacts) -> Chosen:
     if facts.is_without_gradients:
         return ["requires-grad"]
@@ -740,7 +733,7 @@ def _type(facts: RecompileFacts) -> Chosen:
         return _choose_for_none(facts)
     if "function" in text.lower():
         return ["function-object"]
-    are_numbers = bool(facts.values) and all(map(_NUMBER_OR_TENSOR.search, facts.values))
+    are_numbers = facts.values and all(map(_NUMBER_OR_TENSOR.search, facts.values))
     return ["type" if are_numbers else "value-variants"]
 
 
@@ -750,7 +743,11 @@ _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
     "tensor_rank": _rank,
     "dict_keys": _dict_keys,
     "dispatch_keys": _keys,
-    "grad_mode": _grad_mode,
+    "grad_mode": lambda facts: [  # autocast differs in the kind of tensors, too
+        "inference-mode-variants"
+        if "dispatch_keys" in facts.together and "autocast" not in facts.reason
+        else "grad-mode"
+    ],
     "tensor_requires_grad": _requires_grad,
     "string_value": _choose_for_string,
     "symbolic_shape": _shape,
