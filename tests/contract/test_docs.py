@@ -1,17 +1,22 @@
 """The documents keep up with commands, options, settings, pages, dependencies and links."""
 
+import ast
+import inspect
 import pkgutil
 import re
+from operator import attrgetter
 from pathlib import Path
 
 import click
 import pytest
 import tomllib
 
+import compileboard
 from compileboard.app import create_app
 from compileboard.app.cli.main import dashboard
 from compileboard.app.core.settings import SETTINGS, variable_name
 from compileboard.collectors.cli.main import collect
+from compileboard.collectors.pytest_plugin import CompileBoard
 from tests.tools.documents import INDEX, PAGES, list_pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +32,10 @@ def list_commands(group, name=None):
         yield word, command
         if isinstance(command, click.Group):
             yield from list_commands(command, word)
+
+
+def list_programs(page):
+    return re.findall(r"^```python\n(.+?)^```", DOCS[page], re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +180,22 @@ def test_files_that_a_page_names_exist(page):
 def test_python_names_that_a_page_gives_exist(page):
     for name in re.findall(r"`((?:app|collectors)(?:\.\w+)+)[`(]", DOCS[page]):
         assert pkgutil.resolve_name(f"compileboard.{name}"), name
+
+
+@pytest.mark.parametrize("page", sorted(name for name in DOCS if list_programs(name)))
+def test_python_examples_import_and_call_what_there_is(page):
+    for text in list_programs(page):
+        nodes = list(ast.walk(ast.parse(text)))
+        for node in nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                exec(ast.unparse(node), {})
+        is_fixture = any(isinstance(node, ast.arg) and node.arg == "compileboard" for node in nodes)
+        home = CompileBoard if is_fixture else compileboard
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            root, _, name = ast.unparse(call.func).partition(".")
+            if root == "compileboard":
+                signature = inspect.signature(attrgetter(name)(home))
+                signature.bind_partial(**{part.arg: None for part in call.keywords})
 
 
 def test_every_benchmark_the_documents_name_exists():

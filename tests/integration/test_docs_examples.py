@@ -22,6 +22,7 @@ from tests.tools.observed import Workplace
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
 BLOCK = re.compile(r"^```console\n(.+?)^```", re.DOTALL | re.MULTILINE)
+PYTHON = re.compile(r"^```python\n(.+?)^```", re.DOTALL | re.MULTILINE)
 OURS = ("compileboard ", "compileboard-collect ", "python -m benchmarks.faults.frame_stack")
 NOT_RUN = {
     "bench-flags.md",  # a GPU and a suite of models
@@ -201,6 +202,20 @@ def test_first_example_runs_as_its_page_shows(
         assert status == exit_code, (command, lines)
         text = "".join(f"{clean(line)}\n" for line in lines)
         assert not shown or re.fullmatch(write_pattern(shown, clean), text), (command, shown, lines)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("page", ["api.md", "collector.md", "stack-cliff.md"])
+def test_python_examples_that_need_nothing_run(
+    page: str, workplace: Workplace, shell: dict[str, str]
+) -> None:
+    """Those of notebook.md have a test of their own; the others are parts of a program."""
+    program = "\n".join(PYTHON.findall(PAGES[page].read_text(encoding="utf-8")))
+    command = [sys.executable, "-W", "error", workplace.write(program)]
+    ended = subprocess.run(
+        command, cwd=workplace.folder, env=shell, capture_output=True, text=True, timeout=120
+    )
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
 
 
 def test_a_busy_machine_shows_the_same_but_for_its_times() -> None:
