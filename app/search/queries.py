@@ -19,6 +19,7 @@ from compileboard.app.core.fields import (
 )
 from compileboard.app.core.page import FilterError, Key, decode_cursor, encode_cursor
 from compileboard.app.core.schema import PRIVATE, one_of, published
+from compileboard.collectors.fixes.titles import strip_ticks
 from compileboard.collectors.store.search import KINDS, kind_tag, list_pending, read_text, run_tag
 
 LONGEST = 300  # characters searched for
@@ -148,6 +149,8 @@ def list_models(engine: Engine, text: str, limit: int) -> list[tuple[str, str]]:
     ]
 
 
+# Of these, backticks are torch's marks around code; of programs, a part of the code.
+_WITH_TICKS = ("graph_break", "recompile", "issue", "failure", "result", "cudagraph_skip")
 KIND_WORDS = {
     "graph_break": ("Graph breaks", "reason, explanation, hints and the line of code"),
     "recompile": ("Recompiles", "the failed guards with their sources and lines of code"),
@@ -355,6 +358,8 @@ def _get_hit(reader: sqlite3.Connection, row_id: int) -> SearchHit | None:
         text = read_text(reader, row)
     except ValueError:  # damaged on disk, as the artifact's page shows
         text = ""
+    if row["kind"] in _WITH_TICKS:
+        row, text = {**row, "title": strip_ticks(row["title"])}, strip_ticks(text)
     names = (
         "run_id",
         "run_name",

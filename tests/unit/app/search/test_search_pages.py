@@ -162,6 +162,20 @@ def test_what_is_not_indexed_is_said(store: sqlite3.Connection, client: FlaskCli
     assert "<mark>" not in client.get("/search?q=mismatch").text
 
 
+def test_torchs_words_have_no_backticks(store: sqlite3.Connection, client: FlaskClient) -> None:
+    record_run(store)
+    store.execute(
+        "update distinct_breaks set gb_type = 'Call of `warn`', reason = 'no `warn` here'"
+    )
+    index_run(store, recorded.RUN)
+    (group,) = client.get("/api/v1/search?q=warn&kind=graph_break").json["data"]["groups"]
+    (hit, *_) = group["hits"]
+    assert hit["title"] == "Call of warn" and "no warn here" in [
+        line["text"] for line in hit["lines"]
+    ]
+    assert "`" not in client.get("/api/v1/suggestions?q=warn").text
+
+
 def test_a_kind_or_cursor_that_is_none_is_refused(explored_client: FlaskClient) -> None:
     assert explored_client.get("/search?q=x&kind=nonsense").status_code == 400
     assert explored_client.get("/search?q=x&kind=artifact&cursor=zz").status_code == 400
