@@ -620,7 +620,19 @@ def _attribute(facts: RecompileFacts) -> Chosen:
         return _choose_for_number(facts, "module-int")
     if _FLOAT.fullmatch(expected) and not _needs_value(facts):
         return ["attribute-float"]
-    return ["attribute-value"]
+    return ["attribute-key" if _names_own_module(facts) else "attribute-value"]
+
+
+def _names_own_module(facts: RecompileFacts) -> bool:
+    """Return whether the value picks from a container of `self` what is called."""
+    name, statement = name_source(facts.source), parse_statement(facts.source_line or "")
+    return statement is not None and any(
+        isinstance(node, ast.Subscript)
+        and _is_called(node, statement)
+        and ast.unparse(node.slice) == name
+        and ast.unparse(node.value).startswith("self.")
+        for node in statement.nodes()
+    )
 
 
 def _is_cache(facts: RecompileFacts) -> bool:

@@ -535,3 +535,16 @@ def test_what_a_dictionary_gains_is_returned() -> None:
     facts = RecompileFacts("container_length", "store.fields", source_line=line)
     (first,) = suggest_recompile_fixes(facts)
     assert first.title == "Return `value.float()`, and add it to store.fields in the caller"
+
+
+@pytest.mark.parametrize(
+    ("line", "fix_id"),
+    [
+        ("return self.heads[self.task](x)", "attribute-key"),
+        ("return ACTIVATIONS[self.task](x)", "attribute-value"),
+        ("return x * self.scales[self.task]", "attribute-value"),
+    ],
+)
+def test_an_attribute_that_picks_a_module_is_to_stay_the_same(line: str, fix_id: str) -> None:
+    facts = {"values": ("'a'", "'b'"), "source_line": line}
+    assert choose("module_attribute", "self.task", **facts) == [fix_id]
