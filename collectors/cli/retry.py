@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Database to record them into instead of their own.",
 )
-@click.argument("runs", nargs=-1, metavar="[RUN ...]", help="Run's ID or its start. Default: all.")
+@click.argument(
+    "runs", nargs=-1, metavar="[RUN ...]", help="Run's ID, its start, or latest. Default: all."
+)
 def retry(db: str | None, runs: tuple[str, ...]) -> int:
     """Record runs that could not be recorded, all or those given.
 

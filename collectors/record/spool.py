@@ -430,6 +430,8 @@ def put_back(
     Raises ValueError for an unknown name or a spool without a readable manifest.
     """
     waiting = list_unrecorded(environment)
+    newest = max((spool.name for spool in waiting), default="latest")
+    names = [newest if name == "latest" else name for name in names]
     chosen = [
         spool
         for spool in waiting
