@@ -219,7 +219,7 @@ def _find_cause(
     breaks = (
         cause
         for cause in causes
-        if compile_key in cause.freed_keys
+        if compile_key in (*cause.freed_keys, *cause.passed_keys)
         or any(compile_key in part.recompile_keys for part in cause.resumed)
     )
     return next(own, None) or next(breaks, None)

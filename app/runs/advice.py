@@ -22,6 +22,7 @@ from compileboard.app.core.labels import describe_cuda_graph_status, describe_fa
 from compileboard.app.core.schema import one_of, published
 from compileboard.app.ranks.model import RanksScreen
 from compileboard.app.reasons.run_queries import LimitHit
+from compileboard.app.repros.queries import ReproRow
 from compileboard.app.runs.failures import (
     CacheResult,
     CudagraphSkip,
@@ -44,7 +45,12 @@ from compileboard.collectors.fixes.cudagraph_fixes import (
 )
 from compileboard.collectors.fixes.fix import Fix, SourceLines, SuggestedFix, find_fix
 from compileboard.collectors.fixes.statement import find_whole, mark_part
-from compileboard.collectors.fixes.titles import NOTHING_TO_FIX, describe_saving, describe_savings
+from compileboard.collectors.fixes.titles import (
+    NOTHING_TO_FIX,
+    describe_expected,
+    describe_saving,
+    describe_savings,
+)
 from compileboard.collectors.store.run_costs import Rerecordings
 
 MIN_RECORDED_AGAIN = 3  # one or two may come from loading a model, or from a new phase
@@ -59,7 +65,9 @@ _DISABLED = (
 class Problem:
     """A problem of a run other than a graph break or a recompile."""
 
-    kind: Annotated[str, "Its kind: unfinished, failure, limit, ranks, stack, cache or cudagraph."]
+    kind: Annotated[
+        str, "Its kind: unfinished, failure, limit, ranks, stack, cache, cudagraph or accuracy."
+    ]
     severity: Annotated[
         str, one_of(("bad", "warn")), "bad if it failed, never finished or runs eagerly."
     ]
@@ -80,6 +88,7 @@ class RunFacts:
     unfinished: Sequence[UnfinishedCompile] = ()
     failures: Sequence[FailureGroup] = ()
     raised: Sequence[FailureRow] = ()  # while compiled code ran
+    repros: Sequence[ReproRow] = ()
     limit_hits: Sequence[LimitHit] = ()  # without a recorded recompile
     caches: Sequence[CacheResult] = ()
     skips: Sequence[CudagraphSkip] = ()
@@ -92,6 +101,7 @@ class RunFacts:
 
 def list_problems(facts: RunFacts) -> list[Problem]:
     return [
+        *_list_wrong_problems(facts.repros),
         *_list_unfinished_problems(facts.unfinished),
         *_list_failure_problems(facts.failures),
         *_list_exception_problems(facts.raised),
@@ -102,6 +112,26 @@ def list_problems(facts: RunFacts) -> list[Problem]:
         *_list_bypass_problems(facts.caches),
         *_list_skip_problems(facts.skips),
         *_list_rerecording_problems(facts.recorded_again),
+    ]
+
+
+def _list_wrong_problems(repros: Sequence[ReproRow]) -> list[Problem]:
+    graphs: dict[tuple[str | None, str | None], list[ReproRow]] = {}
+    for repro in repros:
+        if repro.kind == "accuracy":
+            graphs.setdefault((repro.file, repro.function), []).append(repro)
+    return [
+        Problem(
+            "accuracy",
+            "bad",
+            "Wrong result: the compiled graph differs from eager",
+            format_plural(len(members), "graph"),
+            *(function, file, members[0].line),
+            "Find the operation: compileboard-collect repro analyze " + members[0].id,
+            "repros",
+            code=members[0].message,
+        )
+        for (file, function), members in graphs.items()
     ]
 
 
@@ -393,6 +423,9 @@ class CauseRow(Cause):
         tuple[FixAdvice, ...], "Fixes, the best first; empty where none is known."
     ] = ()
     try_command: Annotated[str | None, "The command that tries the first automatic fix."] = None
+    tried_advice: Annotated[
+        int | None, "Position in `advice` of the fix that `try_command` tries, from 0."
+    ] = None
 
     @property
     @published
@@ -471,14 +504,16 @@ def list_cause_rows(causes: Sequence[Cause], run: RunRow, *, is_pushed: bool) ->
 
     Causes of a pushed run have no `try` command, because the run is not in a local database.
     """
+    can_try = can_run_again(run.source, run.command) and not is_pushed
     return [
         CauseRow(
             **vars(cause),
             advice=tuple(_describe_fix(suggested, cause) for suggested in cause.fixes),
             try_command=f"compileboard-collect try {run.id} --fix {cause.number}"
             f"{' --apply' if cause.verified else ''}"
-            if cause.can_try and can_run_again(run.source, run.command) and not is_pushed
+            if can_try and cause.can_try
             else None,
+            tried_advice=cause.automatic if can_try else None,
         )
         for cause in causes
     ]
@@ -563,6 +598,8 @@ def judge_run(
     is_expected = all(cause.is_expected for cause in causes) and not failed
     tone = "bad" if grave or eager else "good" if is_expected else "warn"
     sentence = describe_savings(causes, run.compile_us, format_duration)
+    if grave and all(cause.is_expected for cause in causes):
+        sentence = f"{format_plural(len(grave), 'problem')}; {describe_expected(causes)}"
     return RunVerdict(tone, sentence, ". ".join(notes), fix_count or None)
 
 

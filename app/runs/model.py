@@ -28,6 +28,7 @@ from compileboard.app.incidents.queries import NOT_IGNORED, IncidentFilter, list
 from compileboard.app.push.queries import is_pushed
 from compileboard.app.ranks.model import build_ranks
 from compileboard.app.reasons import run_queries as reasons
+from compileboard.app.repros.queries import list_repros
 from compileboard.app.runs import failures, run_queries, trace_files
 from compileboard.app.runs.advice import (
     CauseRow,
@@ -309,6 +310,7 @@ def read_facts(
         unfinished=failures.list_unfinished(reader, run),
         failures=failures.count_failed(reader, run.id) if run.failure_count else (),
         raised=failures.list_runtime_failures(reader, run.id) if run.failure_count else (),
+        repros=list_repros(reader, run_id=run.id).rows,
         limit_hits=[
             limit_hit for limit_hit in limit_hits if limit_hit.compile_key not in explained
         ],

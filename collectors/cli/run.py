@@ -346,7 +346,10 @@ def list_summary_lines(database: str, run_id: str) -> list[str]:
             if summary.cliffs
             else ""
         )
-        lines = [summary.savings, f"recorded {counts}{cliff}; {show}"]
+        lines = [
+            f"wrong result of {item.text}: {item.note.splitlines()[0]}" for item in summary.wrong
+        ]
+        lines += [summary.savings, f"recorded {counts}{cliff}; {show}"]
         if summary.can_try:
             words = ("try", run_id, "--all")
             lines.append(

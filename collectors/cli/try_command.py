@@ -360,9 +360,14 @@ def _pick_fix(
     from compileboard.collectors.trials.patches import CannotTry
 
     candidate = candidates.pick_to_write(number) if is_written else candidates.pick(number)
-    if candidate is not None:
-        return candidate
     cause = next((cause for cause in causes if cause.number == number), None)
+    if candidate is not None:
+        if cause is not None and cause.automatic:
+            print_message(
+                f"the first advice of fix {number} takes a person; this is another of its options: "
+                f"{strip_ticks(candidate.title)}"
+            )
+        return candidate
     wrong = (
         ""
         if number is None

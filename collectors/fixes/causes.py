@@ -355,6 +355,11 @@ class Cause:
         tuple[int, ...],
         "`id` of each recompile by values that the function no longer reads after its first fix.",
     ] = ()
+    passed_keys: Annotated[
+        tuple[int, ...],
+        "`id` of each recompile by values that its first fix passes in: it is not saved, as they "
+        "vary as arguments too.",
+    ] = ()
     content_ids: tuple[int, ...] = field(
         default=(), metadata=_PRIVATE
     )  # of its graph breaks, or recompile causes
@@ -447,6 +452,12 @@ class Cause:
         return [describe_eager(part, self.function) for part in self.eager]
 
     @property
+    def passed_sentence(self) -> str:
+        count = len(self.passed_keys)
+        them, verb = ("recompile", "remains") if count == 1 else ("recompiles", "remain")
+        return f"{count} {them} {verb}: what its fix passes in varies between calls."
+
+    @property
     def has_recompiles(self) -> bool:
         is_recompiled = any(part.recompile_keys for part in self.resumed) or bool(self.freed_keys)
         return self.kind == "recompile" or is_recompiled
@@ -458,10 +469,17 @@ class Cause:
         )
 
     @property
-    def can_try(self) -> bool:
-        """Return whether a fix can be applied automatically and was not tried without effect."""
+    def automatic(self) -> int | None:
+        """Return the index of the first fix that can be applied automatically and was not tried
+        without effect.
+        """
         in_vain = {trial.fix_id for trial in self.trials if not trial.is_verified}
-        return any(fix.can_try and fix.fix.id not in in_vain for fix in self.fixes)
+        can_try = (fix.can_try and fix.fix.id not in in_vain for fix in self.fixes)
+        return next((place for place, is_one in enumerate(can_try) if is_one), None)
+
+    @property
+    def can_try(self) -> bool:
+        return self.automatic is not None
 
 
 @dataclass
@@ -846,10 +864,13 @@ def _draft_breaks(
         cause = _apply_trials(cause, run)
         freed = _list_freed(cause, broken.values(), saved)
         is_passed = _left_by(cause) == "passed"
-        claims, consequences = _claim_joined(events, broken, rows, freed, guards, costs, is_passed)
+        claims, consequences, passed = _claim_joined(
+            events, broken, rows, freed, guards, costs, is_passed
+        )
         # What runs eagerly is compiled with the fix, which takes more than it saves.
         claims = {} if eager or _left_by(cause) == "each" else claims
-        return Draft(replace(cause, freed_keys=tuple(freed)), claims, consequences)
+        cause = replace(cause, freed_keys=tuple(freed), passed_keys=passed)
+        return Draft(cause, claims, consequences)
 
     joined = _make_by_cure(
         _group_breaks(run.breaks, code), draft, lambda own: _break_fix_key(own.cause)
@@ -907,9 +928,10 @@ def _claim_joined(
     guards: Mapping[int, tuple[RecordedGuard, ...]],
     costs: Mapping[int, Cost],
     is_passed: bool,
-) -> tuple[Claims, frozenset[int]]:
-    """Return the compile time saved if the code around a break becomes one graph, and the keys of
-    the recompiles that the break caused; those `freed` do not happen either.
+) -> tuple[Claims, frozenset[int], tuple[int, ...]]:
+    """Return the compile time saved if the code around a break becomes one graph, the keys of the
+    recompiles that the break caused, and of those among them that remain; those `freed` do not
+    happen either.
 
     With `is_passed`, the fix passes the values left by the break as arguments, whose changes then
     still recompile.
@@ -948,14 +970,16 @@ def _claim_joined(
             of_state[row.process_id, row.frame].append(row)
     # What varies without the break, too, recompiles the joined function once where it recompiled
     # each of its parts.
+    passed: list[int] = []
     for rows in of_state.values():
         left, gone = parts[rows[0].process_id]
         most = max((Counter(row.frame for row in left)).values(), default=1)
         gone += rows[: most - 1]
+        passed += [row.key for row in rows[most - 1 :] if row.key in consequences]
     claims = claim_whole(freed, costs)
     for left, gone in parts.values():
         claims |= claim_joined(left, gone, costs)
-    return claims, frozenset(consequences)
+    return claims, frozenset(consequences), tuple(passed)
 
 
 def bare_name(function: str | None) -> str:

@@ -296,10 +296,7 @@ def describe_savings(
         estimate = f"{subject} {verb} an estimated {format_duration(saved_us)} {whole}"
         return f"{estimate}, and {step}" if step else estimate
     if all(cause.is_expected for cause in causes):
-        return (
-            "Nothing to fix: "
-            f"{'1 cause is' if len(causes) == 1 else f'{len(causes)} causes are'} as expected"
-        )
+        return f"Nothing to fix: {describe_expected(causes)}"
     subject = "1 cause" if len(causes) == 1 else f"{len(causes)} causes"
     verb = "costs" if len(causes) == 1 else "cost"
     costs = [f"{format_duration(saved_us)} {whole}"] if saved_us else []
@@ -308,6 +305,10 @@ def describe_savings(
         f"{verb} an estimated {' and '.join(costs)}" if costs else "of graph breaks or recompiles"
     )
     return f"{subject} {cost}, no fix is known"
+
+
+def describe_expected(causes: Sequence[HasSavings]) -> str:
+    return f"{'1 cause is' if len(causes) == 1 else f'{len(causes)} causes are'} as expected"
 
 
 def _describe_step(

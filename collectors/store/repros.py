@@ -67,6 +67,9 @@ class ReproLine:
     error_type: str | None
     message: str | None
     operation: str | None
+    function: str | None
+    file: str | None
+    line: int | None
     node_count: int | None
     torch_version: str | None
     device: str | None
@@ -175,10 +178,12 @@ def list_repros(
         select
           repros.id, run_id, coalesce(title, runs.name) as run_name, kind, repros.level, phase,
           fingerprint, error_type,
-          message, operation, node_count, repros.torch_version, device, time_us
+          message, operation, functions.name as function, file, line, node_count,
+          repros.torch_version, device, time_us
         from repros
         join runs on runs.id = run_id
         left join run_annotations using (run_id)
+        left join functions on functions.id = function_id
         where {condition} repros.state = 'captured'
         order by time_us desc, repros.id
         limit :limit

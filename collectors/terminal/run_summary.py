@@ -29,6 +29,7 @@ from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.titles import (
     NOTHING_TO_FIX,
+    describe_expected,
     describe_saving,
     describe_savings,
     strip_ticks,
@@ -150,6 +151,7 @@ class RunSummary:
     savings: str  # potential savings of the fixes, in one sentence
     is_needless: bool  # whether all causes are as expected
     can_try: bool  # whether `try` has an automatic fix
+    wrong: list[CountedItem]  # functions whose graphs give other results than eager
     causes: list[CountedItem]
     costs: list[CountedItem]  # if steps were timed
     cudagraphs: list[CountedItem]
@@ -246,6 +248,7 @@ class RunSummary:
 
     def sections(self) -> list[tuple[str, list[CountedItem]]]:
         every = [
+            ("Compiled functions whose results differ from eager", self.wrong),
             ("Results", self.outcomes),
             ("Geomean speedup, by the number of models", self.geomeans),
             (self.fixes_title, self.causes),
@@ -427,16 +430,17 @@ def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: st
         {"id": row["id"]},
     )
     causes = load_causes(connection, row["id"])
+    repros = list_repros(connection, row["id"])
+    wrong = _list_wrong_results(repros, database)
     can_try = can_run_again(row["source"], row["command"])
     return RunSummary(
         **dict(row),
         database=database,
         tags={tag["key"]: tag["value"] for tag in tags},
-        savings=describe_savings(causes, row["compile_us"], format_us)
-        if causes
-        else _describe_fine(row),
+        savings=_describe_savings(row, causes, bool(wrong)),
         is_needless=all(cause.is_expected for cause in causes),
         can_try=can_try and any(cause.can_try for cause in causes),
+        wrong=wrong,
         causes=_list_fixes(causes, row["id"] if can_try else None, database),
         costs=_describe_costs(list_run_costs(connection, row["id"], causes)),
         cudagraphs=_list_cudagraphs(connection, row["id"]),
@@ -444,10 +448,18 @@ def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: st
         failures=_top_failures(connection, row["id"]),
         unfinished=[] if row["state"] == "running" else _list_unfinished(connection, row["id"]),
         cliffs=_stack_cliffs(connection, row["id"]),
-        repros=list_repros(connection, row["id"]),
+        repros=repros,
         outcomes=count_outcomes(connection, row["id"]),
         geomeans=find_geomeans(connection, row["id"]),
     )
+
+
+def _describe_savings(row: sqlite3.Row, causes: Sequence[Cause], is_wrong: bool) -> str:
+    if not causes:
+        return "" if is_wrong else _describe_fine(row)
+    if is_wrong and all(cause.is_expected for cause in causes):
+        return describe_expected(causes)
+    return describe_savings(causes, row["compile_us"], format_us)
 
 
 def _describe_fine(row: sqlite3.Row) -> str:
@@ -467,6 +479,21 @@ def _describe_fine(row: sqlite3.Row) -> str:
     return NOTHING_TO_FIX if row["state"] == "finished" and row["compile_count"] else ""
 
 
+def _list_wrong_results(repros: Sequence[ReproLine], database: str) -> list[CountedItem]:
+    graphs: dict[str, list[ReproLine]] = {}
+    for repro in repros:
+        if repro.kind == "accuracy":
+            place = f" ({label_line(repro.file, repro.line)})" if repro.file else ""
+            graphs.setdefault(f"{label_function(repro.function)}{place}", []).append(repro)
+    items = []
+    for name, members in list(graphs.items())[:TOP]:
+        first = members[0]
+        command = command_hints.collector_command("repro", "analyze", first.id, database=database)
+        note = f"{first.message or ''}\n{command}".strip()
+        items.append(CountedItem(name, len(members), note))
+    return items
+
+
 def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> list[CountedItem]:
     """List the fixes of causes. `run_id` is None if the program cannot be run again."""
     items = []
@@ -482,6 +509,7 @@ def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> l
             f"{called}; {effect}"
         ]
         notes += [strip_ticks(sentence) for sentence in cause.eager_sentences]
+        notes += [cause.passed_sentence] if cause.passed_keys else []
         if cause.variation and cause.variation.sets:
             notes += [cause.variation.sentence, *cause.variation.lines]
         notes += [strip_ticks(cause.fixes[0].title)] if cause.fixes else ["no fix is known"]
@@ -492,6 +520,8 @@ def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> l
         ]
         if run_id is not None and cause.can_try:
             words = ("try", run_id, "--fix", str(cause.number), *["--apply"] * bool(cause.verified))
+            other = strip_ticks(cause.fixes[cause.automatic].title) if cause.automatic else ""
+            notes += [f"another option, which can be tried: {other}"] if other else []
             notes.append(command_hints.collector_command(*words, database=database))
         items.append(
             CountedItem(strip_ticks(cause.title), cause.number, "\n".join(notes), is_numbered=True)

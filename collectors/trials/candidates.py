@@ -51,10 +51,8 @@ class Candidates:
     def pick(self, number: int | None) -> Candidate | None:
         """Return a cause's first fix that can be applied automatically."""
         for cause in self.causes:
-            if cause.number == number:
-                for suggested in cause.fixes:
-                    if suggested.can_try:
-                        return self.make(cause, suggested)
+            if cause.number == number and cause.automatic is not None:
+                return self.make(cause, cause.fixes[cause.automatic])
         return None
 
     def pick_to_write(self, number: int | None) -> Candidate | None:

@@ -21,8 +21,10 @@ from compileboard.collectors.fixes.fix import (
     RecordedRun,
     SourceLines,
     StackFrame,
+    SuggestedFix,
     TriedFix,
     TriedStep,
+    list_fixes,
 )
 from compileboard.collectors.fixes.step_costs import BreakCost, RunSteps
 from compileboard.collectors.fixes.titles import describe_saving, describe_savings
@@ -279,6 +281,19 @@ def test_what_a_break_left_recompiles_as_an_argument_too_where_the_fix_passes_it
     )
     (cause,) = build_causes(recorded)
     assert cause.fixes[0].fix.id == "tolist_in_caller" and (cause.saved_us or 0) <= 60
+    assert cause.passed_keys == (3,)
+    assert cause.passed_sentence.startswith("1 recompile remains: ")
+
+
+def test_the_fix_to_try_is_the_first_that_can_be_applied_and_was_not_in_vain() -> None:
+    (cause,) = build_causes(RecordedRun([_compile(1)], [], [_break(1, 3)]))
+    by_hand, setting = list_fixes("graph_break")[:2]
+    fixes = (SuggestedFix(by_hand, "move it"), SuggestedFix(setting, "set it", settings=("a = 1",)))
+    cause = replace(cause, fixes=fixes)
+    assert (cause.automatic, cause.can_try) == (1, True)
+    in_vain = replace(_try(cause, "unchanged"), fix_id=setting.id)
+    assert replace(cause, trials=(in_vain,)).automatic is None
+    assert replace(cause, fixes=fixes[:1]).automatic is None
 
 
 def test_a_function_compiled_alone_only_because_a_break_is_in_it_belongs_to_the_break() -> None:

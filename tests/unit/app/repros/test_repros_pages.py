@@ -352,6 +352,22 @@ def test_a_run_ends_with_the_command_for_its_repros(
     assert f" repro run {ACCURACY_REPRO} --db " in list_summary_lines(str(database), RUN)[-1]
 
 
+def test_a_wrong_result_comes_before_the_fixes(
+    client: FlaskClient, store: sqlite3.Connection, database: Path
+) -> None:
+    store.execute("delete from failures")
+    store.execute("update compiles set outcome = 'compiled'")
+    store.execute("update run_totals set failure_count = 0")
+    store.execute("update runs set state = 'finished', exit_code = 0")
+    store.commit()
+    first, *others = list_summary_lines(str(database), RUN)
+    assert first == "wrong result of Tower.forward (train.py:9): bad accuracy 0.01"
+    assert not any("Nothing to fix" in line for line in others)
+    text = read_text(client, f"/runs/{RUN}")
+    assert "1 problem; no graph breaks, no recompiles Wrong result: the compiled graph" in text
+    assert f"repro analyze {ACCURACY_REPRO}" in text and "Nothing to fix" not in text
+
+
 def test_search_finds_a_repro_by_its_failure_and_its_graph(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:
