@@ -157,6 +157,7 @@ def find_running(error: BaseException) -> FailedGraph | None:
         ):
             graph = frame.f_locals.get("self")
             if isinstance(graph, torch.fx.GraphModule):
+                graph = _unbox(graph) if level == "aot" else graph
                 failed = FailedGraph(level, phase, graph=graph, inputs=placeholder_values(graph))
                 failed.live = _tensors(frame)
         elif failed is None and _is_interpreter(frame):  # the backend aot_eager's, up to 2.12
@@ -169,6 +170,16 @@ def find_running(error: BaseException) -> FailedGraph | None:
                 if isinstance(value, torch.Tensor)
             }
     return failed
+
+
+def _unbox(graph: Any) -> Any:
+    """Copy a graph, whose code then takes its inputs one by one: aot_eager's takes a list in
+    2.13.
+    """
+    fx = sys.modules["torch"].fx
+    copied = fx.Graph()
+    copied.output(copied.graph_copy(graph.graph, {}))
+    return fx.GraphModule(graph, copied)
 
 
 def _is_interpreter(frame: FrameType) -> bool:

@@ -221,6 +221,9 @@ def test_a_forward_that_raises_names_level_phase_and_backend(
         phase,
         backend,
     )
+    assert (
+        "args_list" not in repro.program
+    )  # its inputs one by one, as whoever loads it passes them
 
 
 def test_a_graph_that_an_interpreter_runs_is_captured(tmp_path: Path) -> None:
