@@ -865,7 +865,7 @@ def _list_passed(
 def _find_passed(facts: RecompileFacts, source: str) -> str | None:
     """Return the expression that the user's call passes as a library function's argument."""
     statement = parse_statement(facts.call_code or "")
-    match = _KEYWORD.match(source)
+    match = _KEYWORD.fullmatch(source)  # a part of an argument need not be there before the call
     name = match["name"] if match else source
     for call in statement.calls() if statement and name.isidentifier() else ():
         for keyword in call.keywords:

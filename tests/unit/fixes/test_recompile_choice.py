@@ -435,6 +435,8 @@ def test_a_librarys_input_is_marked_at_the_users_call() -> None:
     assert title("loss = model(ids=tokens).loss") == once
     assert title("loss = model(ids=tokens).loss", "ids") == once
     assert "`torch._dynamo.mark_dynamic(batch['ids'], 1)`" in title("model(**batch)")
+    part = title("model(ids=tokens, cache=cache)", "kwargs['cache'].keys[0]")
+    assert "L['kwargs']['cache'].keys[0]:1" in part and "mark_dynamic" not in part
     setting = "`torch.compiler.config.dynamic_sources = \"L['kwargs']['ids']:1\"`"
     assert (
         title("out = model.generate(prompt)")
