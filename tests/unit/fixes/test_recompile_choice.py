@@ -495,6 +495,9 @@ def test_a_list_becomes_one_tensor_only_where_the_function_joins_it(body: str, f
     lines = ("def forward(self, parts):", f"    {body}")
     assert choose("container_length", source="parts", lines=lines) == [fix_id]
     assert choose("container_length", source="parts") == ["list-that-is-read"]
+    loop = (*lines, "    for part in parts: self.add(part)")
+    (looped,) = suggest_recompile_fixes(RecompileFacts("container_length", "parts", lines=loop))
+    assert looped.title.startswith("Worth trying: stack parts") and looped.fix.is_unsure
 
 
 def test_a_size_that_torch_kept_static_beside_dynamic_ones_is_named() -> None:
