@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from compileboard.app.alerts.channels import DeliveryFailed, DeliveryUnknown, send_message
 from compileboard.app.alerts.message import IncidentEvent, make_message, make_message_id
 from compileboard.app.alerts.queries import Delivery, get_rule_start, list_new_keys, list_waiting
-from compileboard.app.alerts.rules import AlertRule, Channel, Rules, list_due, load_rules, matches
+from compileboard.app.alerts.rules import (
+    AlertRule,
+    AlertRules,
+    Channel,
+    list_due,
+    load_rules,
+    matches,
+)
 from compileboard.app.core.format import format_plural
 from compileboard.app.incidents.queries import get_incident, list_changes_of
 from compileboard.collectors.store.connection import checkpoint, open_reader, open_writer
@@ -22,7 +29,7 @@ from compileboard.collectors.store.dashboard import (
     drop_delivery,
     mark_rule_seen,
     queue_deliveries,
-    settle_deliveries,
+    save_delivery_outcomes,
     start_rule,
 )
 
@@ -162,7 +169,7 @@ def _queue_new(
 
 def _send_channel(
     connection: sqlite3.Connection,
-    rules: Rules,
+    rules: AlertRules,
     rule: AlertRule,
     channel: Channel,
     environ: Mapping[str, str],
@@ -234,7 +241,7 @@ def _group_messages(
 
 def _send_one(
     connection: sqlite3.Connection,
-    rules: Rules,
+    rules: AlertRules,
     rule: AlertRule,
     channel: Channel,
     claim_id: str,
@@ -269,7 +276,7 @@ def _send_one(
     except DeliveryUnknown as problem:
         state, error = "unknown", str(problem)
         report.unknown_count += 1
-    settle_deliveries(
+    save_delivery_outcomes(
         connection,
         rule.name,
         channel.name,

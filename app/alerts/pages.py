@@ -27,8 +27,8 @@ from compileboard.app.alerts.queries import (
 from compileboard.app.alerts.rules import (
     EXAMPLE,
     AlertRule,
+    AlertRules,
     Channel,
-    Rules,
     RulesError,
     list_due,
     load_rules,
@@ -60,7 +60,7 @@ class ChannelStatus:
     unset: Sequence[str]
 
 
-def _try_load_rules(path: str) -> tuple[Rules | None, list[str]]:
+def _try_load_rules(path: str) -> tuple[AlertRules | None, list[str]]:
     if not path:
         return None, []
     try:
@@ -69,7 +69,7 @@ def _try_load_rules(path: str) -> tuple[Rules | None, list[str]]:
         return None, error.mistakes
 
 
-def list_channel_statuses(rules: Rules, environ: Mapping[str, str]) -> list[ChannelStatus]:
+def list_channel_statuses(rules: AlertRules, environ: Mapping[str, str]) -> list[ChannelStatus]:
     return [
         ChannelStatus(
             channel, labels.describe_channel(channel, environ), channel.list_unset(environ)
@@ -78,7 +78,9 @@ def list_channel_statuses(rules: Rules, environ: Mapping[str, str]) -> list[Chan
     ]
 
 
-def list_rule_statuses(reader: sqlite3.Connection, rules: Rules, now_us: int) -> list[RuleStatus]:
+def list_rule_statuses(
+    reader: sqlite3.Connection, rules: AlertRules, now_us: int
+) -> list[RuleStatus]:
     delivered = count_deliveries(reader)
     statuses = []
     for rule in rules.rules:

@@ -24,7 +24,7 @@ _DIGEST = re.compile(rf"(?:daily|weekly ({'|'.join(DAYS)})) ({_TIME.pattern})")
 
 
 @dataclass(frozen=True)
-class Quiet:
+class QuietHours:
     """Days and minutes of the day in which nothing is sent; a range may pass midnight.
 
     Units: minutes since midnight; two equal minutes are an empty range. Days: 0 is Monday.
@@ -35,16 +35,16 @@ class Quiet:
     days: frozenset[int] = frozenset()
 
 
-NEVER_QUIET = Quiet()
+NEVER_QUIET = QuietHours()
 
 
 @dataclass(frozen=True)
-class Digest:
+class DigestSchedule:
     minute: int
     weekday: int | None = None
 
 
-def parse_quiet(text: str) -> Quiet | None:
+def parse_quiet(text: str) -> QuietHours | None:
     """Parse `22:00-07:00`, '' for no quiet hours; return None for anything else."""
     if not text:
         return NEVER_QUIET
@@ -52,20 +52,20 @@ def parse_quiet(text: str) -> Quiet | None:
     if parsed is None:
         return None
     start, end = int(parsed[2]) * 60 + int(parsed[3]), int(parsed[5]) * 60 + int(parsed[6])
-    return None if start == end else Quiet(start, end)
+    return None if start == end else QuietHours(start, end)
 
 
-def parse_digest(text: str) -> Digest | None:
+def parse_digest(text: str) -> DigestSchedule | None:
     """Parse `daily 08:00` or `weekly mon 08:00`; return None for anything else."""
     parsed = _DIGEST.fullmatch(text)
     if parsed is None:
         return None
-    return Digest(
+    return DigestSchedule(
         int(parsed[3]) * 60 + int(parsed[4]), DAYS.index(parsed[1]) if parsed[1] else None
     )
 
 
-def is_quiet(quiet: Quiet, zone: ZoneInfo, now_us: int) -> bool:
+def is_quiet(quiet: QuietHours, zone: ZoneInfo, now_us: int) -> bool:
     here = _localize(now_us, zone)
     if here.weekday() in quiet.days:
         return True
@@ -75,7 +75,7 @@ def is_quiet(quiet: Quiet, zone: ZoneInfo, now_us: int) -> bool:
     return minute >= quiet.from_minute or minute < quiet.to_minute
 
 
-def find_quiet_end(quiet: Quiet, zone: ZoneInfo, now_us: int) -> int:
+def find_quiet_end(quiet: QuietHours, zone: ZoneInfo, now_us: int) -> int:
     if not is_quiet(quiet, zone, now_us):
         return now_us
     here = _localize(now_us, zone).date()
@@ -90,15 +90,15 @@ def find_quiet_end(quiet: Quiet, zone: ZoneInfo, now_us: int) -> int:
     )
 
 
-def find_digest_before(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
+def find_digest_before(digest: DigestSchedule, zone: ZoneInfo, now_us: int) -> int:
     return max(due_us for due_us in _list_digests(digest, zone, now_us) if due_us <= now_us)
 
 
-def find_digest_after(digest: Digest, zone: ZoneInfo, now_us: int) -> int:
+def find_digest_after(digest: DigestSchedule, zone: ZoneInfo, now_us: int) -> int:
     return min(due_us for due_us in _list_digests(digest, zone, now_us) if due_us > now_us)
 
 
-def _list_digests(digest: Digest, zone: ZoneInfo, now_us: int) -> list[int]:
+def _list_digests(digest: DigestSchedule, zone: ZoneInfo, now_us: int) -> list[int]:
     here = _localize(now_us, zone).date()
     near = (here + timedelta(days=day) for day in range(-8, 9))
     days = (day for day in near if digest.weekday is None or day.weekday() == digest.weekday)
@@ -167,15 +167,15 @@ class AlertRule:
     branch: tuple[str, ...] = ()
     hardware: tuple[str, ...] = ()
     least_percent: float = 0.0
-    quiet: Quiet = NEVER_QUIET
+    quiet: QuietHours = NEVER_QUIET
     quiet_text: str = ""
-    digest: Digest | None = None
+    digest: DigestSchedule | None = None
     digest_text: str = "none"
     since_us: int | None = None
 
 
 @dataclass(frozen=True)
-class Rules:
+class AlertRules:
     path: str
     base_url: str
     channels: Mapping[str, Channel]
@@ -544,7 +544,7 @@ class RulesTable:
         return made
 
 
-def load_rules(path: str) -> Rules:
+def load_rules(path: str) -> AlertRules:
     """Read a file of rules. Raises RulesError with every mistake in it."""
     try:
         with open(path, "rb") as file:
@@ -564,7 +564,7 @@ def load_rules(path: str) -> Rules:
         raise RulesError([f"{path}: invalid TOML: {str(error) or 'nested too deeply'}"]) from None
 
 
-def read_rules(path: str, document: Mapping[str, Any]) -> Rules:
+def read_rules(path: str, document: Mapping[str, Any]) -> AlertRules:
     """Build rules from a parsed file. Raises RulesError with every mistake in it."""
     mistakes: list[str] = []
     top = RulesTable(path, document, mistakes)
@@ -576,7 +576,7 @@ def read_rules(path: str, document: Mapping[str, Any]) -> Rules:
     rules = _read_all_rules(path, values["rules"], zone, known, mistakes)
     if mistakes:
         raise RulesError(mistakes)
-    return Rules(path, values["base_url"], channels, rules)
+    return AlertRules(path, values["base_url"], channels, rules)
 
 
 def _read_channels(path: str, tables: Mapping[str, Any], mistakes: list[str]) -> dict[str, Channel]:

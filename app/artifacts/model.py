@@ -43,7 +43,7 @@ from compileboard.app.artifacts.provenance import (
     describe_code,
     trace_provenance,
 )
-from compileboard.app.artifacts.run_queries import Artifact, ArtifactRow, Neighbours
+from compileboard.app.artifacts.run_queries import Artifact, ArtifactRow, NeighbouringArtifacts
 from compileboard.app.artifacts.text import Bytecode, highlight, is_bytecode, parse_bytecode
 from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.model import CompileEntry, build_entries
@@ -281,7 +281,7 @@ def build_directory(
 class ArtifactScreen:
     artifact: Artifact
     compile: CompileRow | None
-    neighbours: Neighbours
+    neighbours: NeighbouringArtifacts
     counterparts: Sequence[tuple[str, str, ArtifactRow]]
 
     @property

@@ -196,7 +196,7 @@ class ArtifactPairQuery:
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class NeighbouringArtifacts:
     previous: ArtifactRow | None
     next: ArtifactRow | None
 
@@ -279,7 +279,7 @@ limit 1
 """
 
 
-def get_neighbours(connection: sqlite3.Connection, artifact: ArtifactRow) -> Neighbours:
+def get_neighbours(connection: sqlite3.Connection, artifact: ArtifactRow) -> NeighbouringArtifacts:
     here = artifact.id if artifact.compile_key is None else artifact.sequence
     values = {"compile_key": artifact.compile_key, "here": here}
     before, after = (
@@ -288,7 +288,7 @@ def get_neighbours(connection: sqlite3.Connection, artifact: ArtifactRow) -> Nei
         )
         for forward in (False, True)
     )
-    return Neighbours(before, after)
+    return NeighbouringArtifacts(before, after)
 
 
 def kind_of_title(title: str | None) -> str:

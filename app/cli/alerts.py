@@ -23,7 +23,7 @@ from compileboard.app.alerts.message import (
 )
 from compileboard.app.alerts.pages import list_channel_statuses, list_rule_statuses
 from compileboard.app.alerts.queries import STATES, list_deliveries, list_rule_names
-from compileboard.app.alerts.rules import EXAMPLE, AlertRule, Rules, RulesError, load_rules
+from compileboard.app.alerts.rules import EXAMPLE, AlertRule, AlertRules, RulesError, load_rules
 from compileboard.app.cli.common import board_option, db_option
 from compileboard.app.core.format import format_plural, format_time
 from compileboard.app.core.settings import load_settings
@@ -235,7 +235,7 @@ def describe_report(report: SendReport) -> list[str]:
 
 
 def _format_preview(
-    reader: sqlite3.Connection, rules: Rules, rule: AlertRule, now_us: int
+    reader: sqlite3.Connection, rules: AlertRules, rule: AlertRule, now_us: int
 ) -> Iterator[str]:
     for channel, events, is_due in preview(reader, rule, now_us):
         if not events:
@@ -248,7 +248,7 @@ def _format_preview(
             yield from (f"    {line}" for line in part.lines)
 
 
-def _load_rules(rules_path: str) -> Rules:
+def _load_rules(rules_path: str) -> AlertRules:
     return load_rules(_require_rules(rules_path))
 
 

@@ -261,7 +261,7 @@ def prune(
     db: str,
 ) -> int:
     """Delete the detail of old runs; totals, results and trends are kept."""
-    from compileboard.collectors.store.leases import PRUNE, take_lease
+    from compileboard.collectors.store.leases import PRUNE, try_acquire_lease
     from compileboard.collectors.store.pruning import (
         list_prunable,
         measure_free,
@@ -285,7 +285,7 @@ def prune(
             f"would prune {format_plural(len(runs), 'run')}, about {format_bytes(sum(runs))}"
         )
         return 0
-    lease = take_lease(db, PRUNE)
+    lease = try_acquire_lease(db, PRUNE)
     if lease is None:
         return fail(f"another prune of {db} is under way; try again later")
     with lease, closing(open_writer(db, create=False)) as writer:

@@ -30,7 +30,7 @@ from compileboard.app.clickhouse.publisher import (
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
 from compileboard.collectors.store import published_runs
 from compileboard.collectors.store.connection import StoreError, open_writer
-from compileboard.collectors.store.leases import PUBLISH, take_lease
+from compileboard.collectors.store.leases import PUBLISH, try_acquire_lease
 from compileboard.collectors.store.published_runs import EngineNumbers, PublishedRun
 from compileboard.collectors.store.reopening import open_run_file
 from compileboard.collectors.store.rollups import (
@@ -463,7 +463,7 @@ def publish_changes(
     path: str | os.PathLike[str], publisher: Publisher, now_us: int, *, everything: bool = False
 ) -> PassOutcome | None:
     """Run one pass, or return None if another process does. Raises StoreError."""
-    lease = take_lease(path, PUBLISH)
+    lease = try_acquire_lease(path, PUBLISH)
     if lease is None:
         return None
     with lease, closing(open_writer(path, create=False)) as board:

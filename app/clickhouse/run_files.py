@@ -35,15 +35,15 @@ from compileboard.collectors.store.connection import (
     open_immutable,
     open_writer,
 )
-from compileboard.collectors.store.leases import PUBLISH, copy_owner, take_lease
+from compileboard.collectors.store.leases import PUBLISH, copy_owner, try_acquire_lease
 from compileboard.collectors.store.reopening import unpack_current
 from compileboard.collectors.store.run_rows import IN_FILE
 from compileboard.collectors.store.sealed_files import (
     RunFileUnavailable,
     SealedRun,
+    check_run_file_metadata,
     explain_os,
     get_sealed_run,
-    glance_at_run_file,
     list_sealed_runs,
     remove_abandoned,
 )
@@ -167,7 +167,7 @@ def find_lost_files(
     lost = {
         run.run_id: str(error)
         for run in sealed
-        if (error := glance_at_run_file(database, run.file))
+        if (error := check_run_file_metadata(database, run.file))
     }
     of_these = "" if run_ids is None else "and s.run_id in (select value from json_each(:run_ids))"
     rows = board.execute(
@@ -349,7 +349,7 @@ def seal_ended_runs(
     now_us = time.time_ns() // 1000 if now_us is None else now_us
     until_s = time.monotonic() + most_s
     try:
-        lease = take_lease(board, PUBLISH)
+        lease = try_acquire_lease(board, PUBLISH)
     except OSError as error:
         raise StoreError(f"the locks beside {board} cannot be made ({error.strerror}).") from error
     if lease is None:

@@ -13,7 +13,7 @@ from compileboard.app.clickhouse.run_files import find_lost_files, seal_ended_ru
 from compileboard.app.clickhouse.tables import prepare_engine
 from compileboard.app.core.address import ClickHouseAddress, StoreAddress, read_password
 from compileboard.collectors.store.connection import StoreError, open_reader, open_writer
-from compileboard.collectors.store.leases import PUBLISH, take_lease
+from compileboard.collectors.store.leases import PUBLISH, try_acquire_lease
 from compileboard.collectors.store.published_runs import get_numbers, save_outcome
 
 GATHER_S = 2.0
@@ -75,7 +75,7 @@ class Upkeep:
         now_s, now_us = time.monotonic(), time.time_ns() // 1000
         if now_s - self._settled_s < SETTLE_EVERY_S:
             return
-        lease = take_lease(self._board, PUBLISH)
+        lease = try_acquire_lease(self._board, PUBLISH)
         if lease is not None:
             with lease, closing(open_writer(self._board, create=False)) as board:
                 publisher = self._get_publisher()

@@ -124,7 +124,7 @@ class ModelPair:
 
 
 @dataclass(frozen=True)
-class Excluded:
+class ExcludedEntry:
     base: ModelResult
     new: ModelResult
     reason: str
@@ -220,17 +220,17 @@ class ComparedSetting:
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedModels:
     """Models that both sides measured, and why others are left out."""
 
     pairs: tuple[ModelPair, ...]
     only_base: tuple[ModelResult, ...]
     only_new: tuple[ModelResult, ...]
-    excluded: tuple[Excluded, ...]
+    excluded: tuple[ExcludedEntry, ...]
 
 
 @dataclass(frozen=True)
-class Comparison(Paired):
+class Comparison(PairedModels):
     base: ComparedSide
     new: ComparedSide
     anyway: bool

@@ -10,11 +10,11 @@ from compileboard.app.comparison.model import (
     COMPARED,
     MACHINE_FIELDS,
     MODEL_FIELDS,
-    Excluded,
+    ExcludedEntry,
     Key,
     ModelPair,
     ModelResult,
-    Paired,
+    PairedModels,
 )
 from compileboard.collectors.contract.verdicts import judge_sides
 
@@ -30,18 +30,18 @@ Pairs = list[tuple[Entry, Entry]]
 
 def pair_entries(
     base: Sequence[ModelResult], new: Sequence[ModelResult], anyway: bool = False
-) -> Paired:
+) -> PairedModels:
     (together, more, other_batch), left, right = match(
         base, new, MODEL_FIELDS, lambda result, name: result.series.get(name)
     )
     pairs: list[ModelPair] = []
-    excluded: list[Excluded] = []
+    excluded: list[ExcludedEntry] = []
     for base_result, new_result in (*together, *more):
         reason, kind = _find_obstacle(base_result, new_result, anyway)
         pair = None if reason else _make_pair(base_result, new_result)
         if pair is None:
             excluded.append(
-                Excluded(
+                ExcludedEntry(
                     base_result, new_result, reason or "no number that both sides measured", kind
                 )
             )
@@ -50,8 +50,8 @@ def pair_entries(
     for base_result, new_result in other_batch:
         old_size, new_size = _format_batch_size(base_result), _format_batch_size(new_result)
         sizes = f"batch size {old_size} on base, {new_size} in new"
-        excluded.append(Excluded(base_result, new_result, sizes, "quiet"))
-    return Paired(
+        excluded.append(ExcludedEntry(base_result, new_result, sizes, "quiet"))
+    return PairedModels(
         tuple(sorted(pairs, key=_pair_sort_key)),
         tuple(sorted(left, key=_pair_sort_key)),
         tuple(sorted(right, key=_pair_sort_key)),
@@ -175,6 +175,6 @@ def _format_batch_size(entry: ModelResult) -> str:
     return str(entry.series.get("batch_size") or "not recorded")
 
 
-def _pair_sort_key(model_pair: ModelPair | ModelResult | Excluded) -> tuple[str, ...]:
+def _pair_sort_key(model_pair: ModelPair | ModelResult | ExcludedEntry) -> tuple[str, ...]:
     entry = model_pair if isinstance(model_pair, ModelResult) else model_pair.new
     return (entry.model.lower(), *(str(value) for value in (*entry.key, *entry.machine)))

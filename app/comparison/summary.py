@@ -15,12 +15,12 @@ from compileboard.app.comparison.model import (
     MODEL_FIELDS,
     Comparison,
     EnvironmentDifference,
-    Excluded,
+    ExcludedEntry,
     MetricDelta,
     MetricSum,
     ModelPair,
     ModelResult,
-    Paired,
+    PairedModels,
 )
 from compileboard.app.comparison.pairs import describe_entry, list_shown
 from compileboard.app.core.format import format_count, format_plural
@@ -109,7 +109,7 @@ class ComparisonSummary:
 
 
 def describe_changes(
-    paired: Paired, base: Sequence[ModelResult], new: Sequence[ModelResult]
+    paired: PairedModels, base: Sequence[ModelResult], new: Sequence[ModelResult]
 ) -> str:
     models = list_model_changes(paired.pairs, paired.excluded, make_model_namer(base, new))
     return "; ".join(_describe_changes(models)) or describe_no_change(len(paired.pairs))
@@ -181,7 +181,9 @@ def make_model_namer(
 
 
 def list_model_changes(
-    pairs: Iterable[ModelPair], excluded: Iterable[Excluded], describe: Callable[[ModelResult], str]
+    pairs: Iterable[ModelPair],
+    excluded: Iterable[ExcludedEntry],
+    describe: Callable[[ModelResult], str],
 ) -> tuple[ModelChange, ...]:
     changes = []
     for exclusion in excluded:
@@ -398,7 +400,7 @@ def _pair_row(compiled: ModelPair) -> dict[str, Any]:
     }
 
 
-def _paired_row(pair: ModelPair | Excluded) -> dict[str, Any]:
+def _paired_row(pair: ModelPair | ExcludedEntry) -> dict[str, Any]:
     runs = {"base_run_id": pair.base.run_id, "new_run_id": pair.new.run_id}
     return _series_row(pair.new) | runs
 

@@ -23,7 +23,7 @@ from compileboard.app.core.settings import Settings
 from compileboard.app.core.store import Store, open_store
 from compileboard.collectors.store import connection as connect
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.store.leases import FOLLOW, is_taken
+from compileboard.collectors.store.leases import FOLLOW, is_lease_held
 from compileboard.collectors.store.search import list_pending
 from compileboard.collectors.store.tokens import ActionOrigin, record_action, revoke_token
 from compileboard.collectors.store.trash import CannotRestore, restore_run
@@ -161,7 +161,7 @@ def writing(action: str, subject: str, detail: str | None = None) -> Iterator[sq
 def _wait_until_shown(run_id: str) -> None:
     path, until_s = get_board_path(), time.monotonic() + SHOWN_WITHIN_S
     with closing(connect.open_reader(path)) as reader:
-        while time.monotonic() < until_s and is_taken(path, FOLLOW):
+        while time.monotonic() < until_s and is_lease_held(path, FOLLOW):
             if is_shown(reader, run_id) or get_publication_error(reader) is not None:
                 return
             time.sleep(0.05)

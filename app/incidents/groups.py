@@ -35,7 +35,7 @@ class RunSpan(NamedTuple):
         return max(self.start, other.start) < min(self.end, other.end)
 
 
-class _Groups:
+class _UnionFind:
     def __init__(self, count: int) -> None:
         self._parents = list(range(count))
 
@@ -53,7 +53,7 @@ def group_changes(
     changes: Sequence[SeriesChange], ranks: Mapping[str, int]
 ) -> list[list[SeriesChange]]:
     """Group changes of one branch and suite. A withdrawn change stays with its incident."""
-    groups = _Groups(len(changes))
+    groups = _UnionFind(len(changes))
     spans = [
         None if change.state == "withdrawn" else find_span(change, ranks) for change in changes
     ]
@@ -107,7 +107,7 @@ def _list_keys(change: SeriesChange) -> list[Hashable]:
 
 
 def _join_overlapping(
-    groups: _Groups, positions: Iterable[int], spans: Sequence[RunSpan | None]
+    groups: _UnionFind, positions: Iterable[int], spans: Sequence[RunSpan | None]
 ) -> None:
     newest: tuple[int, int] | None = None  # the largest end so far, and its change
     for span, position in sorted(
@@ -120,7 +120,7 @@ def _join_overlapping(
 
 
 def _join_densest(
-    groups: _Groups, positions: Iterable[int], spans: Sequence[RunSpan | None]
+    groups: _UnionFind, positions: Iterable[int], spans: Sequence[RunSpan | None]
 ) -> None:
     left = [(span, position) for position in positions if (span := spans[position]) is not None]
     while left:
@@ -135,7 +135,7 @@ def _join_densest(
 
 
 def _join_touching(
-    groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
+    groups: _UnionFind, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
 ) -> None:
     steps = [
         (position, change, span)
@@ -160,7 +160,7 @@ def _join_touching(
 
 
 def _join_parts_of_drifts(
-    groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
+    groups: _UnionFind, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
 ) -> None:
     """Join a drift with the small steps into which noise divides it. A step larger than the whole
     drift stays an incident of its own.
@@ -204,7 +204,7 @@ def _join_parts_of_drifts(
 
 
 def _attach_suites(
-    groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
+    groups: _UnionFind, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
 ) -> None:
     of_models = [
         number
@@ -232,7 +232,7 @@ def _attach_suites(
 
 
 def _join_withdrawn(
-    groups: _Groups, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
+    groups: _UnionFind, changes: Sequence[SeriesChange], spans: Sequence[RunSpan | None]
 ) -> None:
     firsts: dict[str, int] = {}
     for position, (change, span) in enumerate(zip(changes, spans)):

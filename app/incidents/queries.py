@@ -245,7 +245,7 @@ class IncidentCounts:
 
 
 @dataclass(frozen=True)
-class Detection:
+class DetectionProgress:
     seen: dict[str, Any]
     version: int
     finished_us: int
@@ -320,9 +320,13 @@ def list_commented_ids(connection: sqlite3.Connection) -> set[str]:
     return {row["incident_id"] for row in connection.execute(COMMENTED_SQL)}
 
 
-def get_detection(connection: sqlite3.Connection) -> Detection | None:
+def get_detection(connection: sqlite3.Connection) -> DetectionProgress | None:
     row = connection.execute(DETECTION_SQL).fetchone()
-    return Detection(json.loads(row["seen"]), row["version"], row["finished_us"]) if row else None
+    return (
+        DetectionProgress(json.loads(row["seen"]), row["version"], row["finished_us"])
+        if row
+        else None
+    )
 
 
 def get_publications(connection: sqlite3.Connection) -> Publications:

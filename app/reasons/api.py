@@ -61,7 +61,7 @@ from compileboard.app.reasons.rerecordings import (
 )
 from compileboard.app.repros.queries import ReproRow
 from compileboard.app.runs.advice import CauseRow
-from compileboard.app.runs.queries import Slot
+from compileboard.app.runs.queries import TrendSlot
 
 Detail = TypeVar(
     "Detail", bound="DistinctBreakDetail | CauseDetail | RerecordingDetail | FailureDetail"
@@ -82,7 +82,7 @@ class DistinctTrend:
 
 @dataclass(frozen=True)
 class Trends:
-    slots: Annotated[list[Slot], "At most 48, oldest first."]
+    slots: Annotated[list[TrendSlot], "At most 48, oldest first."]
     kinds: Annotated[list[KindTrend], "The most frequent first."]
     distinct: Annotated[list[DistinctTrend], "By `id`."]
 

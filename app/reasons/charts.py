@@ -11,7 +11,7 @@ from compileboard.app.core.format import format_number, format_time
 from compileboard.app.core.labels import describe_cuda_graph_status
 from compileboard.app.reasons.queries import HistoryPoint
 from compileboard.app.reasons.reason_trends import KindTrend
-from compileboard.app.runs.queries import Slot
+from compileboard.app.runs.queries import TrendSlot
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.fixes.titles import strip_ticks
 
@@ -48,7 +48,7 @@ def chart_trend(
     title: str,
     noun: str,
     lines: Mapping[str, Sequence[float]],
-    slots: Sequence[Slot],
+    slots: Sequence[TrendSlot],
 ) -> Chart:
     ranked = sorted(lines, key=lambda name: (-sum(lines[name]), name))
     shown = ranked if len(ranked) <= _MAX_SERIES + 1 else ranked[:_MAX_SERIES]
@@ -146,22 +146,22 @@ def _shorten(name: str) -> str:
     return line if len(line) <= _MAX_LABEL else line[: _MAX_LABEL - 1] + "…"
 
 
-def chart_kinds(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
+def chart_kinds(kinds: Sequence[KindTrend], slots: Sequence[TrendSlot]) -> Chart:
     lines = {strip_ticks(kind.kind): kind.trend for kind in kinds}
     return chart_trend("graph-breaks-trend", "Graph breaks over time", "graph breaks", lines, slots)
 
 
-def chart_statuses(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
+def chart_statuses(kinds: Sequence[KindTrend], slots: Sequence[TrendSlot]) -> Chart:
     lines = {describe_cuda_graph_status(kind.kind).word: kind.trend for kind in kinds}
     title = "CUDA graphs recorded again over time"
     return chart_trend("cuda-graphs-trend", title, "recorded again", lines, slots)
 
 
-def chart_errors(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
+def chart_errors(kinds: Sequence[KindTrend], slots: Sequence[TrendSlot]) -> Chart:
     lines = {kind.kind or "type not recorded": kind.trend for kind in kinds}
     return chart_trend("failures-trend", "Failures over time", "failures", lines, slots)
 
 
-def chart_categories(kinds: Sequence[KindTrend], slots: Sequence[Slot]) -> Chart:
+def chart_categories(kinds: Sequence[KindTrend], slots: Sequence[TrendSlot]) -> Chart:
     lines = {label_category(kind.kind).label: kind.trend for kind in kinds if kind.count}
     return chart_trend("recompiles-trend", "Recompiles over time", "recompiles", lines, slots)

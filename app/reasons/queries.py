@@ -40,7 +40,7 @@ from compileboard.app.runs.queries import (
     WANTED_SLOT_PUBS,
     WANTED_SLOTS,
     RunFilter,
-    Slot,
+    TrendSlot,
     bind_runs,
     bind_slots,
     list_slots,
@@ -464,7 +464,7 @@ limit :limit
 class ReasonTrends:
     summary: Any
     grid: TrendGrid
-    slots: Sequence[Slot]
+    slots: Sequence[TrendSlot]
 
     @property
     def run_count(self) -> int:

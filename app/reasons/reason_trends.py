@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from compileboard.app.core.engine import Row
 from compileboard.app.core.fields import Count, DurationUs, PartialRecompiles
 from compileboard.app.reasons.sums import ReasonSum
-from compileboard.app.runs.queries import Slot
+from compileboard.app.runs.queries import TrendSlot
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
 
 TimeOfReasons = Annotated[
@@ -39,7 +39,7 @@ class KindTrend:
 @dataclass(frozen=True)
 class TrendGrid:
     counts: Mapping[int, list[int]]
-    slots: Sequence[Slot]
+    slots: Sequence[TrendSlot]
     kinds: tuple[KindTrend, ...]
     function_count: int
 
@@ -54,7 +54,7 @@ class TrendGrid:
         }
 
 
-def _divide_by_runs(counts: Sequence[int], slots: Sequence[Slot]) -> list[float]:
+def _divide_by_runs(counts: Sequence[int], slots: Sequence[TrendSlot]) -> list[float]:
     return [count / slot.run_count for count, slot in zip(counts, slots)]
 
 
@@ -62,7 +62,7 @@ def read_grid(
     kind_counts: Iterable[Row],
     kind_slots: Iterable[Row],
     lines: Iterable[Sequence[Any]],
-    slots: list[Slot],
+    slots: list[TrendSlot],
 ) -> TrendGrid:
     """Build the grid of trends from an engine's totals per kind, per kind and slot, and per reason
     and slot (`lines`: id, slot, count).
@@ -93,7 +93,7 @@ def read_grid(
 
 
 def make_grid(
-    counts: Mapping[int, list[int]], kinds: Mapping[str, KindSums], slots: list[Slot]
+    counts: Mapping[int, list[int]], kinds: Mapping[str, KindSums], slots: list[TrendSlot]
 ) -> TrendGrid:
     trends = [
         kind_sums.make_trend(kind, slots)
@@ -125,7 +125,7 @@ class KindSums:
             self.functions.add(function_id)
         self.counts = [mine + new for mine, new in zip(self.counts, counts)]
 
-    def make_trend(self, kind: str, slots: Sequence[Slot]) -> KindTrend:
+    def make_trend(self, kind: str, slots: Sequence[TrendSlot]) -> KindTrend:
         return KindTrend(
             kind=kind,
             gb_id=self.gb_id,

@@ -17,7 +17,7 @@ from compileboard.app.core.engine import Engine
 from compileboard.app.runs.queries import (
     WANTED_SLOTS,
     RunFilter,
-    Slot,
+    TrendSlot,
     bind_runs,
     choose_slot_size,
     count_runs,
@@ -47,7 +47,7 @@ class ReasonSum(NamedTuple):
 
 
 class SlotState(NamedTuple):
-    slot: Slot
+    slot: TrendSlot
     pubs: str
 
 
@@ -64,7 +64,7 @@ class SlotSums:
 @dataclass(frozen=True)
 class ReasonSums:
     newest_pub: int  # The newest number of all runs when the state was read.
-    slots: list[Slot]
+    slots: list[TrendSlot]
     parts: list[SlotSums]
     things: dict[int, tuple[str, int | None, str | None]] = field(
         default_factory=dict
@@ -164,7 +164,7 @@ def sum_reasons(
     run_count = count_runs(engine, replace(runs, text=None))
     values = bind_runs(runs) | {"slot_size": choose_slot_size(run_count)}
     states = [
-        SlotState(Slot(row["started_us"], row["run_id"], row["run_count"]), row["pubs"])
+        SlotState(TrendSlot(row["started_us"], row["run_id"], row["run_count"]), row["pubs"])
         for row in engine.rows(STATES_SQL, values)
     ]
     by_state = {part.state: part for part in known.parts} if known else {}

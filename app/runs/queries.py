@@ -502,7 +502,7 @@ limit 48
 
 
 @dataclass(frozen=True)
-class Slot:
+class TrendSlot:
     """One slot of a trend: one run, or several consecutive ones."""
 
     started_us: Annotated[TimeUs, "Start of its first run."]
@@ -514,7 +514,7 @@ def bind_runs(runs: RunFilter) -> dict[str, Any]:
     return _bind_filter(runs) | {"text": None}
 
 
-def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
+def list_slots(engine: Engine, runs: RunFilter) -> list[TrendSlot]:
     """Divide runs, oldest first, into at most MAX_SLOTS slots of consecutive runs.
 
     A slot has one run, or two, four, eight …, so that earlier slots stay the same when runs are
@@ -524,7 +524,7 @@ def list_slots(engine: Engine, runs: RunFilter) -> list[Slot]:
         "slot_size": choose_slot_size(count_runs(engine, replace(runs, text=None)))
     }
     return [
-        Slot(row["started_us"], row["run_id"], row["run_count"])
+        TrendSlot(row["started_us"], row["run_id"], row["run_count"])
         for row in engine.rows(SLOTS_SQL, values)
     ]
 
@@ -536,5 +536,5 @@ def choose_slot_size(run_count: int) -> int:
     return slot_size
 
 
-def bind_slots(runs: RunFilter, slots: list[Slot]) -> dict[str, Any]:
+def bind_slots(runs: RunFilter, slots: list[TrendSlot]) -> dict[str, Any]:
     return bind_runs(runs) | {"slot_size": choose_slot_size(sum(slot.run_count for slot in slots))}

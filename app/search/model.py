@@ -15,8 +15,8 @@ from compileboard.app.search.queries import (
     SearchGroup,
     SearchHit,
     SearchLine,
+    SearchTerms,
     Term,
-    Terms,
     check_kind,
     get_index_state,
     list_newest_sealed,
@@ -31,7 +31,7 @@ BEFORE = 60  # Characters shown before the first word.
 MAX_PLACES = 100  # Shown places of a term in a text; ten times as many are examined.
 
 
-def find_lines(text: str, terms: Terms, *, most: int = MAX_LINES) -> list[SearchLine]:
+def find_lines(text: str, terms: SearchTerms, *, most: int = MAX_LINES) -> list[SearchLine]:
     low = text.lower()
     if len(low) != len(text):  # lower case may be longer; positions must be the text's own
         low = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
@@ -148,7 +148,7 @@ def build_search(
     )
 
 
-def _add_lines(hit: SearchHit, terms: Terms) -> SearchHit:
+def _add_lines(hit: SearchHit, terms: SearchTerms) -> SearchHit:
     lines = find_lines(hit.text, terms)
     return replace(
         hit, lines=lines if hit.has_lines else [replace(line, line=None) for line in lines]

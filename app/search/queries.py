@@ -42,7 +42,7 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Terms:
+class SearchTerms:
     """The terms that must and must not occur; `is_cut` means that further terms were dropped."""
 
     included: tuple[Term, ...] = ()
@@ -58,7 +58,7 @@ class Terms:
         return f"({included}) NOT ({excluded})" if excluded else f"({included})"
 
 
-def read_terms(text: str) -> Terms:
+def read_terms(text: str) -> SearchTerms:
     included: list[Term] = []
     excluded: list[Term] = []
     is_cut = len(text) > LONGEST
@@ -77,7 +77,7 @@ def read_terms(text: str) -> Terms:
         last = not quoted and match.end() == len(text.rstrip())
         prefix = last and not minus and body[-1:].isalnum() and len(words[-1]) >= MIN_PREFIX
         (excluded if minus else included).append(Term(words, prefix))
-    return Terms(tuple(included), tuple(excluded), is_cut)
+    return SearchTerms(tuple(included), tuple(excluded), is_cut)
 
 
 # Texts of a kind; beyond it the count is "500 or more", so that a common word costs no more
@@ -277,7 +277,7 @@ def get_index_state(
 
 def search(
     reader: sqlite3.Connection,
-    terms: Terms,
+    terms: SearchTerms,
     *,
     run_id: str | None = None,
     kind: str | None = None,

@@ -41,10 +41,10 @@ def _send_compressed(response: Response, folder: Path) -> None:
     if path.suffix not in _COMPRESSED_SUFFIXES:
         return
     response.vary.add("Accept-Encoding")
-    is_taken = request.accept_encodings["gzip"] > 0 and "Range" not in request.headers
+    is_lease_held = request.accept_encodings["gzip"] > 0 and "Range" not in request.headers
     body = (
         _compress(path, path.stat().st_mtime_ns)
-        if response.status_code == 200 and is_taken
+        if response.status_code == 200 and is_lease_held
         else None
     )
     if body is None:

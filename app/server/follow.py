@@ -23,7 +23,7 @@ from compileboard.app.core.store import open_store
 from compileboard.app.incidents.pending import find_pending_runs
 from compileboard.collectors.contract.run_config import STALE_AFTER_S
 from compileboard.collectors.store.connection import StoreError, explain, open_reader, open_writer
-from compileboard.collectors.store.leases import FOLLOW, PRUNE, Lease, take_lease
+from compileboard.collectors.store.leases import FOLLOW, PRUNE, Lease, try_acquire_lease
 from compileboard.collectors.store.pruning import PruneRule, prune_runs
 from compileboard.collectors.store.search import index_run
 from compileboard.collectors.store.stream_rows import list_unindexed_runs
@@ -123,7 +123,7 @@ def follow(
     board = parse_address(db).board
     try:
         while lease is None:
-            lease = take_lease(board, FOLLOW)
+            lease = try_acquire_lease(board, FOLLOW)
             if lease is None and wait(LOOK_EVERY_S):
                 return 0
     except OSError as error:
@@ -218,7 +218,7 @@ def _prune(path: str, after_days: int) -> None:
     clock = read_clock(STALE_AFTER_S)
     with closing(open_writer(path, create=False)) as writer:
         prune_trash(writer)
-        pruning = take_lease(path, PRUNE) if after_days else None
+        pruning = try_acquire_lease(path, PRUNE) if after_days else None
         if pruning is not None:
             with pruning:
                 rule = PruneRule(clock.now_us - after_days * 86_400 * 1_000_000)

@@ -36,7 +36,7 @@ from compileboard.app.server.follow import Follower, FollowerThread
 from compileboard.app.server.request_log import WORKERS_FOLDER, describe_logging
 from compileboard.app.server.security import list_allowed_hosts
 from compileboard.collectors.store.connection import StoreError, open_reader, open_writer
-from compileboard.collectors.store.leases import SERVE, Lease, take_lease
+from compileboard.collectors.store.leases import SERVE, Lease, try_acquire_lease
 from compileboard.collectors.store.migrations import make_missing
 from compileboard.collectors.store.trash import prune_trash
 
@@ -56,7 +56,7 @@ def hold_database(path: str, *, shared: bool = True) -> Lease:
     Raises ServeError if it is being replaced, or its folder is not writable.
     """
     try:
-        lease = take_lease(path, SERVE, shared=shared)
+        lease = try_acquire_lease(path, SERVE, shared=shared)
     except OSError as error:
         raise ServeError(
             f"{error.filename} cannot be made ({error.strerror}): the database's folder is not "
@@ -104,7 +104,7 @@ def prepare_database(path: str, environ: Mapping[str, str]) -> None:
     if made is not None:
         log(made)
     open_reader(path).close()
-    _pick_up(environ)
+    _recover_spool(environ)
     pending_count = start_indexing(path)
     if pending_count:
         log(f"indexing {format_plural(pending_count, 'run')} for search in the background")
@@ -120,11 +120,11 @@ def _prune(path: str) -> None:
             )
 
 
-def _pick_up(environ: Mapping[str, str]) -> None:
+def _recover_spool(environ: Mapping[str, str]) -> None:
     # Imported here: it imports sqlite-utils and pandas, which no page needs.
-    from compileboard.collectors.record.recover_spools import pick_up_spools
+    from compileboard.collectors.record.recover_spools import recover_spools
 
-    picked = pick_up_spools(environ)
+    picked = recover_spools(environ)
     if picked.run_ids:
         runs = format_plural(len(picked.run_ids), "run")
         log(

@@ -30,7 +30,7 @@ from compileboard.collectors.store.connection import (
     measure_room,
     open_writer,
 )
-from compileboard.collectors.store.leases import FOLLOW, is_taken, read_renewed
+from compileboard.collectors.store.leases import FOLLOW, is_lease_held, read_renewed
 
 STREAMS_SQL = """
 select
@@ -187,7 +187,7 @@ def _check_disk(path: str) -> str:
 
 def _check_follower(path: str) -> str:
     renewed_s = read_renewed(path, FOLLOW)
-    if renewed_s is None or not is_taken(path, FOLLOW):
+    if renewed_s is None or not is_lease_held(path, FOLLOW):
         return (
             "no process updates incidents; its server starts one within 10 s, or compileboard "
             "follow"

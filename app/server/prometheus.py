@@ -35,7 +35,7 @@ from compileboard.app.core.resources import __version__
 from compileboard.app.imports.queue import ENDED, ImportQueue
 from compileboard.app.incidents.queries import count_incidents, get_publications
 from compileboard.app.server.health import get_figures
-from compileboard.collectors.store.leases import FOLLOW, is_taken, read_renewed
+from compileboard.collectors.store.leases import FOLLOW, is_lease_held, read_renewed
 from compileboard.collectors.store.results import ResultRow
 from compileboard.collectors.store.trash import trash_path
 
@@ -155,7 +155,7 @@ def list_store_metrics() -> list[Metric]:
             count_incidents(get_reader()).open_count,
         ),
         _make_gauge(
-            "follower_up", "1 where a process updates incidents.", int(is_taken(path, FOLLOW))
+            "follower_up", "1 where a process updates incidents.", int(is_lease_held(path, FOLLOW))
         ),
         _make_gauge(
             "follower_last_pass_timestamp_seconds",

@@ -24,7 +24,7 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.fingerprints import fingerprint
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 from compileboard.collectors.record.spool import SpoolReader
 from tests.tools.trace_logs import read_trace_log
 
@@ -99,7 +99,7 @@ def read_recording(source: Path, *, every_kind: bool = False) -> Recording:
     )
 
 
-def _captured(source: Path) -> Iterable[Captured]:
+def _captured(source: Path) -> Iterable[TorchRecord]:
     if source.suffix == ".xz":
         with scratch_folder() as folder:
             plain = folder / source.stem

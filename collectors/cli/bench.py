@@ -29,9 +29,9 @@ from compileboard.collectors.bench.experiments import (
     NEEDS,
     backend_to_check,
     choose_experiments,
+    drop_settings_without_effect,
     find,
-    find_idle,
-    leave_out_idle,
+    find_settings_without_effect,
     list_idle_modes,
 )
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
@@ -56,9 +56,9 @@ from compileboard.collectors.bench.suites.user import OnlyTarget, parse_only, re
 from compileboard.collectors.cli.common import (
     db_option,
     ignored_flag,
-    pick_up,
     print_message,
     read_destination,
+    recover_earlier_runs,
     server_options,
 )
 from compileboard.collectors.contract.run_config import RunConfig
@@ -159,7 +159,7 @@ def bench(**values: Any) -> int:
     """
     request = read_request(values)
     if not request.list:
-        pick_up()
+        recover_earlier_runs()
     return run_bench(request, print_message)
 
 
@@ -290,7 +290,7 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
     experiments = list_experiments(arguments)
     chosen = choose_models(arguments)
     asked = make_settings(arguments, checkout.environment)
-    settings = leave_out_idle(asked, experiments)
+    settings = drop_settings_without_effect(asked, experiments)
     batch_sizes = read_batch_sizes(arguments.batch_size_file)
     plan = make_plan(
         chosen, experiments, settings, no_skip=arguments.no_skip, batch_sizes=batch_sizes
@@ -303,7 +303,9 @@ def make_job(arguments: BenchRequest, checkout: Checkout, tags: dict[str, str]) 
         check_output(arguments, experiments, chosen)
     if chosen and ":" in chosen[0].only:
         check_class(read_only(chosen[0].only), arguments, batch_sizes)
-    for line in list_idle(arguments, asked, experiments) if tags.get(TAG) != "base" else ():
+    for line in (
+        list_ignored_options(arguments, asked, experiments) if tags.get(TAG) != "base" else ()
+    ):
         print_message(line)
     identity = (
         "" if tags else plan_hash(chosen, experiments, settings, batch_sizes)
@@ -334,13 +336,13 @@ def check_class(only: OnlyTarget, arguments: BenchRequest, batch_sizes: Mapping[
         )
 
 
-def list_idle(
+def list_ignored_options(
     arguments: BenchRequest, settings: BenchSettings, experiments: Sequence[str]
 ) -> list[str]:
     values = {**vars(arguments), **arguments.given}
     known = {**REQUESTED, **SETTINGS}
     asked = {name: known[name] for name in known if values.get(name) not in (None, known[name][1])}
-    idle = find_idle(asked, settings, experiments)
+    idle = find_settings_without_effect(asked, settings, experiments)
     if "backend" in asked and backend_to_check(arguments.experiments):
         idle["backend"] = NEEDS["a backend"].otherwise
     lines = [f"{asked[name][0].flags[0]} is left out: {why}" for name, why in idle.items()]

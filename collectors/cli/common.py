@@ -169,11 +169,11 @@ def count_megabytes(label: str, total_bytes: int = 0) -> Callable[[int], None]:
     return show
 
 
-def pick_up() -> None:
+def recover_earlier_runs() -> None:
     from compileboard.collectors.push.outbox import has_waiting
-    from compileboard.collectors.record.recover_spools import pick_up_spools
+    from compileboard.collectors.record.recover_spools import recover_spools
 
-    print_recovery(pick_up_spools())
+    print_recovery(recover_spools())
     if has_waiting(os.environ):  # rarely true, and it imports an HTTP client
         from compileboard.collectors.push.outbox_report import resume_sending
 

@@ -21,9 +21,9 @@ import click
 from compileboard.collectors.cli.common import (
     count_megabytes,
     db_option,
-    pick_up,
     print_message,
     read_destination,
+    recover_earlier_runs,
     server_options,
     tag_option,
 )
@@ -35,7 +35,7 @@ from compileboard.collectors.logs.discovery import NO_NAMES, LogSource, SourceGr
 from compileboard.collectors.logs.import_progress import Budget, ProgressLines
 from compileboard.collectors.logs.log_loader import (
     APART_US,
-    Imported,
+    ImportSummary,
     Loader,
     LoadOptions,
     Progress,
@@ -182,7 +182,7 @@ def import_command(
     if follow:
         end_as_interrupted()
     if lines is None:
-        pick_up()
+        recover_earlier_runs()
     limits = pop_limits(options)
     if destination.get("server"):
         from compileboard.collectors.push.outbox import outbox_root
@@ -486,7 +486,7 @@ class _ImportSession:
             if merged.state == "foreign":
                 foreign.append(merged.run_id)
                 continue
-            done = Imported(
+            done = ImportSummary(
                 merged.run_id,
                 merged.name,
                 log_count=1,
@@ -540,7 +540,11 @@ class _ImportSession:
         self._report(done, loader.group, began_s)
 
     def _report(
-        self, done: Imported, group: SourceGroup, began_s: float, merged: MergedRun | None = None
+        self,
+        done: ImportSummary,
+        group: SourceGroup,
+        began_s: float,
+        merged: MergedRun | None = None,
     ) -> None:
         took_s = time.monotonic() - began_s
         self.print_line(
@@ -633,7 +637,7 @@ def _describe_merged(merged: MergedRun, took_s: float) -> str:
     return f"{merged.name}: run {merged.run_id}: {states[merged.state]}"
 
 
-def _format_outcome(done: Imported, took_s: float, database: str) -> str:
+def _format_outcome(done: ImportSummary, took_s: float, database: str) -> str:
     if done.deleted:
         return (
             f"{done.name}: run {done.run_id} was deleted from this database, or pruned, so its "
@@ -669,7 +673,7 @@ def _format_outcome(done: Imported, took_s: float, database: str) -> str:
     )
 
 
-def _list_remarks(done: Imported, group: SourceGroup) -> list[str]:
+def _list_remarks(done: ImportSummary, group: SourceGroup) -> list[str]:
     remarks = []
     if done.with_source:
         remarks.append(
@@ -710,7 +714,7 @@ def _list_remarks(done: Imported, group: SourceGroup) -> list[str]:
     return remarks
 
 
-def _list_damage(done: Imported) -> list[str]:
+def _list_damage(done: ImportSummary) -> list[str]:
     texts = []
     for kind, reject in sorted(done.rejects.by_kind.items()):
         where = (
@@ -726,7 +730,7 @@ def _format_location(reject: Reject) -> str:
     return f"{line} {of} {reject.file_label}".strip() if reject.file_label else line
 
 
-def _format_logs(done: Imported) -> str:
+def _format_logs(done: ImportSummary) -> str:
     if done.repro_count is not None:
         return _format_count(done.log_count, "script")
     return _format_count(done.log_count, "log" if done.result_count is None else "file")

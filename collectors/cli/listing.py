@@ -12,7 +12,7 @@ from datetime import datetime
 
 import click
 
-from compileboard.collectors.cli.common import db_option, pick_up, print_message
+from compileboard.collectors.cli.common import db_option, print_message, recover_earlier_runs
 from compileboard.collectors.contract.values import clean
 from compileboard.collectors.record.spool import list_unrecorded
 from compileboard.collectors.store.connection import open_reader
@@ -72,7 +72,7 @@ def list_runs(
 ) -> None:
     """List the newest runs of a database."""
     earlier = list_unrecorded(os.environ)
-    pick_up()
+    recover_earlier_runs()
     for spool in list_unrecorded(os.environ):
         if spool in earlier:  # the others were reported just now
             retry = collector_command("retry", spool.name)
@@ -88,7 +88,7 @@ def list_runs(
 @db_option
 def show(run: str, db: str) -> int:
     """Print one run's summary."""
-    pick_up()
+    recover_earlier_runs()
     summary = summarize(db, run)
     if summary is None:
         raise ValueError(

@@ -14,11 +14,11 @@ import click
 from compileboard.collectors.cli.common import (
     db_option,
     ignored_flag,
-    pick_up,
     print_json,
     print_message,
     read_destination,
     read_server,
+    recover_earlier_runs,
     server_options,
 )
 from compileboard.collectors.contract.clock import read_clock_us
@@ -267,7 +267,7 @@ def list_command(db: str, run_id: str | None, limit: int, as_json: bool) -> int:
     from compileboard.collectors.store.repros import list_repros
     from compileboard.collectors.terminal.run_summary import need_run
 
-    pick_up()
+    recover_earlier_runs()
     with closing(open_reader(db)) as connection:
         run = None if run_id is None else need_run(connection, run_id, db)
         lines = list_repros(connection, run, limit=limit)

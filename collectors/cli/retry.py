@@ -28,7 +28,7 @@ from compileboard.command_line import Command
 from compileboard.exit_codes import DONE, FAILED
 
 if TYPE_CHECKING:
-    from compileboard.collectors.push.outbox import Waiting
+    from compileboard.collectors.push.outbox import WaitingDelivery
 
 
 @click.command(cls=Command, epilog="Example: %(prog)s 01JD --db another.db\n")
@@ -46,14 +46,14 @@ def retry(db: str | None, runs: tuple[str, ...]) -> int:
 
     `list` and `doctor` show them with the reason.
     """
-    from compileboard.collectors.record.recover_spools import pick_up_spools
+    from compileboard.collectors.record.recover_spools import recover_spools
     from compileboard.collectors.record.spool import put_back
 
     chosen = put_back(os.environ, list(runs), db)
     if not chosen:
         print_message("no run waits to be recorded")
         return DONE
-    report = pick_up_spools()
+    report = recover_spools()
     print_recovery(report)
     return FAILED if report.set_aside or report.problems else DONE
 
@@ -89,7 +89,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
     """
     from compileboard.collectors.push.outbox import list_waiting, outbox_root
     from compileboard.collectors.push.outbox_report import deliver, list_waiting_runs, wake_sender
-    from compileboard.collectors.record.recover_spools import pick_up_spools
+    from compileboard.collectors.record.recover_spools import recover_spools
 
     _check_limits(paths, list(values))
     root, limits = outbox_root(os.environ), pop_limits(values)
@@ -106,7 +106,7 @@ def push(paths: tuple[str, ...], run_ids: tuple[str, ...], is_list: bool, **valu
             run_id for path in paths for run_id in _queue_path(path, root, run_ids, config, limits)
         ]
     else:
-        print_recovery(pick_up_spools())  # Record what killed recorders left.
+        print_recovery(recover_spools())  # Record what killed recorders left.
         queued = [item.run_id for item in _choose_waiting(root, run_ids, values)]
     if not queued:
         wake_sender(os.environ)
@@ -143,7 +143,9 @@ def _is_spool(path: str) -> bool:
     return (Path(path) / MANIFEST_NAME).is_file()
 
 
-def _choose_waiting(root: Path, run_ids: tuple[str, ...], values: dict[str, Any]) -> list[Waiting]:
+def _choose_waiting(
+    root: Path, run_ids: tuple[str, ...], values: dict[str, Any]
+) -> list[WaitingDelivery]:
     from compileboard.collectors.push.outbox import list_waiting
     from compileboard.collectors.push.target import check_server
     from compileboard.collectors.terminal.run_summary import NEWEST
@@ -184,7 +186,7 @@ def _queue_path(
         import_into_outbox,
     )  # imported here because it is large
     from compileboard.collectors.push.run_bundles import bundle_runs
-    from compileboard.collectors.record.recover_spools import pick_up_spool
+    from compileboard.collectors.record.recover_spools import recover_spool
     from compileboard.collectors.record.spool import read_manifest
     from compileboard.collectors.repro.sending import queue_stored_answers
     from compileboard.collectors.store.bundles import is_bundle
@@ -196,7 +198,7 @@ def _queue_path(
         server = {name: getattr(config, name) for name in SERVER_SETTINGS}
         manifest = replace(read_manifest(folder), database="", **server)
         manifest.write(folder)
-        if not pick_up_spool(folder):
+        if not recover_spool(folder):
             raise ValueError(
                 f"{path} is being recorded by another process; it is pushed when that is done"
             )

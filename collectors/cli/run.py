@@ -12,9 +12,9 @@ import click
 
 from compileboard.collectors.cli.common import (
     db_option,
-    pick_up,
     print_message,
     read_destination,
+    recover_earlier_runs,
     server_options,
     tag_option,
 )
@@ -178,7 +178,7 @@ def run(
     try:
         check_program(list(command), os.environ)
         with reporting_errors("what earlier commands left cannot be recorded"):
-            pick_up()
+            recover_earlier_runs()
         if diff_branch is not None:
             # Imported here because only this option needs `bench` and its imports.
             from compileboard.collectors.bench.execution.diff_branch import REF_TAG, TAG, enter_base

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from compileboard.collectors.cli.common import db_option, pick_up, print_json, print_message
+from compileboard.collectors.cli.common import (
+    db_option,
+    print_json,
+    print_message,
+    recover_earlier_runs,
+)
 from compileboard.collectors.fixes.titles import strip_ticks
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.terminal.values import (
@@ -31,7 +36,7 @@ from compileboard.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED
 if TYPE_CHECKING:
     from compileboard.collectors.fixes.causes import Cause
     from compileboard.collectors.store.dashboard import Trial
-    from compileboard.collectors.trials.all_fixes import AllFixes, Tried
+    from compileboard.collectors.trials.all_fixes import AllFixes, TriedCandidate
     from compileboard.collectors.trials.candidates import Candidates
     from compileboard.collectors.trials.comparison import TrialResult
     from compileboard.collectors.trials.patches import RecordedProgram
@@ -144,7 +149,7 @@ def try_fix(
     """
     from compileboard.collectors.trials.patches import CannotTry
 
-    pick_up()
+    recover_earlier_runs()
     database = os.path.abspath(db)
     limits = {name: options.pop(name) for name in ("max_count", "budget_s")}
     folder = keep
@@ -514,7 +519,7 @@ def _name_candidate(candidate: Candidate) -> str:
     return f"{'fix' if len(candidate.numbers) == 1 else 'fixes'} {numbers}"
 
 
-def _make_row(tried: Tried) -> tuple[str, str, str]:
+def _make_row(tried: TriedCandidate) -> tuple[str, str, str]:
     from compileboard.collectors.store.dashboard import OUTCOME_LABELS
 
     assert tried.result is not None

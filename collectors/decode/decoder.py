@@ -21,9 +21,9 @@ from compileboard.collectors.decode import (
 from compileboard.collectors.decode import trace_records as failures
 from compileboard.collectors.decode.break_texts import parse_break
 from compileboard.collectors.decode.records import (
-    Captured,
     PathNamer,
     Qualify,
+    TorchRecord,
     is_event,
     named_stack,
     parse_frames,
@@ -45,7 +45,7 @@ class Decoder:
     def __init__(self, namer: PathNamer | None = None, qualify: Qualify | None = None) -> None:
         self._namer = namer or PathNamer()
         self._qualify = qualify
-        self._handlers: dict[str, Callable[[Captured], list[events.Event]]] = {
+        self._handlers: dict[str, Callable[[TorchRecord], list[events.Event]]] = {
             record_names.COMPILE_START: self._start,
             record_names.GRAPH_BREAK: self._break,
             record_names.RECOMPILE: self._recompile,
@@ -61,7 +61,9 @@ class Decoder:
             **dict.fromkeys(records.HOOK_EVENTS, self._live),
         }
 
-    def decode(self, captured: Captured, report: Report = lambda what: None) -> list[events.Event]:
+    def decode(
+        self, captured: TorchRecord, report: Report = lambda what: None
+    ) -> list[events.Event]:
         """Decode one record: usually one event, more if a record carries configs or a stored text.
 
         Parts with an unexpected form are reported once through `report`; the rest is kept
@@ -81,7 +83,7 @@ class Decoder:
             report(f"{clean_text(captured.name)}: {'; '.join(notes)}")
         return made
 
-    def _make(self, captured: Captured, notes: Notes) -> list[events.Event]:
+    def _make(self, captured: TorchRecord, notes: Notes) -> list[events.Event]:
         try:
             if captured.logged is not None and not is_event(captured.name):
                 return decode_logged(
@@ -113,7 +115,7 @@ class Decoder:
             fitted.append(fit)
         return fitted
 
-    def _start(self, captured: Captured) -> list[events.Event]:
+    def _start(self, captured: TorchRecord) -> list[events.Event]:
         frames = parse_frames(_as_dict(captured.metadata).get("stack"))
         if not isinstance(_as_dict(captured.metadata).get("stack"), list):
             return [self._noted(captured)]
@@ -136,7 +138,7 @@ class Decoder:
         )
         return [started]
 
-    def _metrics(self, captured: Captured) -> list[events.Event]:
+    def _metrics(self, captured: TorchRecord) -> list[events.Event]:
         if not isinstance(captured.metadata, dict):
             return [self._noted(captured)]
         kind = record_names.METRICS[captured.name]
@@ -160,7 +162,7 @@ class Decoder:
             )
         return made
 
-    def _break(self, captured: Captured) -> list[events.Event]:
+    def _break(self, captured: TorchRecord) -> list[events.Event]:
         if not isinstance(captured.payload, str):
             return [self._noted(captured)]
         qualname = captured.extra.get("qualname")
@@ -172,7 +174,7 @@ class Decoder:
         )
         return [events.GraphBroke(**self._context(captured), **fields)]
 
-    def _recompile(self, captured: Captured) -> list[events.Event]:
+    def _recompile(self, captured: TorchRecord) -> list[events.Event]:
         guards = recompile_reasons.parse_reasons(captured.payload, self._namer)
         if not guards and captured.payload not in ("[\n\n]", "[]", [], [""], ""):
             return [self._noted(captured)]
@@ -191,7 +193,7 @@ class Decoder:
             )
         ]
 
-    def _error(self, captured: Captured) -> list[events.Event]:
+    def _error(self, captured: TorchRecord) -> list[events.Event]:
         if not isinstance(captured.payload, str):
             return [self._noted(captured)]
         error_type, message = failures.parse_error(captured.payload)
@@ -200,14 +202,14 @@ class Decoder:
         )
         return [failed]
 
-    def _raised(self, captured: Captured) -> list[events.Event]:
+    def _raised(self, captured: TorchRecord) -> list[events.Event]:
         metadata, text = _as_dict(captured.metadata), captured.payload or ""
         if not isinstance(metadata.get("position"), int) or not isinstance(text, str):
             return [self._noted(captured)]
         fields = failures.parse_raised(metadata, text, self._namer, self._qualify)
         return [events.RuntimeFailed(**self._context(captured), **fields)]
 
-    def _repro(self, captured: Captured) -> list[events.Event]:
+    def _repro(self, captured: TorchRecord) -> list[events.Event]:
         metadata, payload = _as_dict(captured.metadata), _as_dict(captured.payload)
         manifest = _as_dict(metadata.get("manifest"))
         file = load_manifest(manifest).file
@@ -230,7 +232,7 @@ class Decoder:
             events.ReproCaptured(**self._context(captured), **stored, **programs, manifest=manifest)
         ]
 
-    def _repro_values(self, captured: Captured) -> list[events.Event]:
+    def _repro_values(self, captured: TorchRecord) -> list[events.Event]:
         metadata, body = _as_dict(captured.metadata), captured.payload
         if not isinstance(metadata.get("digest"), str) or not isinstance(body, str):
             return [self._noted(captured)]
@@ -241,7 +243,7 @@ class Decoder:
             )
         ]
 
-    def _cache(self, captured: Captured) -> list[events.Event]:
+    def _cache(self, captured: TorchRecord) -> list[events.Event]:
         fields = caches.parse_lookup(
             captured.name.removeprefix(record_names.ARTIFACT), captured.payload
         )
@@ -252,19 +254,19 @@ class Decoder:
             made.append(make_artifact(captured, captured.logged, self._context(captured)))
         return made
 
-    def _cudagraph_skip(self, captured: Captured) -> list[events.Event]:
+    def _cudagraph_skip(self, captured: TorchRecord) -> list[events.Event]:
         fields = cudagraphs.parse_skip(_as_dict(captured.metadata), self._namer)
         if fields is None:
             return [self._noted(captured)]
         return [events.CudagraphSkipped(**self._context(captured), **fields)]
 
-    def _cudagraph(self, captured: Captured) -> list[events.Event]:
+    def _cudagraph(self, captured: TorchRecord) -> list[events.Event]:
         fields = cudagraphs.parse_recording(_as_dict(captured.metadata), self._namer)
         if fields is None:
             return [self._noted(captured)]
         return [events.CudagraphMade(**self._context(captured), **fields)]
 
-    def _steps(self, captured: Captured) -> list[events.Event]:
+    def _steps(self, captured: TorchRecord) -> list[events.Event]:
         metadata, text = _as_dict(captured.metadata), captured.payload
         trace = steps.read_trace(text) if isinstance(text, str) else None
         own = ("wanted_count", "earlier_count", "device", "peak_bytes_per_s", "steps")
@@ -280,15 +282,15 @@ class Decoder:
             return [timed]
         return [timed, steps.make_artifact(trace, self._context(captured))]
 
-    def _live(self, captured: Captured) -> list[events.Event]:
+    def _live(self, captured: TorchRecord) -> list[events.Event]:
         made = records.make_event(captured)
         return [made if made is not None else self._noted(captured)]
 
-    def _noted(self, captured: Captured) -> events.UnknownRecordSeen:
+    def _noted(self, captured: TorchRecord) -> events.UnknownRecordSeen:
         body = {"metadata": captured.metadata, "payload": captured.payload}
         return events.UnknownRecordSeen(**self._context(captured), name=captured.name, body=body)
 
-    def _context(self, captured: Captured) -> dict[str, Any]:
+    def _context(self, captured: TorchRecord) -> dict[str, Any]:
         return {
             "process_id": captured.process_id,
             "sequence": captured.sequence,
@@ -306,7 +308,7 @@ class Decoder:
         return {**envelope, "stack": named_stack(frames, self._namer)} if frames else envelope
 
 
-def _clean_record(captured: Captured, notes: Notes) -> Captured:
+def _clean_record(captured: TorchRecord, notes: Notes) -> TorchRecord:
     name, metadata, payload = (
         clean_text(captured.name),
         clean(captured.metadata),

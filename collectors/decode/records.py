@@ -26,7 +26,7 @@ from compileboard.collectors.contract.shapes import Frame as NamedFrame
 
 
 @dataclass(slots=True)
-class Logged:
+class LoggedPayload:
     md5: str | None = None  # torch's own, of the text
     size_bytes: int | None = None
     state: str = "none"  # of the text: kept | none | left_out | withheld | damaged
@@ -34,7 +34,7 @@ class Logged:
 
 
 @dataclass(slots=True)
-class Captured:
+class TorchRecord:
     """One record from torch.
 
     `name` is torch's event name ("dynamo_start", "bwd_compilation_metrics") or, for
@@ -55,7 +55,7 @@ class Captured:
     extra: dict[str, Any] = field(
         default_factory=dict
     )  # only known to a live hook: {"qualname": …}
-    logged: Logged | None = None  # None: from a live hook
+    logged: LoggedPayload | None = None  # None: from a live hook
     # Other contents of its log, stacks with their file names.
     envelope: dict[str, Any] | None = None
 
@@ -97,7 +97,7 @@ HOOK_EVENTS: dict[str, type[events.Event]] = {
 _IDENTITY = ("process_id", "sequence", "time_us")
 
 
-def make_event(captured: Captured) -> events.Event | None:
+def make_event(captured: TorchRecord) -> events.Event | None:
     cls = HOOK_EVENTS.get(captured.name)
     if cls is None or not isinstance(captured.metadata, dict):
         return None

@@ -14,7 +14,7 @@ from typing import Any
 
 from compileboard.collectors.contract.events import SpanSeen
 from compileboard.collectors.contract.values import clean, clean_text
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 
 # A log has a TAB before each line of a text, its payload has none.
 # Groups: name, time, whether that is rounded up, compile id, phase, thread.
@@ -35,7 +35,7 @@ _LONG_SPAN_BYTES = 2 << 10
 _LONG_VALUE_CHARS = 200  # longer values of a span's args are kept only in the full payload
 
 
-def make_plain_span(captured: Captured) -> SpanSeen | None:
+def make_plain_span(captured: TorchRecord) -> SpanSeen | None:
     if isinstance(captured.metadata, tuple):  # the reader has split it
         name, phase, at_us, thread, compile_id = captured.metadata
     else:
@@ -66,7 +66,9 @@ def make_plain_span(captured: Captured) -> SpanSeen | None:
     )
 
 
-def make_span(captured: Captured, context: dict[str, Any], *, keep_text: bool) -> SpanSeen | None:
+def make_span(
+    captured: TorchRecord, context: dict[str, Any], *, keep_text: bool
+) -> SpanSeen | None:
     try:
         body = (
             json.loads(captured.payload) if isinstance(captured.payload, str) else captured.metadata

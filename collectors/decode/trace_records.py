@@ -20,11 +20,11 @@ from compileboard.collectors.contract.values import clean, clean_text
 from compileboard.collectors.decode.aot import parse_metadata, summarize
 from compileboard.collectors.decode.guard_tree import count_guards
 from compileboard.collectors.decode.records import (
-    Captured,
     Frame,
-    Logged,
+    LoggedPayload,
     PathNamer,
     Qualify,
+    TorchRecord,
     is_torch,
     named_stack,
     parse_frames,
@@ -40,7 +40,7 @@ _STACKS = ("stack", "user_stack", "framework_stack")
 
 
 def decode_logged(
-    captured: Captured, logged: Logged, context: dict[str, Any], namer: PathNamer
+    captured: TorchRecord, logged: LoggedPayload, context: dict[str, Any], namer: PathNamer
 ) -> list[events.Event]:
     if captured.name == SPAN:
         span = make_span(captured, context, keep_text=logged.state == "kept")
@@ -52,7 +52,7 @@ def decode_logged(
 
 
 def make_artifact(
-    captured: Captured, logged: Logged, context: dict[str, Any]
+    captured: TorchRecord, logged: LoggedPayload, context: dict[str, Any]
 ) -> events.ArtifactSeen:
     metadata = captured.metadata if isinstance(captured.metadata, dict) else {}
     if captured.metadata is not None and not isinstance(captured.metadata, dict):
@@ -97,7 +97,9 @@ def _sum_up_aot(text: str) -> AotSummary | None:
     return cast("AotSummary", summarize(meta)) if meta is not None else None
 
 
-def make_symbol(captured: Captured, context: dict[str, Any], namer: PathNamer) -> events.SymbolSeen:
+def make_symbol(
+    captured: TorchRecord, context: dict[str, Any], namer: PathNamer
+) -> events.SymbolSeen:
     fields = clean(captured.metadata)
     frames = parse_frames(fields.get("user_stack")) or parse_frames(fields.get("stack"))
     frame = user_frame(frames)

@@ -91,10 +91,12 @@ class HintWarning:
 
 
 def list_hint_warnings(facts: BreakFacts) -> list[HintWarning]:
-    return [HintWarning(hint, reason) for hint in facts.hints if (reason := _judge(hint, facts))]
+    return [
+        HintWarning(hint, reason) for hint in facts.hints if (reason := _judge_hint(hint, facts))
+    ]
 
 
-def _judge(hint: str, facts: BreakFacts) -> str | None:
+def _judge_hint(hint: str, facts: BreakFacts) -> str | None:
     gb_id, line = facts.gb_id, facts.source_line or ""
     if gb_id == "GB0123" and "torch._dynamo.trace_autograd_ops" in hint:
         return "No effect as written: the setting is `torch._dynamo.config.trace_autograd_ops`."
@@ -483,7 +485,7 @@ class Cause:
 
 
 @dataclass
-class Draft:
+class CauseDraft:
     cause: Cause
     claims: Claims
     consequences: frozenset[int] = frozenset()  # keys of recompiles that are gone with its break
@@ -713,7 +715,7 @@ def _is_set(statement: str, settings: Mapping[str, object]) -> bool:
 
 
 def _assign_savings(
-    drafts: Sequence[Draft], costs: Mapping[int, Cost], compiles: Sequence[RecordedCompile]
+    drafts: Sequence[CauseDraft], costs: Mapping[int, Cost], compiles: Sequence[RecordedCompile]
 ) -> list[Cause]:
     shares = share_clock(compiles)
     left_us = whole_us = int(sum(row.total_us * shares[row.key] for row in compiles))
@@ -781,7 +783,7 @@ class CodeIndex:
         return part.lines[line - part.first_line] if part is not None and line is not None else None
 
 
-def _cut(
+def _cut_lines(
     part: SourceLines | None, line: int | None, edits: Sequence[LineEdit] = ()
 ) -> SourceLines | None:
     """Return the lines of a function that a page shows: those around a line and around edits."""
@@ -800,7 +802,7 @@ def _draft_breaks(
     costs: Mapping[int, Cost],
     code: CodeIndex,
     saved: Sequence[_AvoidableRecompile],
-) -> list[Draft]:
+) -> list[CauseDraft]:
     occurrences = defaultdict(list)
     for occurrence in run.occurrences:
         occurrences[occurrence.distinct_id].append(occurrence)
@@ -812,7 +814,7 @@ def _draft_breaks(
     compiled |= {("torch", bare_name(row.torch_function)) for row in run.compiles}
     guards = {recompile.compile_key: recompile.guards for recompile in run.recompiles}
 
-    def draft(members: Sequence[RecordedBreak]) -> Draft:
+    def draft(members: Sequence[RecordedBreak]) -> CauseDraft:
         events = [event for member in members for event in occurrences[member.id]]
         broken: dict[int, RecordedCompile] = {}
         eager: dict[tuple[str | None, ...], EagerFunction] = {}
@@ -869,8 +871,12 @@ def _draft_breaks(
         )
         # What runs eagerly is compiled with the fix, which takes more than it saves.
         claims = {} if eager or _left_by(cause) == "each" else claims
+<<<<<<< HEAD
         cause = replace(cause, freed_keys=tuple(freed), passed_keys=passed)
         return Draft(cause, claims, consequences)
+=======
+        return CauseDraft(replace(cause, freed_keys=tuple(freed)), claims, consequences)
+>>>>>>> 2c9b8e23 (names: nouns that say what a class is (TorchRecord, ImportSummary, WorkerProcesses, UnionFind …), verbs that say what is done in place of settle, take, pick up and cut)
 
     joined = _make_by_cure(
         _group_breaks(run.breaks, code), draft, lambda own: _break_fix_key(own.cause)
@@ -1154,7 +1160,7 @@ def _make_break_cause(
         fingerprints=tuple(member.fingerprint for member in members),
         hints=tuple(dict.fromkeys(hint for member in members for hint in member.hints)),
         hint_warnings=tuple(warnings.values()),
-        code=_cut(
+        code=_cut_lines(
             code.find(first.file, first.line),
             first.line,
             [edit for suggested in fixes.values() for edit in suggested.edits],
@@ -1427,7 +1433,7 @@ def _draft_recompiles(
     costs: Mapping[int, Cost],
     code: CodeIndex,
     consequences: set[int],
-) -> list[Draft]:
+) -> list[CauseDraft]:
     firsts: dict[Hashable, RecordedCompile] = {}
     for row in run.compiles:
         firsts.setdefault((row.process_id, row.frame), row)
@@ -1455,7 +1461,8 @@ def _draft_recompiles(
     ):
         places.setdefault((row.process_id, row.frame), row.key)
     return [
-        Draft(cause, _claim_recompiles(cause, rows, firsts, places, costs)) for cause, rows in found
+        CauseDraft(cause, _claim_recompiles(cause, rows, firsts, places, costs))
+        for cause, rows in found
     ]
 
 
@@ -1585,7 +1592,7 @@ def _make_recompile_cause(
         variation=max(
             (member.variation for member in own), key=lambda variation: variation.recompile_count
         ),
-        code=_cut(part, line),
+        code=_cut_lines(part, line),
         fixes=tuple(fixes),
     )
     return _rename_arguments(cause, first.names) if first.names else cause

@@ -165,7 +165,7 @@ def suggest_recompile_fixes(facts: RecompileFacts) -> list[SuggestedFix]:
         if fix.is_needless and facts.is_eager:  # what is needed once costs every call here
             fix = find_fix("recompile", AT_THE_LIMIT)
         if fix.minimum_torch <= facts.torch_version:
-            title = fix.warn(_fill(fix.title, facts))
+            title = fix.warn(_fill_title(fix.title, facts))
             own = fix.settings if settings is None else settings
             own = () if facts.is_static and ALL_DYNAMIC in own else own
             if ALL_DYNAMIC in own and fix_id in ("float", "attribute-float"):
@@ -286,7 +286,9 @@ def _list_dimensions(facts: RecompileFacts) -> list[tuple[str, int | None]]:
     return [(source, dim) for source, dim in listed if not _BREAK_VALUE.search(source)]
 
 
-def _dynamic(sources: Sequence[tuple[str, int | None]], facts: RecompileFacts) -> tuple[str, ...]:
+def _dynamic_settings(
+    sources: Sequence[tuple[str, int | None]], facts: RecompileFacts
+) -> tuple[str, ...]:
     text = format_dynamic_sources(sources, facts.torch_version)
     return (f"{_DYNAMIC_SOURCES}{text!r}",) if text else ()
 
@@ -296,22 +298,27 @@ def _choose_by_category(facts: RecompileFacts) -> Chosen:
     return [fix.id for fix in fixes if fix.id != AT_THE_LIMIT]
 
 
-def _dynamic_source(facts: RecompileFacts) -> tuple[str, ...]:
+def _dynamic_source_settings(facts: RecompileFacts) -> tuple[str, ...]:
     sources = [source or "" for source in (facts.source, *facts.siblings)]
-    return _dynamic([(one, None) for one in sources if not _BREAK_VALUE.search(one)], facts)
+    return _dynamic_settings(
+        [(one, None) for one in sources if not _BREAK_VALUE.search(one)], facts
+    )
 
 
 def _quote_entries(facts: RecompileFacts) -> str | None:
     """Quote the names of the sources in the setting, which may differ from those in the user's
     code.
     """
-    named = [ast.literal_eval(one.removeprefix(_DYNAMIC_SOURCES)) for one in _dynamic_source(facts)]
+    named = [
+        ast.literal_eval(one.removeprefix(_DYNAMIC_SOURCES))
+        for one in _dynamic_source_settings(facts)
+    ]
     return f"`{named[0]}`" if named else None
 
 
-def _size(facts: RecompileFacts) -> Chosen:
+def _choose_for_size(facts: RecompileFacts) -> Chosen:
     if _PARAMETER.search(f"{facts.reason} {facts.source}"):
-        return [("size-of-a-parameter", _dynamic_source(facts))]
+        return [("size-of-a-parameter", _dynamic_source_settings(facts))]
     source = "\n".join(facts.lines)
     if _has_zero_or_one(facts) and len(_list_other_sizes(facts)) < 2:
         if _SIZE_BRANCH.search(source):
@@ -331,11 +338,11 @@ def _size(facts: RecompileFacts) -> Chosen:
     if _is_size_looped(facts):
         return ["size-that-a-loop-runs-to", "size-in-buckets"]
     if facts.is_compiled_in and _list_kept_static(facts):
-        return [("size-with-a-parameter", _dynamic_source(facts)), "size-in-buckets"]
+        return [("size-with-a-parameter", _dynamic_source_settings(facts)), "size-in-buckets"]
     if facts.is_compiled_in:
         return ["int-that-is-needed", "size-in-buckets"]
     is_known = bool(facts.dynamic_sources or facts.siblings or facts.called_at)
-    settings = _dynamic(dimensions, facts) if is_known or facts.is_static else ()
+    settings = _dynamic_settings(dimensions, facts) if is_known or facts.is_static else ()
     settings = settings or (ALL_DYNAMIC,)
     several = len({source for source, _ in dimensions}) > 1
     return [
@@ -362,7 +369,7 @@ def _is_size_looped(facts: RecompileFacts) -> bool:
     )
 
 
-def _shape(facts: RecompileFacts) -> Chosen:
+def _choose_for_shape(facts: RecompileFacts) -> Chosen:
     reason = facts.reason
     if facts.symbol == "dimension marks" or "_dynamo_" in reason or "_has_dynamo" in reason:
         return ["marks-late"]
@@ -489,14 +496,14 @@ def _is_subscript(facts: RecompileFacts) -> bool:
     )
 
 
-def _int(facts: RecompileFacts) -> Chosen:
+def _choose_for_int(facts: RecompileFacts) -> Chosen:
     if _is_position(facts):
         return ["int-that-is-a-position"]
     if _is_subscript(facts):
         if _needs_value(facts):  # a tensor's subscript is dynamic from its second value on
             return ["int-that-picks-from-a-list", "variants-that-stay"]
         return [
-            ("int-that-subscripts-a-tensor", _dynamic_source(facts)),
+            ("int-that-subscripts-a-tensor", _dynamic_source_settings(facts)),
             "int-that-picks-from-a-list",
         ]
     uses = _list_uses(facts, facts.source)
@@ -516,7 +523,7 @@ def _is_looped(facts: RecompileFacts) -> bool:
 
 
 def _suggest_dynamic_number(facts: RecompileFacts) -> Chosen:
-    settings = _dynamic_source(facts)
+    settings = _dynamic_source_settings(facts)
     return [("dynamic-number", settings)] if settings else []
 
 
@@ -531,7 +538,7 @@ def _choose_for_number(facts: RecompileFacts, as_tensor: str) -> Chosen:
     ]
 
 
-def _needed_int(facts: RecompileFacts) -> Chosen:
+def _choose_for_needed_int(facts: RecompileFacts) -> Chosen:
     if _is_position(facts):
         return ["int-that-is-a-position"]
     if _is_subscript(facts):
@@ -539,7 +546,7 @@ def _needed_int(facts: RecompileFacts) -> Chosen:
     return ["int-that-the-code-needs"] if _is_looped(facts) else []
 
 
-def _float(facts: RecompileFacts) -> Chosen:
+def _choose_for_float(facts: RecompileFacts) -> Chosen:
     if not _needs_value(facts):
         # A function that is called may read it by a name of its own: no use is seen then.
         uses = _list_uses(facts, facts.source)
@@ -552,7 +559,7 @@ def _float(facts: RecompileFacts) -> Chosen:
     ]
 
 
-def _other(facts: RecompileFacts) -> Chosen:
+def _choose_for_other(facts: RecompileFacts) -> Chosen:
     if (facts.source or "").endswith(".training"):
         return ["training"]
     if re.search(r"\bNone\b|NoneType", f"{facts.reason} {' '.join(facts.values)}"):
@@ -585,18 +592,18 @@ def _choose_for_string(facts: RecompileFacts) -> Chosen:
     return ["text-in-caller" if is_read and len(facts.values) > 3 else "value-variants"]
 
 
-def _global(facts: RecompileFacts) -> Chosen:
+def _choose_for_global(facts: RecompileFacts) -> Chosen:
     expected = facts.values[0] if facts.values else ""
     if facts.values and {*facts.values} <= _BOOLS:
         return ["bool"]
-    if _INT.fullmatch(expected) and (needed := _needed_int(facts)):
+    if _INT.fullmatch(expected) and (needed := _choose_for_needed_int(facts)):
         return needed
     if _INT.fullmatch(expected):
         return _choose_for_number(facts, "global-number")
     return ["global-number" if _FLOAT.fullmatch(expected) else "global-value"]
 
 
-def _attribute(facts: RecompileFacts) -> Chosen:
+def _choose_for_attribute(facts: RecompileFacts) -> Chosen:
     source, expected = facts.source or "", facts.values[0] if facts.values else ""
     if source.endswith(".training"):
         return ["training"]
@@ -613,7 +620,7 @@ def _attribute(facts: RecompileFacts) -> Chosen:
         if _LAYER.search(attribute) and not is_counted and "loop" not in uses:
             is_tensor = uses and uses <= _OF_TENSORS  # else something may need it
             return [*(_suggest_dynamic_number(facts) if is_tensor else []), "layer-index"]
-        if needed := _needed_int(facts):
+        if needed := _choose_for_needed_int(facts):
             return needed
         if is_counted:
             return _choose_for_number(facts, "counter")
@@ -650,7 +657,7 @@ def _is_step(facts: RecompileFacts) -> bool:
     return (facts.function or "").endswith(".step")
 
 
-def _length(facts: RecompileFacts) -> Chosen:
+def _choose_for_length(facts: RecompileFacts) -> Chosen:
     line = facts.source_line or ""
     if facts.source in ARGUMENTS and (facts.source == "kwargs" or facts.called_at):
         return ["other-arguments"]
@@ -680,7 +687,7 @@ def _length(facts: RecompileFacts) -> Chosen:
     return ["list-length" if is_joined else "list-that-is-read"]
 
 
-def _dict_keys(facts: RecompileFacts) -> Chosen:
+def _choose_for_dict_keys(facts: RecompileFacts) -> Chosen:
     if facts.source == "kwargs":
         return ["other-arguments"]
     if _is_optimizer_state(facts):
@@ -694,7 +701,7 @@ def _is_wrapper(facts: RecompileFacts) -> bool:
     )
 
 
-def _identity(facts: RecompileFacts) -> Chosen:
+def _choose_for_identity(facts: RecompileFacts) -> Chosen:
     if _is_wrapper(facts):
         return ["shared-wrapper"]
     if facts.symbol == "same object" or re.search(r"\w\S* is \S*\w", facts.reason):
@@ -704,7 +711,7 @@ def _identity(facts: RecompileFacts) -> Chosen:
     return ["function-object"]
 
 
-def _rank(facts: RecompileFacts) -> Chosen:
+def _choose_for_rank(facts: RecompileFacts) -> Chosen:
     beside = {"dispatch_keys", "grad_mode", "tensor_dtype", "tensor_requires_grad"}
     return ["rank-and-more" if beside & facts.beside else "rank"]
 
@@ -724,20 +731,20 @@ def _choose_for_dtype(facts: RecompileFacts) -> Chosen:
     return ["dtype-variants" if is_asked or len({*are_floats}) > 1 else "dtype"]
 
 
-def _keys(facts: RecompileFacts) -> Chosen:
+def _choose_for_dispatch_keys(facts: RecompileFacts) -> Chosen:
     if "FuncTorch" in facts.reason:
         return ["functorch"]
     return ["inference-mode-variants" if "grad_mode" in facts.together else "inference-tensor"]
 
 
-def _requires_grad(facts: RecompileFacts) -> Chosen:
+def _choose_for_requires_grad(facts: RecompileFacts) -> Chosen:
     if facts.is_without_gradients:
         return ["requires-grad"]
     is_of_parameter = _PARAMETER.search(f"{facts.reason} {facts.source}")
     return ["requires-grad-of-a-parameter" if is_of_parameter else "requires-grad-variants"]
 
 
-def _type(facts: RecompileFacts) -> Chosen:
+def _choose_for_type(facts: RecompileFacts) -> Chosen:
     if _is_wrapper(facts):
         return ["shared-wrapper"]
     text = f"{facts.reason} {' '.join(facts.values)}"
@@ -750,32 +757,32 @@ def _type(facts: RecompileFacts) -> Chosen:
 
 
 _BY_CATEGORY: dict[str, Callable[[RecompileFacts], Chosen]] = {
-    "tensor_size": _size,
+    "tensor_size": _choose_for_size,
     "tensor_dtype": _choose_for_dtype,
-    "tensor_rank": _rank,
-    "dict_keys": _dict_keys,
-    "dispatch_keys": _keys,
+    "tensor_rank": _choose_for_rank,
+    "dict_keys": _choose_for_dict_keys,
+    "dispatch_keys": _choose_for_dispatch_keys,
     "grad_mode": lambda facts: [  # autocast differs in the kind of tensors, too
         "inference-mode-variants"
         if "dispatch_keys" in facts.together and "autocast" not in facts.reason
         else "grad-mode"
     ],
-    "tensor_requires_grad": _requires_grad,
+    "tensor_requires_grad": _choose_for_requires_grad,
     "string_value": _choose_for_string,
-    "symbolic_shape": _shape,
+    "symbolic_shape": _choose_for_shape,
     "unknown": lambda facts: [],
-    "int_value": _int,
-    "float_value": _float,
-    "other_value": _other,
-    "global_value": _global,
-    "module_attribute": _attribute,
-    "container_length": _length,
-    "object_identity": _identity,
-    "type_change": _type,
+    "int_value": _choose_for_int,
+    "float_value": _choose_for_float,
+    "other_value": _choose_for_other,
+    "global_value": _choose_for_global,
+    "module_attribute": _choose_for_attribute,
+    "container_length": _choose_for_length,
+    "object_identity": _choose_for_identity,
+    "type_change": _choose_for_type,
 }
 
 
-def _fill(title: str, facts: RecompileFacts) -> str:
+def _fill_title(title: str, facts: RecompileFacts) -> str:
     changed = _CHANGED.search(facts.reason)
     size = _SIZE_OF.match(facts.source or "")
     source, dim = (size["tensor"], int(size["dim"])) if size else (facts.source, facts.dim)
@@ -842,7 +849,7 @@ def _name_place(facts: RecompileFacts, passed: Sequence[tuple[str, int]]) -> str
     if passed:
         marks = [f"`torch._dynamo.mark_dynamic({name}, {dim})`" for name, dim in passed]
         return f"before the call at {facts.called_at}: {join_names(marks)}"
-    setting = _dynamic(_list_dimensions(facts), facts)
+    setting = _dynamic_settings(_list_dimensions(facts), facts)
     name = f"`{setting[0]}`" if setting else _DYNAMIC_SOURCES.removesuffix(" = ")
     return f"with {name}, before the call at {facts.called_at}"
 

@@ -209,7 +209,7 @@ _ABOUT_RUN = {
 _EXPERIMENTS = ("accuracy", *upstream_status.SPEEDUPS, "coverage", "tolerance")
 
 
-class _Pending:
+class _PendingResult:
     def __init__(self, number: int, line: int, record: dict[str, Any]) -> None:
         self.number, self.line, self.record = number, line, record
         self.numbers: dict[str, float] = {}
@@ -218,7 +218,7 @@ class _Pending:
 
 
 def read_database(file: ResultFile, text: str, suite: str | None) -> None:
-    pending: dict[tuple[Any, ...], _Pending] = {}
+    pending: dict[tuple[Any, ...], _PendingResult] = {}
     for line, record in read_objects(text, file.rejects):
         if not file.has_room(line):
             break
@@ -237,7 +237,7 @@ def read_database(file: ResultFile, text: str, suite: str | None) -> None:
             }
         )
         key = _result_key(file, record)
-        pending_result = pending.setdefault(key, _Pending(file.row_count, line, record))
+        pending_result = pending.setdefault(key, _PendingResult(file.row_count, line, record))
         if name in pending_result.numbers or name in pending_result.texts:
             file.rejects.add("duplicate_row", line, f"{model_name}: {name}")
             continue
@@ -289,7 +289,7 @@ def _result_key(file: ResultFile, record: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _add_values(
-    file: ResultFile, pending_result: _Pending, name: str, values: list[Any], line: int
+    file: ResultFile, pending_result: _PendingResult, name: str, values: list[Any], line: int
 ) -> None:
     name = clean(name)
     numbers = [value for value in map(_read_number, values) if value is not None]
@@ -320,7 +320,7 @@ def _read_number(value: Any) -> float | None:
         return None
 
 
-def _finish_result(file: ResultFile, pending_result: _Pending, suite: str | None) -> None:
+def _finish_result(file: ResultFile, pending_result: _PendingResult, suite: str | None) -> None:
     extra, model = _get_extra(pending_result.record), _get_part(pending_result.record, "model")
     output = _as_text(extra.get("output"))
     # A table's tag column is a record too; that of upstream's newer files stands beside the
@@ -394,7 +394,7 @@ def _find_suite(record: dict[str, Any], suite: str | None, named: FileNameInfo) 
 
 
 def _find_experiment(
-    extra: dict[str, Any], named: FileNameInfo, accuracy: str | None, pending_result: _Pending
+    extra: dict[str, Any], named: FileNameInfo, accuracy: str | None, pending_result: _PendingResult
 ) -> str:
     flagged = next((name for name in _EXPERIMENTS if extra.get(name) is True), None)
     if accuracy is not None:
@@ -417,7 +417,7 @@ def _find_status(
 
 
 def _collect_facts(
-    pending_result: _Pending, extra: dict[str, Any], tag: str | None
+    pending_result: _PendingResult, extra: dict[str, Any], tag: str | None
 ) -> dict[str, Any]:
     record = pending_result.record
     facts: dict[str, Any] = {

@@ -28,7 +28,7 @@ _DIGITS = re.compile(r"\d{9,17}(?:\.\d+)?")
 
 
 @dataclass
-class Merged:
+class MergedResults:
     results: list[tuple[ResultFile, BenchMeasured]] = field(default_factory=list)
     _places: dict[Any, int] = field(default_factory=dict)
 
@@ -37,11 +37,11 @@ class Merged:
         return {(measurement.task or "").split("/", 1)[0] for _file, measurement in self.results}
 
 
-def merge(files: Sequence[ResultFile]) -> Merged:
+def merge(files: Sequence[ResultFile]) -> MergedResults:
     """Merge equal results of several files, preferring a file in full precision to its rounded
     twin.
     """
-    merged = Merged()
+    merged = MergedResults()
     for file in sorted(files, key=lambda file: (not file.is_full, file.name)):
         for result in file.results:
             _add_result(merged, file, result)
@@ -54,7 +54,7 @@ def merge(files: Sequence[ResultFile]) -> Merged:
     return merged
 
 
-def _add_result(merged: Merged, file: ResultFile, result: BenchMeasured) -> None:
+def _add_result(merged: MergedResults, file: ResultFile, result: BenchMeasured) -> None:
     facts = result.facts
     about = (facts.get("commit"), facts.get("timestamp"), facts.get("tag"))
     # Of one table a model is there once; of a dump of the database it is there in every
@@ -85,7 +85,9 @@ def _add_result(merged: Merged, file: ResultFile, result: BenchMeasured) -> None
     )
 
 
-def _add_times_and_repeats(merged: Merged, by_task: dict[str, list[int]], file: ResultFile) -> None:
+def _add_times_and_repeats(
+    merged: MergedResults, by_task: dict[str, list[int]], file: ResultFile
+) -> None:
     named = read_timings_name(file.stem)
     stem = named[0] if named else file.stem.replace(METRICS_FILE, "")
     for addition in file.additions:
@@ -106,7 +108,7 @@ def _add_times_and_repeats(merged: Merged, by_task: dict[str, list[int]], file: 
             merged.results[index] = of_file, replace(result, **changes)
 
 
-def _set_failure_reasons(merged: Merged) -> None:
+def _set_failure_reasons(merged: MergedResults) -> None:
     """Set the reason of a failed measurement from the accuracy result of the same model, since its
     own file has none.
     """

@@ -22,7 +22,7 @@ from typing import IO, Protocol
 
 from compileboard.collectors.logs.streams import (
     CHUNK_BYTES,
-    Chunks,
+    ChunkStream,
     LimitExceeded,
     SourceDamaged,
     StreamLimits,
@@ -40,7 +40,7 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPED = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18", re.DOTALL)
 _BZIP2 = re.compile(rb"BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90)", re.DOTALL)
 
-Unpack = Callable[[Chunks, str], Iterator[bytes]]
+Unpack = Callable[[ChunkStream, str], Iterator[bytes]]
 
 
 class _Decoder(Protocol):
@@ -99,12 +99,14 @@ class _Inflate:
         return self._it.decompress(self._it.unconsumed_tail + data, max_length)
 
 
-def unpack_layers(stream: Chunks, where: str, watch: Callable[[int], None] | None = None) -> Chunks:
+def unpack_layers(
+    stream: ChunkStream, where: str, watch: Callable[[int], None] | None = None
+) -> ChunkStream:
     for _ in range(_MAX_LAYERS):
         unpack = find_unpack(stream.peek(HEAD_BYTES))
         if unpack is None:
             break
-        stream = Chunks(unpack(stream, where), [stream], watch)
+        stream = ChunkStream(unpack(stream, where), [stream], watch)
     return stream
 
 
@@ -122,30 +124,30 @@ def _is_zstd(head: bytes) -> bool:
     return head.startswith(_ZSTD) or _ZSTD_SKIPPED.match(head) is not None
 
 
-def unpack_gzip(stream: Chunks, where: str) -> Iterator[bytes]:
+def unpack_gzip(stream: ChunkStream, where: str) -> Iterator[bytes]:
     return _unpack_stream(
         stream, where, "gzip", lambda: _Inflate(31), lambda rest: rest.startswith(b"\x1f\x8b")
     )
 
 
-def unpack_deflate(stream: Chunks, where: str) -> Iterator[bytes]:
+def unpack_deflate(stream: ChunkStream, where: str) -> Iterator[bytes]:
     return _unpack_stream(stream, where, "deflate", lambda: _Inflate(-15), None)
 
 
-def unpack_bzip2(stream: Chunks, where: str) -> Iterator[bytes]:
+def unpack_bzip2(stream: ChunkStream, where: str) -> Iterator[bytes]:
     return _unpack_stream(
         stream, where, "bzip2", bz2.BZ2Decompressor, lambda rest: rest.startswith(b"BZh")
     )
 
 
-def unpack_xz(stream: Chunks, where: str) -> Iterator[bytes]:
+def unpack_xz(stream: ChunkStream, where: str) -> Iterator[bytes]:
     def make() -> _Decoder:
         return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY_BYTES)
 
     return _unpack_stream(stream, where, "xz", make, lambda rest: rest.startswith(b"\xfd7zXZ"))
 
 
-def unpack_zstd(stream: Chunks, where: str) -> Iterator[bytes]:
+def unpack_zstd(stream: ChunkStream, where: str) -> Iterator[bytes]:
     try:
         yield from _unpack_stream(stream, where, "zstd", _Unzstd, _is_zstd, _ZSTD_IN_BYTES)
     except ImportError:
@@ -156,7 +158,7 @@ def unpack_zstd(stream: Chunks, where: str) -> Iterator[bytes]:
 
 
 def _unpack_stream(
-    stream: Chunks,
+    stream: ChunkStream,
     where: str,
     kind: str,
     make: Callable[[], _Decoder],
@@ -226,12 +228,12 @@ class Container:
     open: Callable[[], io.RawIOBase]
     gauge: StreamLimits
 
-    def chunks(self, offset: int = 0, size: int | None = None) -> Chunks:
+    def chunks(self, offset: int = 0, size: int | None = None) -> ChunkStream:
         file = self.open()
         file.seek(offset)
-        return Chunks(read_chunks(file, size), [file])
+        return ChunkStream(read_chunks(file, size), [file])
 
-    def peeled(self, chunks: Chunks | None = None) -> Chunks:
+    def peeled(self, chunks: ChunkStream | None = None) -> ChunkStream:
         return unpack_layers(
             chunks or self.chunks(), self.name, self.gauge.layer(self.name, self.size_bytes)
         )
@@ -243,7 +245,7 @@ class Member:
     modified_us: int | None
     size_bytes: int | None  # None if it is compressed once more
     head: bytes
-    open: Callable[[], Chunks]
+    open: Callable[[], ChunkStream]
 
 
 @dataclass(frozen=True)
@@ -301,7 +303,7 @@ def _read_zip_count(file: IO[bytes], size_bytes: int) -> int:
 
 
 def _zip_member(container: Container, entry: zipfile.ZipInfo) -> Member:
-    def open_member() -> Chunks:
+    def open_member() -> ChunkStream:
         return container.peeled(_zip_chunks(container, entry))
 
     head, unpacked = _read_head(_zip_chunks(container, entry), container)
@@ -317,16 +319,16 @@ def _zip_member(container: Container, entry: zipfile.ZipInfo) -> Member:
     )
 
 
-def _zip_chunks(container: Container, entry: zipfile.ZipInfo) -> Chunks:
+def _zip_chunks(container: Container, entry: zipfile.ZipInfo) -> ChunkStream:
     """Read one member with its own file; zipfile's reader loses buffered data if a member is
     damaged.
     """
     where = f"{container.name}: {clean_name(entry.filename)}"
     file = container.open()
-    packed = Chunks(_zip_packed(file, entry, where), [file])
+    packed = ChunkStream(_zip_packed(file, entry, where), [file])
     unpack = _UNPACK.get(entry.compress_type)
-    out = packed if unpack is None else Chunks(unpack(packed, where), [packed])
-    return Chunks(
+    out = packed if unpack is None else ChunkStream(unpack(packed, where), [packed])
+    return ChunkStream(
         _zip_checked(out, entry, where),
         [out],
         container.gauge.layer(container.name, container.size_bytes),
@@ -352,7 +354,7 @@ def _zip_packed(file: io.RawIOBase, entry: zipfile.ZipInfo, where: str) -> Itera
     yield from read_chunks(file, entry.compress_size)
 
 
-def _zip_checked(stream: Chunks, entry: zipfile.ZipInfo, where: str) -> Iterator[bytes]:
+def _zip_checked(stream: ChunkStream, entry: zipfile.ZipInfo, where: str) -> Iterator[bytes]:
     size, checksum = 0, 0
     for chunk in read_chunks(stream):
         size += len(chunk)
@@ -404,7 +406,7 @@ class _TarFile(tarfile.TarFile):
 class _TarPass:
     def __init__(self, container: Container, packed: bool) -> None:
         self._where = container.name
-        self._packed: Chunks | None = container.peeled() if packed else None
+        self._packed: ChunkStream | None = container.peeled() if packed else None
         self._plain = None if packed else io.BufferedReader(container.open())
         self._plain_bytes = container.size_bytes
         self._tar: _TarFile | None = None
@@ -496,13 +498,13 @@ class _CompressedTar:
         self._idle: list[_TarPass] = []
         weakref.finalize(self, _close_all, self._idle)
 
-    def open(self, number: int) -> Chunks:
+    def open(self, number: int) -> ChunkStream:
         at = self._idle.pop() if self._idle else None
         if at is not None and at.next_number > number:
             at.close()
             at = None
         at = at or _TarPass(self._it, packed=True)
-        return self._it.peeled(Chunks(self._chunks(at, number), [_PooledPass(at, self._idle)]))
+        return self._it.peeled(ChunkStream(self._chunks(at, number), [_PooledPass(at, self._idle)]))
 
     def _chunks(self, at: _TarPass, number: int) -> Iterator[bytes]:
         member = None
@@ -548,7 +550,7 @@ def list_tar(container: Container, packed: bool) -> Listing:
                 passed_over.append(member.name)
                 continue
             number = at.next_number - 1
-            head, unpacked = _read_head(Chunks(at.chunks(member)), container)
+            head, unpacked = _read_head(ChunkStream(at.chunks(member)), container)
             open_it = (
                 partial(archive.open, number) if packed else partial(_open_plain, container, member)
             )
@@ -561,7 +563,7 @@ def list_tar(container: Container, packed: bool) -> Listing:
     return Listing(members, passed_over, at.damage)
 
 
-def _open_plain(container: Container, member: tarfile.TarInfo) -> Chunks:
+def _open_plain(container: Container, member: tarfile.TarInfo) -> ChunkStream:
     def chunks() -> Iterator[bytes]:
         size = 0
         with container.open() as file:
@@ -572,7 +574,7 @@ def _open_plain(container: Container, member: tarfile.TarInfo) -> Chunks:
         if size < member.size:
             raise _tar_cut(container.name, member, size)
 
-    return container.peeled(Chunks(chunks()))
+    return container.peeled(ChunkStream(chunks()))
 
 
 def _tar_cut(where: str, member: tarfile.TarInfo, size: int) -> SourceDamaged:
@@ -587,7 +589,7 @@ def _tar_time_us(member: tarfile.TarInfo) -> int | None:
     )
 
 
-def _read_head(chunks: Chunks, container: Container) -> tuple[bytes, bool]:
+def _read_head(chunks: ChunkStream, container: Container) -> tuple[bytes, bool]:
     stream = container.peeled(chunks)
     try:
         head = stream.peek(HEAD_BYTES)

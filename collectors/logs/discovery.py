@@ -28,12 +28,12 @@ from compileboard.collectors.logs.archives import (
 )
 from compileboard.collectors.logs.streams import (
     CHUNK_BYTES,
-    Chunks,
+    ChunkStream,
     Limits,
     LogStream,
     NoSuchLog,
     SourceDamaged,
-    Spooled,
+    SpooledInput,
     StreamLimits,
     clean_name,
     read_chunks,
@@ -297,7 +297,7 @@ def _open_plain(path: Path) -> BinaryIO:
         raise _unreadable_error(path, error) from None
 
 
-def _open_stream(make: Callable[[], Chunks], container: Container, number: int) -> BinaryIO:
+def _open_stream(make: Callable[[], ChunkStream], container: Container, number: int) -> BinaryIO:
     chunks = make()
     # The outermost layer is the log itself and counts towards the total; the layers below only for
     # themselves.
@@ -350,13 +350,13 @@ def _group_container(container: Container, listing: Listing, is_given: bool) -> 
 
 def _broken_source(name: str, error: ValueError) -> LogSource:
     return LogSource(
-        name, _base_name(name), None, None, None, lambda: LogStream(Chunks((), damage=error))
+        name, _base_name(name), None, None, None, lambda: LogStream(ChunkStream((), damage=error))
     )
 
 
 def _find_in_stream(stdin: BinaryIO, gauge: StreamLimits) -> SourceGroup:
     read = getattr(stdin, "read1", stdin.read)  # read1 returns the available part of a growing log.
-    chunks = Chunks(iter(lambda: read(CHUNK_BYTES), b""))
+    chunks = ChunkStream(iter(lambda: read(CHUNK_BYTES), b""))
     head = chunks.peek(HEAD_BYTES)
     chunks.check()
     packed = find_unpack(head) is not None
@@ -366,7 +366,7 @@ def _find_in_stream(stdin: BinaryIO, gauge: StreamLimits) -> SourceGroup:
         return _classify_source(
             LogSource(STANDARD_INPUT, "-", None, None, None, opening), head, is_given=True
         )
-    spooled = Spooled()
+    spooled = SpooledInput()
     chunks.watch = gauge.layer(STANDARD_INPUT, None)
     for chunk in read_chunks(chunks):
         spooled.write(chunk)
@@ -380,7 +380,7 @@ def _find_in_stream(stdin: BinaryIO, gauge: StreamLimits) -> SourceGroup:
     return group
 
 
-def _open_once(once: Iterator[Chunks], gauge: StreamLimits) -> BinaryIO:
+def _open_once(once: Iterator[ChunkStream], gauge: StreamLimits) -> BinaryIO:
     chunks = next(once, None)
     if chunks is None:
         raise NoSuchLog(

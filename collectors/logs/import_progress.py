@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 from compileboard.collectors.logs.discovery import SourceGroup
-from compileboard.collectors.logs.log_loader import Imported, Progress
+from compileboard.collectors.logs.log_loader import ImportSummary, Progress
 from compileboard.collectors.logs.streams import LimitExceeded, Limits
 
 PAUSE_SIGNAL = signal.SIGUSR1
@@ -79,9 +79,9 @@ class ProgressLines:
         self._last_s = 0.0
         self._total_bytes: int | None = None
         self._read_bytes = 0
-        self._imported: Imported | None = None
+        self._imported: ImportSummary | None = None
 
-    def begin(self, group: SourceGroup, imported: Imported) -> Progress:
+    def begin(self, group: SourceGroup, imported: ImportSummary) -> Progress:
         self._imported = imported
         sizes = [source.size_bytes for source in group.sources]
         # The unpacked size of a compressed log is known only after reading.
@@ -97,7 +97,7 @@ class ProgressLines:
         show(0)
         return show
 
-    def end(self, imported: Imported, remarks: list[str]) -> None:
+    def end(self, imported: ImportSummary, remarks: list[str]) -> None:
         self._write(
             "done",
             imported,
@@ -110,12 +110,12 @@ class ProgressLines:
         if isinstance(error, Paused) and self._imported is not None:
             self._write("paused", self._imported)
         else:
-            self._put(
+            self._write_line(
                 {"state": "failed", "message": str(error), "limit": getattr(error, "limit", None)}
             )
 
-    def _write(self, state: str, imported: Imported, **more: Any) -> None:
-        self._put(
+    def _write(self, state: str, imported: ImportSummary, **more: Any) -> None:
+        self._write_line(
             {
                 "state": state,
                 "run_id": imported.run_id,
@@ -131,6 +131,6 @@ class ProgressLines:
             }
         )
 
-    def _put(self, line: dict[str, Any]) -> None:
+    def _write_line(self, line: dict[str, Any]) -> None:
         self._out.write(json.dumps(line) + "\n")
         self._out.flush()

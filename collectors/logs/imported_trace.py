@@ -18,8 +18,8 @@ from compileboard.collectors.contract.record_names import (
 from compileboard.collectors.contract.redaction import redact_source
 from compileboard.collectors.contract.rejects import IngestResult, Rejects
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured, is_event
-from compileboard.collectors.logs.log_head import Head, PeekedFile, collect_facts
+from compileboard.collectors.decode.records import TorchRecord, is_event
+from compileboard.collectors.logs.log_head import LogHead, PeekedFile, collect_facts
 from compileboard.collectors.logs.source import EventBatch, ImportedFile, LateFacts
 from compileboard.collectors.logs.trace_log import LogClock
 from compileboard.collectors.logs.trace_source import TraceSource
@@ -84,7 +84,7 @@ _KNOWN_ENVELOPE = ("stack", "subgraph_name")
 _KERNELS = {"inductor_output_code": "user_autotune", "artifact:fx_graph_runnable": "@triton.jit"}
 
 
-def redact_record(captured: Captured) -> Captured:
+def redact_record(captured: TorchRecord) -> TorchRecord:
     captured = replace(captured, envelope=_redact_envelope(captured.envelope))
     known = is_event(captured.name) or captured.name in KNOWN_TEXTS or captured.name in SYMBOLS
     kernel = _KERNELS.get(captured.name)
@@ -148,7 +148,7 @@ class ImportedTrace(TraceSource):
     def __init__(
         self,
         source_path: Path | None,
-        head: Head,
+        head: LogHead,
         file: PeekedFile | None,
         imported: ImportedFile,
         row: LogRow | None,
@@ -231,7 +231,7 @@ class ImportedTrace(TraceSource):
             held.st_ino,
         ) or now.st_size < self.offset_bytes
 
-    def decode(self, captured: Captured) -> list[Event]:
+    def decode(self, captured: TorchRecord) -> list[Event]:
         begun = [] if captured.process_id in self._started else [self._start(captured)]
         events = super().decode(redact_record(captured) if self.file.redacted else captured)
         if self._missing and type(events[0] if events else None) is not SpanSeen:
@@ -255,7 +255,7 @@ class ImportedTrace(TraceSource):
                 self._facts[name] = self._learnt[name] = facts[name]
                 self._missing.remove(name)
 
-    def _start(self, captured: Captured | None) -> ProcessStarted:
+    def _start(self, captured: TorchRecord | None) -> ProcessStarted:
         head = self._head
         process_id = captured.process_id if captured else self.file.process_id
         self._started.add(process_id)

@@ -25,7 +25,7 @@ class Readable(Protocol):
 
 
 @dataclass(slots=True)
-class Piece:
+class LogPiece:
     buffer: bytes
     begin: int
     end: int  # after its last newline
@@ -70,7 +70,7 @@ class BlockReader:
     def line(self) -> int:
         return self._base_line
 
-    def line_of(self, piece: Piece) -> int:
+    def line_of(self, piece: LogPiece) -> int:
         position, line = self._counted if self._counted[0] <= piece.begin else (0, self._base_line)
         self._counted = (piece.begin, line + self._buffer.count(b"\n", position, piece.begin))
         return self._counted[1]
@@ -78,7 +78,7 @@ class BlockReader:
     def skip_to(self, offset: int) -> None:
         self._skip_end = offset
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[LogPiece]:
         scanned, last, blank = (
             0,
             0,
@@ -125,7 +125,7 @@ class BlockReader:
             if not piece.incomplete:
                 self._drop_bytes(len(self._buffer))
 
-    def _skip_block(self) -> Iterator[Piece]:
+    def _skip_block(self) -> Iterator[LogPiece]:
         end = (
             self._buffer.rfind(b"\nV") + 1
         )  # a record begins there, regardless of what precedes it
@@ -136,8 +136,8 @@ class BlockReader:
             begin = border.end() if border else end
         self._drop_bytes(end)
 
-    def _piece(self, begin: int, end: int, *, last: bool = False) -> Piece:
-        return Piece(self._buffer, begin, end, self._base_offset + begin, last)
+    def _piece(self, begin: int, end: int, *, last: bool = False) -> LogPiece:
+        return LogPiece(self._buffer, begin, end, self._base_offset + begin, last)
 
     def _is_blank(self, position: int) -> bool:
         return self._buffer[position] == _NEWLINE or self._buffer.startswith(b"\r\n", position)

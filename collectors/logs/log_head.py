@@ -36,7 +36,7 @@ KEY_RECORDS = 4  # lines of a log's first records that identify it
 
 
 @dataclass(frozen=True)
-class Head:
+class LogHead:
     key: str | None  # None: no whole record
     earlier_keys: tuple[str, ...]  # its keys while it had fewer records
     clock: LogClock
@@ -52,7 +52,7 @@ class Head:
     program: str | None  # file of the outermost frame
 
 
-def read_head(head: bytes, modified_us: int | None) -> Head:
+def read_head(head: bytes, modified_us: int | None) -> LogHead:
     clock = LogClock.of(head, fallback_us=modified_us)
     first = re.search(
         rb"^(?:\[rank\d+\]:)?[VDIWEC](\d{4} \d\d:\d\d:\d\d)\.(\d{6}) ", head, re.MULTILINE
@@ -60,7 +60,7 @@ def read_head(head: bytes, modified_us: int | None) -> Head:
     pid, rank = _PID.search(head), _RANK.search(head)
     torch_version = _find_first(_TORCH, head)
     keys = log_keys(head)
-    return Head(
+    return LogHead(
         key=keys[0] if keys else None,
         earlier_keys=tuple(keys[1:]),
         clock=clock,

@@ -18,8 +18,8 @@ from compileboard.collectors.decode.decoder import Decoder
 from compileboard.collectors.decode.records import PathNamer, Qualify, qualify
 from compileboard.collectors.logs.discovery import LogSource, SourceGroup
 from compileboard.collectors.logs.imported_trace import DecodedBatch, ImportedTrace
-from compileboard.collectors.logs.log_head import HEAD_BYTES, Head, PeekedFile, read_head
-from compileboard.collectors.logs.log_processes import Processes, can_fork
+from compileboard.collectors.logs.log_head import HEAD_BYTES, LogHead, PeekedFile, read_head
+from compileboard.collectors.logs.log_processes import WorkerProcesses, can_fork
 from compileboard.collectors.logs.read_source import SourceReader
 from compileboard.collectors.logs.source import EventBatch, ImportedFile, LateFacts, pump
 from compileboard.collectors.logs.sqlite_sink import SqliteSink
@@ -54,7 +54,7 @@ class LoadOptions:
 
 
 @dataclass
-class Imported:
+class ImportSummary:
     run_id: str
     name: str
     log_count: int = 0
@@ -97,14 +97,14 @@ class Loader:
         """
         self._connection = connection
         self._process_count = process_count if can_fork() else 1
-        self._processes: Processes | None = None
+        self._processes: WorkerProcesses | None = None
         self._options = options
         self.group = group
         namer, accepts = PathNamer(options.roots), _limit_to_roots(options)
         self._decoder = Decoder(namer, _make_qualifier(accepts))
         self._source_reader = SourceReader(namer, accepts) if accepts else None
         self._readings: dict[str, ImportedTrace] = {}
-        self._heads: dict[str, tuple[LogSource, Head]] = {}
+        self._heads: dict[str, tuple[LogSource, LogHead]] = {}
         self._known: dict[str, LogRow] = {}
         self._replaced: set[str] = set()
         self._single: PeekedFile | None = None  # a stream that can be opened only once
@@ -124,7 +124,7 @@ class Loader:
             raise NoSuchLog(f"{group.label}: there is no record of torch's trace in it; {why}")
         heads = [head for _source, head in self._heads.values()]
         self.first = min(heads, key=lambda head: (head.first_us or 0, head.key or ""))
-        self.imported = Imported(
+        self.imported = ImportSummary(
             run_id=next((row.run_id for row in self._known.values()), None) or _run_id(self.first),
             name=options.name
             or next((head.program for head in heads if head.program), None)
@@ -134,7 +134,7 @@ class Loader:
         )
         self._sink = SqliteSink(connection, database, self.imported.run_id, sender=options.sender)
 
-    def read(self, progress: Progress = lambda _bytes: None) -> Imported:
+    def read(self, progress: Progress = lambda _bytes: None) -> ImportSummary:
         """Import new records. Raises StoreError or OSError; records stored before are kept."""
         done = self.imported
         if self._options.again:
@@ -211,7 +211,7 @@ class Loader:
         )
         share_count = self._process_count if is_parted else 1
         tasks = [(key, (number, share_count)) for key in keys for number in range(share_count)]
-        processes = self._processes = Processes(
+        processes = self._processes = WorkerProcesses(
             partial(self._decode, tasks, []), len(tasks), self._process_count
         )
         shares: dict[str, list[Iterator[DecodedBatch]]] = {key: [] for key in keys}
@@ -361,14 +361,14 @@ class Loader:
                 self._heads[key] = source, replace(head, key=key)
         return key
 
-    def _read_heads(self, sources: list[LogSource]) -> Iterator[tuple[Head, Exception | None]]:
+    def _read_heads(self, sources: list[LogSource]) -> Iterator[tuple[LogHead, Exception | None]]:
         if len(sources) == 1 and sources[0].path is None:
             self._single = PeekedFile(sources[0].open())
             yield read_head(self._single.peek_log(), sources[0].modified_us), self._single.damage
         elif self._process_count == 1:
             yield from map(_read_head, sources)
         else:
-            processes = Processes(
+            processes = WorkerProcesses(
                 lambda number: [_read_head(sources[number])],
                 len(sources),
                 self._process_count,
@@ -413,7 +413,7 @@ class Loader:
         self.imported.deleted |= self._sink.ingest(EventBatch([event], late=late or {})).deleted_run
 
 
-def _read_head(source: LogSource) -> tuple[Head, Exception | None]:
+def _read_head(source: LogSource) -> tuple[LogHead, Exception | None]:
     with closing(PeekedFile(source.open())) as file:
         return read_head(file.peek_log(), source.modified_us), file.damage
 
@@ -453,7 +453,7 @@ def _make_qualifier(accepts: Callable[[str], bool] | None) -> Qualify | None:
     return lambda path, line, name: qualify(path, line, name) if accepts(path) else None
 
 
-def _run_id(head: Head) -> str:
+def _run_id(head: LogHead) -> str:
     """Derive the run's id from its first log, so that it is the same in every database."""
     digest = int((head.key or "0" * 32)[:20], 16)
     return new_run_id((head.first_us or 0) // 1000, digest)

@@ -20,7 +20,7 @@ def can_fork() -> bool:
     return "fork" in multiprocessing.get_all_start_methods()
 
 
-class Processes:
+class WorkerProcesses:
     def __init__(
         self, work: Callable[[int], Iterable[Any]], task_count: int, process_count: int
     ) -> None:

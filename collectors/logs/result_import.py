@@ -21,7 +21,7 @@ from compileboard.collectors.contract.rejects import IngestResult, Rejects
 from compileboard.collectors.contract.values import fit_event
 from compileboard.collectors.decode.records import PathNamer
 from compileboard.collectors.formats.merge_files import (
-    Merged,
+    MergedResults,
     build_break_table,
     commit_key,
     merge,
@@ -31,7 +31,7 @@ from compileboard.collectors.formats.merge_files import (
 from compileboard.collectors.formats.reader import break_event, read_results
 from compileboard.collectors.formats.result_file import ResultFile, digest, name_task, stem_of
 from compileboard.collectors.logs.discovery import LogSource, SourceGroup
-from compileboard.collectors.logs.log_loader import STATE, Imported, LoadOptions, Progress
+from compileboard.collectors.logs.log_loader import STATE, ImportSummary, LoadOptions, Progress
 from compileboard.collectors.logs.source import Checkpoint, EventBatch, ImportedFile, pump
 from compileboard.collectors.logs.sqlite_sink import SqliteSink
 from compileboard.collectors.logs.streams import LimitExceeded, NoSuchLog, SourceDamaged
@@ -49,7 +49,7 @@ ALONE = "alone"  # salt of files without a measured time, and without a sibling 
 
 
 @dataclass
-class ReadFile:
+class ParsedFile:
     file: ResultFile
     source: LogSource
     content_hash: str
@@ -60,22 +60,22 @@ class ReadFile:
 @dataclass
 class ResultFolder:
     name: str  # name of their run
-    read: list[ReadFile]
+    read: list[ParsedFile]
 
 
 @dataclass
 class ResultRun:
     run_id: str
     salt: str
-    results: list[tuple[ReadFile, BenchMeasured]] = field(default_factory=list)
-    files: list[ReadFile] = field(default_factory=list)  # their graph breaks and damage are shown
+    results: list[tuple[ParsedFile, BenchMeasured]] = field(default_factory=list)
+    files: list[ParsedFile] = field(default_factory=list)  # their graph breaks and damage are shown
     commit: str | None = None
     branch: str | None = None
     also_in: list[tuple[str, str]] = field(
         default_factory=list
     )  # files that were imported separately: label, run
 
-    def process_id(self, connection: sqlite3.Connection, file: ReadFile) -> str:
+    def process_id(self, connection: sqlite3.Connection, file: ParsedFile) -> str:
         """Return the file's id. A file that was imported when it was shorter keeps its id."""
         if self.commit is not None:
             return digest("results", self.run_id, file.file.kind, file.file.stem)
@@ -90,7 +90,7 @@ class ResultRun:
 def plan_runs(
     connection: sqlite3.Connection,
     folder: ResultFolder,
-    merged: Merged,
+    merged: MergedResults,
     taken: Collection[str] = (),
 ) -> list[ResultRun]:
     """Split a folder's results into runs: one per commit and day, and one for the rest.
@@ -100,7 +100,7 @@ def plan_runs(
     read = folder.read
     by_file = {id(file.file): file for file in read}
     runs: dict[tuple[str, str], ResultRun] = {}
-    others: list[tuple[ReadFile, BenchMeasured]] = []
+    others: list[tuple[ParsedFile, BenchMeasured]] = []
     for file, result in merged.results:
         key = commit_key(result)
         if key is None:
@@ -138,7 +138,7 @@ def _plan_content_run(
     ] or folder.read
     timed = [(file, keys) for file in own if (keys := file.file.keys())]
     named = timed or [(file, keys) for file in own if (keys := file.file.keys(every=True))]
-    homes: dict[str, list[ReadFile]] = {}
+    homes: dict[str, list[ParsedFile]] = {}
     names: dict[str, str] = {}
     for file, keys in named:
         run_ids = find_runs_of_any(connection, [file.content_hash, *keys])
@@ -173,7 +173,7 @@ def _has_results_without_commit(file: ResultFile) -> bool:
 
 
 def _has_changed(
-    connection: sqlite3.Connection, run_id: str, read: Sequence[ReadFile], *, exactly: bool
+    connection: sqlite3.Connection, run_id: str, read: Sequence[ParsedFile], *, exactly: bool
 ) -> bool:
     last: dict[tuple[str, str], str] = {}
     seen: set[str] = set()
@@ -193,7 +193,7 @@ def _strip_extensions(label: str) -> str:
     return stem_of(label.rsplit(": ", 1)[-1])
 
 
-def _new_id(connection: sqlite3.Connection, named: Sequence[tuple[ReadFile, list[str]]]) -> str:
+def _new_id(connection: sqlite3.Connection, named: Sequence[tuple[ParsedFile, list[str]]]) -> str:
     """Derive a run's id from its files' first records, so that a deleted run stays deleted as files
     grow.
     """
@@ -240,7 +240,7 @@ def load_results(
     progress: Progress = lambda _bytes: None,
     *,
     most_records: int | None = None,
-) -> Iterator[Imported]:
+) -> Iterator[ImportSummary]:
     """Import the new results of a group's files, one run at a time.
 
     Raises NoSuchLog if no file has a result; LimitExceeded, StoreError or OSError.
@@ -248,7 +248,7 @@ def load_results(
     now_us, read_bytes = read_clock_us(), 0
     taken: set[str] = set()
     for part, folder in split_folders(group.results):
-        read: list[ReadFile] = []
+        read: list[ParsedFile] = []
         for source in folder:
             read.append(_read(source, options, now_us))
             read_bytes += read[-1].size_bytes
@@ -272,7 +272,7 @@ def load_results(
             yield _import_run(sink, name, options, run, merged)
 
 
-def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
+def _read(source: LogSource, options: LoadOptions, now_us: int) -> ParsedFile:
     rejects = Rejects()
     pieces: list[bytes] = []
     size = 0
@@ -296,14 +296,14 @@ def _read(source: LogSource, options: LoadOptions, now_us: int) -> ReadFile:
     # With its name: a model breaks in the same way when timed and when checked, and each file
     # reports its own.
     keys = file.keys(every=True) or [digest(file.stem, blake2b(data, digest_size=16).hexdigest())]
-    return ReadFile(file, source, keys[0], size, source.modified_us or now_us)
+    return ParsedFile(file, source, keys[0], size, source.modified_us or now_us)
 
 
 def _first_reject(file: ResultFile) -> str | None:
     return next((reject.example or kind for kind, reject in file.rejects.by_kind.items()), None)
 
 
-def _format_no_results(read: list[ReadFile]) -> str:
+def _format_no_results(read: list[ParsedFile]) -> str:
     reasons = "; ".join(
         f"{source.file.name}: {_first_reject(source.file) or source.file.kind}"
         for source in read[:3]
@@ -323,11 +323,11 @@ def _list_times(run: ResultRun) -> list[int]:
 
 
 def _import_run(
-    sink: SqliteSink, name: str, options: LoadOptions, run: ResultRun, merged: Merged
-) -> Imported:
+    sink: SqliteSink, name: str, options: LoadOptions, run: ResultRun, merged: MergedResults
+) -> ImportSummary:
     if run.commit and not options.name:
         name = f"{name} {run.commit[:10]}"
-    done = Imported(run.run_id, name, result_count=0, also_in=run.also_in)
+    done = ImportSummary(run.run_id, name, result_count=0, also_in=run.also_in)
     connection = sink.connection
     if options.again:
         forget_deletion(connection, run.run_id, options.sender)
@@ -388,7 +388,7 @@ class ResultSource:
         self,
         connection: sqlite3.Connection,
         run: ResultRun,
-        files: list[ReadFile],
+        files: list[ParsedFile],
         stems: Collection[str],
         options: LoadOptions,
     ) -> None:
@@ -412,7 +412,7 @@ class ResultSource:
     def rewind(self) -> None:
         """Do nothing, because a file that is not stored is read again."""
 
-    def _read_file(self, other_file: ReadFile) -> EventBatch:
+    def _read_file(self, other_file: ParsedFile) -> EventBatch:
         run, file = self._run, other_file.file
         process_id = run.process_id(self._connection, other_file)
         events: list[Event] = []
@@ -455,7 +455,7 @@ class ResultSource:
             line_of=_line_of,
         )
 
-    def _identify(self, file: ReadFile, result: BenchMeasured, process_id: str) -> BenchMeasured:
+    def _identify(self, file: ParsedFile, result: BenchMeasured, process_id: str) -> BenchMeasured:
         # An export of many commits starts elsewhere each time: there a result is identified by its
         # content, not its row.
         sequence = result.sequence
@@ -464,7 +464,7 @@ class ResultSource:
         time_us = time_us_of(result) or file.time_us
         return replace(result, process_id=process_id, sequence=sequence, time_us=time_us)
 
-    def _list_breaks(self, file: ReadFile, process_id: str) -> Iterator[Event]:
+    def _list_breaks(self, file: ParsedFile, process_id: str) -> Iterator[Event]:
         table = build_break_table(file.file, self._stems) if file.file.breaks else ""
         counts: dict[str, int] = {}
         for row in file.file.breaks:

@@ -45,7 +45,7 @@ def clean_name(text: str) -> str:
     return text if len(text) <= _MAX_NAME else "…" + text[1 - _MAX_NAME :]
 
 
-class Closing(Protocol):
+class Closable(Protocol):
     def close(self) -> object: ...
 
 
@@ -120,11 +120,11 @@ class StreamLimits:
             )
 
 
-class Chunks(io.RawIOBase):
+class ChunkStream(io.RawIOBase):
     def __init__(
         self,
         chunks: Iterable[bytes],
-        closing: Iterable[Closing] = (),
+        closing: Iterable[Closable] = (),
         watch: Callable[[int], None] | None = None,
         damage: ValueError | None = None,
     ) -> None:
@@ -188,7 +188,7 @@ class Chunks(io.RawIOBase):
 
 
 class LogStream(io.BufferedReader):
-    def __init__(self, chunks: Chunks) -> None:
+    def __init__(self, chunks: ChunkStream) -> None:
         super().__init__(chunks, CHUNK_BYTES)
         self._source = chunks
 
@@ -239,7 +239,7 @@ def read_chunks(file: ByteReader, size: int | None = None) -> Iterator[bytes]:
         yield chunk
 
 
-class Spooled:
+class SpooledInput:
     """An unnamed temporary file for an archive on standard input."""
 
     def __init__(self) -> None:
@@ -263,7 +263,7 @@ class Spooled:
 
 
 class _SpooledFile(io.RawIOBase):
-    def __init__(self, spooled: Spooled) -> None:
+    def __init__(self, spooled: SpooledInput) -> None:
         super().__init__()
         self._spooled = spooled
         self._position = 0

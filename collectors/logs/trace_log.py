@@ -21,9 +21,9 @@ from typing import Any
 from compileboard.collectors.contract.record_names import ARTIFACT, SPAN, STRING
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.contract.values import show_value
-from compileboard.collectors.decode.records import Captured, Logged, needs_payload
+from compileboard.collectors.decode.records import LoggedPayload, TorchRecord, needs_payload
 from compileboard.collectors.decode.spans import PLAIN_PATTERN, shorten_span
-from compileboard.collectors.logs.log_blocks import BORDER, BlockReader, Piece, Readable
+from compileboard.collectors.logs.log_blocks import BORDER, BlockReader, LogPiece, Readable
 
 _EPOCH_TIME = re.compile(rb'"(?:end_time_us|start_time_us)": (\d{16})\b')
 _EPOCH_SECONDS = re.compile(rb'"start_time": (\d{10})\.\d')
@@ -126,11 +126,11 @@ _PLAIN_SPAN = re.compile(  # including the envelope: most of a log's records
     + PLAIN_PATTERN
     + rb"\n"
 )
-_LEFT_OUT = Logged(state="left_out")
+_LEFT_OUT = LoggedPayload(state="left_out")
 # Before a record of another process or one that names a file, and before anything else
 _OTHER = rb"\n(?!\t)(?![VDIWEC]\d{4} \d\d:\d\d:\d\d\.\d{6} +%b [^\]\n]*\][^{\n]*\{\"(?!str\":))"
 PART_BYTES = 16 << 20
-PART_END = Captured("", -1, 0, "")  # marks where another reader of the same log continues
+PART_END = TorchRecord("", -1, 0, "")  # marks where another reader of the same log continues
 _MAX_SKIPPED = 16  # processes in a log whose records are recognised by one pattern each
 _MAX_PID = 2**32  # larger numbers are threads
 
@@ -189,7 +189,7 @@ class TraceLog:
             int | None, _ProcessSegment
         ] = {}  # by pid; all threads of a log are one process
         self._pid = b""
-        self._piece: Piece | None = None
+        self._piece: LogPiece | None = None
         # The first reader counts records skipped for their size.
         self._blocks = BlockReader(
             file, self.stats.rejects, start_offset if share[0] == 0 else sys.maxsize
@@ -207,7 +207,7 @@ class TraceLog:
     def set_clock(self, clock: LogClock) -> None:
         self._clock = clock
 
-    def read(self) -> Iterator[Captured]:
+    def read(self) -> Iterator[TorchRecord]:
         self.stats.rejects.by_kind.pop("truncated", None)
         try:
             for piece in self._blocks:
@@ -235,7 +235,7 @@ class TraceLog:
             raise
         self._end()
 
-    def _enter_part(self, piece: Piece) -> bool:
+    def _enter_part(self, piece: LogPiece) -> bool:
         number, count = self._share
         part = (piece.offset - self._start_offset) // PART_BYTES
         if part % count != number:
@@ -250,7 +250,7 @@ class TraceLog:
         self.stats.end_offset, self.stats.end_line = self._blocks.offset, self._blocks.line
         self.stats.end_digest = self._blocks.digest
 
-    def _read_prefix(self, piece: Piece) -> None:
+    def _read_prefix(self, piece: LogPiece) -> None:
         prefix = PREFIX.match(piece.buffer, piece.begin)
         if prefix:
             self._clock.time_us(prefix["second"], prefix["micro"])
@@ -265,7 +265,7 @@ class TraceLog:
                     count=False,
                 )
 
-    def _read_piece(self, piece: Piece) -> Captured | None:
+    def _read_piece(self, piece: LogPiece) -> TorchRecord | None:
         if not piece.last:
             plain = _PLAIN_SPAN.fullmatch(piece.buffer, piece.begin, piece.end)
             if plain is not None and (not self._texts or _is_whole(piece, plain)):
@@ -291,7 +291,7 @@ class TraceLog:
         time_us = self._clock.time_us(prefix["second"], prefix["micro"])
         return self._make_captured(piece, name, header, time_us, line_end)
 
-    def _read_plain_span(self, piece: Piece, plain: re.Match[bytes]) -> Captured:
+    def _read_plain_span(self, piece: LogPiece, plain: re.Match[bytes]) -> TorchRecord:
         self.stats.records += 1
         (
             second,
@@ -312,7 +312,7 @@ class TraceLog:
         if pid != self._pid:
             self._enter_segment(pid, piece)
         at_us = int(ts) + (up is not None)
-        return Captured(
+        return TorchRecord(
             self._segment.process_id,
             piece.offset,
             self._clock.time_us(second, micro) if self._texts else at_us,
@@ -333,20 +333,20 @@ class TraceLog:
             logged=_LEFT_OUT,
         )
 
-    def _reject_stray_line(self, piece: Piece, line_end: int) -> None:
+    def _reject_stray_line(self, piece: LogPiece, line_end: int) -> None:
         line = piece.buffer[piece.begin : line_end]
         if piece.last and line_end == piece.end and not piece.buffer.endswith(b"\n"):
             self._reject_truncated(piece)
         elif line.strip():
             self.stats.rejects.add("stray_line", self._blocks.line_of(piece), line)
 
-    def _reject_truncated(self, piece: Piece) -> None:
+    def _reject_truncated(self, piece: LogPiece) -> None:
         piece.incomplete = True
         self.stats.rejects.add(
             "truncated", self._blocks.line_of(piece), piece.buffer[piece.begin : piece.begin + 400]
         )
 
-    def _parse_json(self, body: bytes, piece: Piece | None) -> dict[str, Any] | None:
+    def _parse_json(self, body: bytes, piece: LogPiece | None) -> dict[str, Any] | None:
         try:
             value = _load_record(body)
         except UnicodeDecodeError:
@@ -363,7 +363,7 @@ class TraceLog:
             self.stats.rejects.add("bad_json", self._blocks.line_of(piece), body)
         return None
 
-    def _enter_segment(self, pid_text: bytes, piece: Piece, count: bool = True) -> None:
+    def _enter_segment(self, pid_text: bytes, piece: LogPiece, count: bool = True) -> None:
         self._pid, pid = pid_text, pid_of(pid_text)
         known = self._segments.get(pid)
         if known is None:
@@ -371,7 +371,7 @@ class TraceLog:
             self._segments[pid] = known
         self._segment = known
 
-    def _new_segment(self, piece: Piece, count: bool) -> _ProcessSegment:
+    def _new_segment(self, piece: LogPiece, count: bool) -> _ProcessSegment:
         if count:
             line = self._blocks.line_of(piece)
             self.stats.rejects.add("second_log", line, piece.buffer[piece.begin : piece.line_end])
@@ -379,7 +379,7 @@ class TraceLog:
         return _ProcessSegment(digest.hexdigest())
 
     def _intern_string(
-        self, header: dict[str, Any] | None, piece: Piece, count: bool = True
+        self, header: dict[str, Any] | None, piece: LogPiece, count: bool = True
     ) -> None:
         value = header.get(STRING) if header else None
         if (
@@ -397,8 +397,8 @@ class TraceLog:
             self.stats.rejects.add("bad_field", self._blocks.line_of(piece))
 
     def _make_captured(
-        self, piece: Piece, name: str, header: dict[str, Any], time_us: int, line_end: int
-    ) -> Captured | None:
+        self, piece: LogPiece, name: str, header: dict[str, Any], time_us: int, line_end: int
+    ) -> TorchRecord | None:
         payload, logged = self._read_payload(piece, name, header, line_end)
         if piece.incomplete:
             return None
@@ -422,7 +422,7 @@ class TraceLog:
                 envelope[key] = value
         if envelope:
             envelope = self._resolve_file_names(envelope, piece)
-        return Captured(
+        return TorchRecord(
             process_id=self._segment.process_id,
             sequence=piece.offset,
             time_us=time_us,
@@ -435,18 +435,18 @@ class TraceLog:
         )
 
     def _read_payload(
-        self, piece: Piece, name: str, header: dict[str, Any], line_end: int
-    ) -> tuple[str | None, Logged]:
+        self, piece: LogPiece, name: str, header: dict[str, Any], line_end: int
+    ) -> tuple[str | None, LoggedPayload]:
         digest = header.get("has_payload")
         digest = digest if isinstance(digest, str) else None
         if digest is None and line_end + 1 >= piece.end:
-            return None, Logged()
+            return None, LoggedPayload()
         if not self._texts and not piece.last and not needs_payload(name):
-            return None, Logged(digest, max(0, piece.end - line_end - 2), "left_out")
+            return None, LoggedPayload(digest, max(0, piece.end - line_end - 2), "left_out")
         if not self._texts and not piece.last and name == SPAN:
             brief = shorten_span(piece.buffer, line_end + 1, piece.end)
             lines = piece.buffer[line_end + 1 : piece.end].removesuffix(b"\n")
-            return brief or _strip_tabs(lines).decode("utf-8", "replace"), Logged(
+            return brief or _strip_tabs(lines).decode("utf-8", "replace"), LoggedPayload(
                 digest, None, "left_out"
             )
         raw, is_whole = _read_text(piece, line_end, digest)
@@ -481,16 +481,16 @@ class TraceLog:
             self.stats.rejects.add("bad_utf8", self._blocks.line_of(piece), name)
             text = raw.decode("utf-8", "replace")
         if not self._texts and not needs_payload(name):
-            return None, Logged(digest, len(raw), state)
+            return None, LoggedPayload(digest, len(raw), state)
         if (
             name == SPAN
             and state == "kept"
             and (brief := shorten_span(piece.buffer, line_end + 1, piece.end))
         ):
-            return brief, Logged(digest, len(raw), state, whole=text)
-        return text, Logged(digest, len(raw), state)
+            return brief, LoggedPayload(digest, len(raw), state, whole=text)
+        return text, LoggedPayload(digest, len(raw), state)
 
-    def _resolve_file_names(self, metadata: Any, piece: Piece) -> Any:
+    def _resolve_file_names(self, metadata: Any, piece: LogPiece) -> Any:
         if not isinstance(metadata, dict):
             return metadata
         strings = self._segment.strings
@@ -506,7 +506,7 @@ class TraceLog:
                     frame["filename"] = strings.get(number, "<unknown>")
         return metadata
 
-    def _reject_value(self, piece: Piece, name: str, value: Any) -> None:
+    def _reject_value(self, piece: LogPiece, name: str, value: Any) -> None:
         self.stats.rejects.add(
             "bad_field", self._blocks.line_of(piece), f"{name} is {show_value(value)}"
         )
@@ -517,12 +517,12 @@ def _find_other(pid: bytes) -> re.Pattern[bytes]:
     return re.compile(_OTHER % pid)
 
 
-def _is_whole(piece: Piece, plain: re.Match[bytes]) -> bool:
+def _is_whole(piece: LogPiece, plain: re.Match[bytes]) -> bool:
     raw = piece.buffer[plain.end("digest") + 4 : piece.end - 1].translate(None, b"\t")
     return md5(raw, usedforsecurity=False).hexdigest().encode() == plain["digest"]
 
 
-def _read_text(piece: Piece, line_end: int, digest: str | None) -> tuple[bytes, bool]:
+def _read_text(piece: LogPiece, line_end: int, digest: str | None) -> tuple[bytes, bool]:
     lines = piece.buffer[line_end + 1 : piece.end].removesuffix(b"\n")
     if digest is not None:
         # A third of the time of removing only TABs at line starts; a text with others then does not

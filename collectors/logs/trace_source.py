@@ -14,7 +14,7 @@ from compileboard.collectors.contract.record_names import COMPILE_START
 from compileboard.collectors.contract.rejects import OF_LAST_READING, IngestResult, Rejects
 from compileboard.collectors.contract.values import clean_text
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 from compileboard.collectors.logs.log_blocks import Readable
 from compileboard.collectors.logs.log_head import HEAD_BYTES, read_head
 from compileboard.collectors.logs.source import (
@@ -122,7 +122,7 @@ class TraceSource:
         last.rejects.add_all(self.unread_beside)
         yield last
 
-    def decode(self, captured: Captured) -> list[Event]:
+    def decode(self, captured: TorchRecord) -> list[Event]:
         return self._decoder.decode(captured, self._report)
 
     def _report(self, reason: str) -> None:
@@ -174,7 +174,7 @@ class GenerationTracker:
         self._resets: list[int] = []  # sequences of starts that followed a reset()
         self._generation = Generation()
 
-    def begin_logged(self, captured: Captured) -> None:
+    def begin_logged(self, captured: TorchRecord) -> None:
         if captured.compile_id is not None and self._generation.trace(
             captured.compile_id, captured.attempt
         ):
@@ -196,7 +196,7 @@ class HookedTrace(TraceSource):
         super().__init__(file, imported, clock, decoder, row)
         self.generations = GenerationTracker()
 
-    def decode(self, captured: Captured) -> list[Event]:
+    def decode(self, captured: TorchRecord) -> list[Event]:
         if captured.name == COMPILE_START:
             self.generations.begin_logged(captured)
         events = super().decode(captured)

@@ -30,7 +30,7 @@ from compileboard.collectors.push.outbox import (
     MAX_REFUSALS,
     OutboxStream,
     SentState,
-    Waiting,
+    WaitingDelivery,
     find_text,
 )
 from compileboard.collectors.wire.lines import (
@@ -114,7 +114,7 @@ STORED = (200, 201, 204)
 
 
 class TextDelivery:
-    def __init__(self, waiting: Waiting, losses: Losses) -> None:
+    def __init__(self, waiting: WaitingDelivery, losses: Losses) -> None:
         self._folder = waiting.folder
         self._run_id = waiting.run_id
         self._losses = losses
@@ -129,14 +129,14 @@ class TextDelivery:
         for first in range(0, len(digests), MAX_DIGESTS):
             asked = digests[first : first + MAX_DIGESTS]
             self._refusal = None
-            single = self._send_together(client, self._ask_missing(client, asked))
+            single = self._send_small_texts(client, self._ask_missing(client, asked))
             dropped = [digest for digest in single if not self._send_one(client, digest)]
             if dropped:
                 self._ask_missing(client, [], dropped)
             if self._refusal is not None:
                 raise self._refusal
 
-    def _send_together(self, client: Client, digests: list[str]) -> list[str]:
+    def _send_small_texts(self, client: Client, digests: list[str]) -> list[str]:
         """Send the small texts, several per request; return those that must be sent
         individually.
         """
@@ -263,7 +263,7 @@ LONG_PAUSE_S = 600.0  # before a bundle that cannot be imported is sent again
 
 
 class StreamDelivery:
-    def __init__(self, waiting: Waiting) -> None:
+    def __init__(self, waiting: WaitingDelivery) -> None:
         self.waiting = waiting
         self._path = f"runs/{quote_path(waiting.run_id)}/streams/{quote_path(waiting.name)}"
         self._state: SentState | None = None  # None: must be requested
@@ -423,7 +423,7 @@ class StreamDelivery:
         raise refuse(answer)
 
 
-def read_lines(waiting: Waiting) -> Iterator[bytes]:
+def read_lines(waiting: WaitingDelivery) -> Iterator[bytes]:
     segments = waiting.list_segments()
     offset = segments[0][0] if segments else 0
     while lines := waiting.read(offset, REQUEST_BYTES):
@@ -431,7 +431,7 @@ def read_lines(waiting: Waiting) -> Iterator[bytes]:
         offset += len(lines)
 
 
-def copy_stream(waiting: Waiting) -> None:
+def copy_stream(waiting: WaitingDelivery) -> None:
     """Copy the rest of a stream into a new one with its own end.
 
     Raises OSError if the disk is full; the old stream then still exists.
@@ -464,7 +464,7 @@ class BundleDelivery:
     A bundle that is rejected or fails three times is set aside until the user pushes again.
     """
 
-    def __init__(self, waiting: Waiting) -> None:
+    def __init__(self, waiting: WaitingDelivery) -> None:
         self.waiting = waiting
         self.losses = Losses()
 
@@ -512,5 +512,5 @@ class BundleDelivery:
         return refused
 
 
-def open_delivery(waiting: Waiting) -> StreamDelivery | BundleDelivery:
+def open_delivery(waiting: WaitingDelivery) -> StreamDelivery | BundleDelivery:
     return StreamDelivery(waiting) if waiting.kind == "stream" else BundleDelivery(waiting)

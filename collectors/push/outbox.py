@@ -167,7 +167,7 @@ class OutboxStream:
             return None
         return reason if reason in STOPS else None
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         return (self.folder / f"{self.stream_id}.json").exists()
 
     def close(self) -> None:
@@ -238,7 +238,7 @@ class SentState:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingDelivery:
     folder: Path
     name: str
     kind: str
@@ -338,7 +338,7 @@ class Waiting:
             self.folder.rmdir()
 
 
-def list_waiting(root: Path) -> Iterator[Waiting]:
+def list_waiting(root: Path) -> Iterator[WaitingDelivery]:
     try:
         folders = sorted(path for path in root.glob("[!.]*") if path.is_dir())
     except OSError:
@@ -353,13 +353,13 @@ def has_waiting(environment: Mapping[str, str]) -> bool:
     return False
 
 
-def list_run(folder: Path) -> list[Waiting]:
+def list_run(folder: Path) -> list[WaitingDelivery]:
     described = []
     for path in folder.glob("[!.]*.json"):
         with suppress(OSError, ValueError, TypeError, KeyError):
             body = json.loads(path.read_text(encoding="utf-8"))
             kind = "bundle" if body["kind"] == "bundle" else "stream"
             target = Target(str(body["server"]), str(body["token_file"]), bool(body["insecure"]))
-            waiting = Waiting(folder, path.name.removesuffix(".json"), kind, target)
+            waiting = WaitingDelivery(folder, path.name.removesuffix(".json"), kind, target)
             described.append((path.stat().st_mtime_ns, waiting.name, waiting))
     return [waiting for _, _, waiting in sorted(described)]

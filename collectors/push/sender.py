@@ -19,7 +19,7 @@ from typing import Any
 from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.push.client import Client, Refused
 from compileboard.collectors.push.delivery import BundleDelivery, StreamDelivery, open_delivery
-from compileboard.collectors.push.outbox import Waiting, list_waiting, read_wake
+from compileboard.collectors.push.outbox import WaitingDelivery, list_waiting, read_wake
 from compileboard.collectors.push.target import Target, TargetError
 from compileboard.collectors.record.program import start_detached
 from compileboard.collectors.record.spool import replace_file
@@ -42,7 +42,7 @@ class ServerStatus:
 
 
 @dataclass
-class Pause:
+class RetryPause:
     failure_count: int = 0
     due_s: float = 0.0
 
@@ -64,7 +64,7 @@ class ServerConnection:
     status: ServerStatus = field(default_factory=ServerStatus)
     client: Client | None = None
     wants_token: bool = False
-    pause: Pause = field(default_factory=Pause)
+    pause: RetryPause = field(default_factory=RetryPause)
 
     def open(self, environment: Mapping[str, str]) -> Client:
         self.client = self.client or Client(self.target, environment)
@@ -79,7 +79,7 @@ class ServerConnection:
 @dataclass
 class PendingDelivery:
     delivery: StreamDelivery | BundleDelivery
-    pause: Pause = field(default_factory=Pause)
+    pause: RetryPause = field(default_factory=RetryPause)
 
 
 class Sender:
@@ -87,7 +87,7 @@ class Sender:
         self.root = root
         self._environment = environment
         self._lines: dict[Target, ServerConnection] = {}
-        self._shipments: dict[Waiting, PendingDelivery] = {}
+        self._shipments: dict[WaitingDelivery, PendingDelivery] = {}
         self._refused: dict[
             str, ServerStatus
         ] = {}  # runs that the server refuses, although it accepts others
@@ -124,14 +124,14 @@ class Sender:
         for line in self._lines.values():
             line.close()
 
-    def step(self, waiting: list[Waiting]) -> bool:
+    def step(self, waiting: list[WaitingDelivery]) -> bool:
         has_sent = False
         if (woken_us := read_wake(self.root)) != self._woken_us:
             self._woken_us = woken_us
             for line in self._lines.values():
-                line.pause = Pause()
+                line.pause = RetryPause()
             for shipment in self._shipments.values():
-                shipment.pause = Pause()
+                shipment.pause = RetryPause()
         for item in waiting:
             line = self._lines.setdefault(item.target, ServerConnection(item.target))
             shipment = self._shipments.setdefault(item, PendingDelivery(open_delivery(item)))
@@ -143,7 +143,9 @@ class Sender:
         self._write_status()
         return has_sent
 
-    def _send(self, waiting: Waiting, shipment: PendingDelivery, line: ServerConnection) -> bool:
+    def _send(
+        self, waiting: WaitingDelivery, shipment: PendingDelivery, line: ServerConnection
+    ) -> bool:
         status, now_us = line.status, read_clock_us()
         try:
             client = line.open(self._environment)
@@ -152,7 +154,7 @@ class Sender:
             if lost := shipment.delivery.losses.describe():
                 self._lost[waiting.run_id] = lost
             if client.answer_count > before_count:
-                line.pause = shipment.pause = Pause()
+                line.pause = shipment.pause = RetryPause()
                 status.answered_us, status.error, line.wants_token = now_us, None, False
                 self._deleted.pop(waiting.run_id, None)  # it may be restored
                 self._refused.pop(waiting.run_id, None)
@@ -179,7 +181,7 @@ class Sender:
         shipment.delivery.forget()
         return False
 
-    def _is_hopeless(self, waiting: list[Waiting]) -> bool:
+    def _is_hopeless(self, waiting: list[WaitingDelivery]) -> bool:
         return all(
             item.is_set_aside()
             or (not item.target.token_file and self._lines[item.target].wants_token)

@@ -81,7 +81,7 @@ class Recording:
         try:
             self.lock = lock_spool(folder)
         except OSError as error:
-            self._note_trouble(error)
+            self._report_error(error)
 
     def open(self) -> None:
         """Open the database. After a temporary error the run stays in its spool.
@@ -89,13 +89,13 @@ class Recording:
         Raises DatabaseUnusable if it can never store this run; the spool is then removed.
         """
         try:
-            self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
+            self.recorder = open_recorder(self.folder, self.manifest, self._report_delay)
         except StoreError as error:
             self._release()
             shutil.rmtree(self.folder)
             raise DatabaseUnusable(str(error)) from error
         except Exception as error:
-            self._note_trouble(error)
+            self._report_error(error)
 
     def step(self, show_progress: Callable[[Recorder], None] | None = None) -> None:
         """Record new contents of the spool. Never raises."""
@@ -103,17 +103,17 @@ class Recording:
             return
         try:
             if self.recorder is None:
-                self.recorder = open_recorder(self.folder, self.manifest, self._note_delay)
+                self.recorder = open_recorder(self.folder, self.manifest, self._report_delay)
             if self.recorder is not None:
                 self.recorder.step()
                 self.trouble = None
         except Exception as error:
-            self._note_trouble(error)
+            self._report_error(error)
         if show_progress and self.recorder is not None:
             with suppress(Exception):  # a closed terminal, or a busy database
                 show_progress(self.recorder)
 
-    def _print_trouble(self, words: str, *, at_end: bool = False) -> None:
+    def _print_error(self, words: str, *, at_end: bool = False) -> None:
         if (self.trouble is None or at_end) and words not in self._told:
             self._told.add(words)
             self.print_line(
@@ -121,11 +121,11 @@ class Recording:
             )
         self.trouble = words
 
-    def _note_delay(self, error: StoreError) -> None:
-        self._print_trouble(str(error))
+    def _report_delay(self, error: StoreError) -> None:
+        self._print_error(str(error))
 
-    def _note_trouble(self, error: Exception) -> None:
-        self._print_trouble(describe_error(error))
+    def _report_error(self, error: Exception) -> None:
+        self._print_error(describe_error(error))
         self.given_up = not may_pass(error) and not isinstance(error, StoreError)
         if self.recorder is not None and not isinstance(error, StoreBusy):
             with suppress(Exception):
@@ -148,7 +148,7 @@ class Recording:
         except OSError as error:
             self.trouble = str(error)
         self.step()
-        self._close_books()
+        self._finish()
         self._release()
         if not self.folder.exists():
             if self.trouble is not None:
@@ -156,11 +156,11 @@ class Recording:
                     f"the spool {self.folder} was deleted; later records are lost: {self.trouble}"
                 )
         elif self.trouble is not None:
-            self._print_trouble(self.trouble, at_end=True)
+            self._print_error(self.trouble, at_end=True)
         else:
-            self._pass_on()
+            self._hand_over_to_sidecar()
 
-    def _pass_on(self) -> None:
+    def _hand_over_to_sidecar(self) -> None:
         try:
             orphans = writers_alive(self.folder)
             if orphans:
@@ -173,7 +173,7 @@ class Recording:
                 f"what still runs of the program is recorded by the next command: {error}"
             )
 
-    def _close_books(self) -> None:
+    def _finish(self) -> None:
         recorder = self.recorder
         if recorder is None:
             return

@@ -262,7 +262,7 @@ class OutboxSink:
             raise StoreMoved(
                 f"{self.target.server} has lost data of run {self.run_id}; all is sent anew."
             )
-        if not self._stream.is_there():
+        if not self._stream.exists():
             raise StoreMoved(
                 f"{self.root / self.run_id} was removed while it was being recorded into."
             )

@@ -120,7 +120,7 @@ def changed_ranges(before: frozenset[Range], after: frozenset[Range]) -> Iterato
 
 
 @dataclass(frozen=True)
-class Window:
+class FaultWindow:
     start_us: int
     end_us: int
     fault_count: int
@@ -134,9 +134,9 @@ class Window:
     def faults_per_cpu_s(self) -> float:
         return self.fault_count * 1e6 / max(1, self.end_us - self.start_us) / self.cpu_share
 
-    def joined(self, later: Window) -> Window:
+    def joined(self, later: FaultWindow) -> FaultWindow:
         faults, cpu_us = self.fault_count + later.fault_count, self.cpu_us + later.cpu_us
-        return Window(self.start_us, later.end_us, faults, cpu_us)
+        return FaultWindow(self.start_us, later.end_us, faults, cpu_us)
 
 
 class ProcessFaults:
@@ -146,7 +146,7 @@ class ProcessFaults:
         self.counter, self.counted_s = counter, now_s
         self.busy_s = now_s
         self.open_compiles: set[str] = set()
-        self.windows: list[Window] = []
+        self.windows: list[FaultWindow] = []
         self.anonymous: frozenset[Range] | None = None
         self.sample_count = self.burst_count = 0
         self.sample_after_s = 0.0
@@ -165,7 +165,9 @@ class ProcessFaults:
         if not self.open_compiles and self.busy_s + CALM_S <= self.counted_s:
             faults = counter.fault_count - self.counter.fault_count
             cpu_us = (counter.cpu_ticks - self.counter.cpu_ticks) * tick_us
-            self.windows.append(Window(int(self.counted_s * 1e6), int(now_s * 1e6), faults, cpu_us))
+            self.windows.append(
+                FaultWindow(int(self.counted_s * 1e6), int(now_s * 1e6), faults, cpu_us)
+            )
             if len(self.windows) > MAX_WINDOWS:
                 self.windows[:2] = [self.windows[0].joined(self.windows[1])]
         self.counter, self.counted_s = counter, now_s

@@ -35,7 +35,7 @@ class RecoveryReport:
     busy: set[str] = field(default_factory=set)  # databases locked by another program
 
 
-def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryReport:
+def recover_spools(environment: Mapping[str, str] | None = None) -> RecoveryReport:
     """Record every unlocked spool into its intended database. Never raises."""
     report = RecoveryReport()
     try:
@@ -55,13 +55,13 @@ def pick_up_spools(environment: Mapping[str, str] | None = None) -> RecoveryRepo
     return report
 
 
-def pick_up_spool(folder: Path) -> bool:
+def recover_spool(folder: Path) -> bool:
     """Record one spool; False if another recorder has it. Raises StoreError, ValueError or
     OSError.
     """
     with _lock_spool(folder) as is_ours:
         if is_ours:
-            _pick_up(folder, RecoveryReport())
+            _recover_spool(folder, RecoveryReport())
         return is_ours
 
 
@@ -81,7 +81,7 @@ def _lock_spool(folder: Path) -> Iterator[bool]:
 def _try_record(folder: Path, report: RecoveryReport) -> None:
     name = clean_text(folder.name)
     try:
-        _pick_up(folder, report)
+        _recover_spool(folder, report)
     except Exception as error:
         if not folder.exists():  # its own recorder has just finished it
             return
@@ -96,7 +96,7 @@ def _try_record(folder: Path, report: RecoveryReport) -> None:
         report.set_aside.append(f"{clean_text(moved.name)}: {reason}")
 
 
-def _pick_up(folder: Path, report: RecoveryReport) -> None:
+def _recover_spool(folder: Path, report: RecoveryReport) -> None:
     # Imported here because every command runs this, and there is rarely a spool.
     from compileboard.collectors.record.recorder import Recorder
     from compileboard.collectors.record.sidecar import spawn_sidecar

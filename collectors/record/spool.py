@@ -30,7 +30,7 @@ from compileboard.collectors.contract.spool_format import (
     RECORDS_SUFFIX,
 )
 from compileboard.collectors.contract.values import clean_text, fit_event, fit_json
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 from compileboard.collectors.store.leases import try_lock
 
 BATCH_BYTES = 4 << 20
@@ -70,7 +70,7 @@ class SpoolReader:
     rejects: dict[str, Rejects] = field(default_factory=dict)  # by file name
     positions: dict[str, FilePosition] = field(default_factory=dict)  # by file name
 
-    def read(self) -> Iterator[Captured]:
+    def read(self) -> Iterator[TorchRecord]:
         for path in list_files(self.folder, RECORDS_SUFFIX):
             process_id = process_of(path.name)
             for number, line in self.read_lines(path):
@@ -126,7 +126,9 @@ class SpoolReader:
                         yield position.line, line
                 file.seek(position.offset)
 
-    def _parse(self, file_name: str, process_id: str, number: int, line: bytes) -> Captured | None:
+    def _parse(
+        self, file_name: str, process_id: str, number: int, line: bytes
+    ) -> TorchRecord | None:
         try:
             return _parse_record(process_id, json.loads(line))
         except BadLine as bad:
@@ -193,7 +195,7 @@ def is_count(value: Any) -> TypeGuard[int]:
     return _is_integer(value) and value >= 0
 
 
-def _parse_record(process_id: str, record: Any) -> Captured:
+def _parse_record(process_id: str, record: Any) -> TorchRecord:
     if not isinstance(record, dict):
         raise BadLine("stray_line")
     sequence, time_us, name, extra = (
@@ -215,7 +217,7 @@ def _parse_record(process_id: str, record: Any) -> Captured:
         or not all(value is None or _is_integer(value) for value in context)
     ):
         raise BadLine("bad_envelope")
-    return Captured(
+    return TorchRecord(
         process_id=process_id,
         sequence=sequence,
         time_us=time_us,

@@ -10,7 +10,7 @@ from compileboard.collectors.contract.rejects import IngestResult
 from compileboard.collectors.contract.spool_format import JOURNAL_NAME, RECORDS_SUFFIX
 from compileboard.collectors.decode import break_texts as break_registry
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 from compileboard.collectors.logs.source import Checkpoint, EventBatch
 from compileboard.collectors.record.spool import FilePosition, SpoolReader, read_journal
 
@@ -84,7 +84,7 @@ class SpoolSource:
         for event in read_journal(self.reader):
             yield [event]
 
-    def _decode(self, captured: Captured) -> list[Event]:
+    def _decode(self, captured: TorchRecord) -> list[Event]:
         registry_path = captured.extra.get("registry")
         if isinstance(registry_path, str):
             self._load_registry(registry_path)
@@ -100,7 +100,7 @@ class SpoolSource:
             self._reject(captured, "not_decoded", f"{type(error).__name__}: {error}")
             return []
 
-    def _reject(self, record: Captured | Event, kind: str, reason: str) -> None:
+    def _reject(self, record: TorchRecord | Event, kind: str, reason: str) -> None:
         is_own = record.process_id == self._own_process_id
         file_name = JOURNAL_NAME if is_own else record.process_id + RECORDS_SUFFIX
         self.reader.reject(file_name, kind, example=f"record {record.sequence}: {reason}")

@@ -35,7 +35,7 @@ from compileboard.collectors.formats.torch_repro import (
     parse_torch_script,
 )
 from compileboard.collectors.logs.discovery import LogSource, SourceGroup, find_sources
-from compileboard.collectors.logs.log_loader import Imported, LoadOptions
+from compileboard.collectors.logs.log_loader import ImportSummary, LoadOptions
 from compileboard.collectors.logs.source import EventBatch
 from compileboard.collectors.logs.sqlite_sink import SqliteSink
 from compileboard.collectors.logs.streams import NoSuchLog, SourceDamaged
@@ -273,12 +273,12 @@ NO_REPRO = "no_repro"
 
 def import_scripts(
     connection: sqlite3.Connection, database: str, group: SourceGroup, options: LoadOptions
-) -> Imported:
+) -> ImportSummary:
     """Import a group's scripts, each graph once; nothing is stored if none is a repro.
 
     Raises StoreError, LimitExceeded or OSError.
     """
-    imported = Imported("", options.name or group.label)
+    imported = ImportSummary("", options.name or group.label)
     scripts: dict[str, TorchScript] = {}
     for source in group.repros:
         try:

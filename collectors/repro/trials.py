@@ -139,7 +139,7 @@ class Trials:
         sys.stderr.flush()
         driver, child = os.getpid(), os.fork()
         if child == 0:
-            _be_trial(driver, reading, writing, folder, limits, self.device, function, arguments)
+            _run_child(driver, reading, writing, folder, limits, self.device, function, arguments)
         writing.close()
         _CHILDREN.add(child)
         try:
@@ -239,7 +239,7 @@ def _read_outcome(
     )
 
 
-def _be_trial(
+def _run_child(
     driver: int,
     reading: Connection,
     writing: Connection,

@@ -34,7 +34,7 @@ from compileboard.collectors.store.connection import (
     open_reader,
     read_value,
 )
-from compileboard.collectors.store.leases import SERVE, copy_owner, take_lease, try_lock
+from compileboard.collectors.store.leases import SERVE, copy_owner, try_acquire_lease, try_lock
 from compileboard.collectors.store.sealed_files import (
     RunFile,
     RunFileDamaged,
@@ -398,7 +398,7 @@ def restore_backup(folder: str, database: str) -> RestoredBackup:
         )
     target = Path(os.path.realpath(database))
     try:
-        lease = take_lease(target, SERVE)
+        lease = try_acquire_lease(target, SERVE)
         if lease is None:
             raise BackupError(
                 f"{database} is served; stop its servers first. Nothing was replaced."

@@ -224,7 +224,7 @@ def claim_deliveries(
         return [key for key in keys if connection.execute(CLAIM, shared | key._asdict()).rowcount]
 
 
-def settle_deliveries(
+def save_delivery_outcomes(
     connection: sqlite3.Connection,
     rule: str,
     channel: str,

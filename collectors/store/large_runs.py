@@ -28,15 +28,15 @@ from compileboard.collectors.store.connection import (
     open_writer,
     write_transaction,
 )
-from compileboard.collectors.store.leases import REOPEN, take_lease
+from compileboard.collectors.store.leases import REOPEN, try_acquire_lease
 from compileboard.collectors.store.pruning import WriteSteps, delete_detail
 from compileboard.collectors.store.reopening import open_run_file, reopen_run, restore_rollups
 from compileboard.collectors.store.run_rows import DETAIL, ROWS_AT_ONCE, RowCopy, order_tables
 from compileboard.collectors.store.runs import publish_run
 from compileboard.collectors.store.sealed_files import (
     SealedRun,
+    check_run_file_metadata,
     get_sealed_run,
-    glance_at_run_file,
 )
 from compileboard.collectors.store.trash import database_path
 
@@ -72,7 +72,7 @@ def refuse_large_run(connection: sqlite3.Connection, run_id: str) -> None:
     """
     sealed = get_sealed_run(connection, run_id)
     if sealed is not None and is_large(sealed):
-        raise glance_at_run_file(database_path(connection), sealed.file) or RunSealed(run_id)
+        raise check_run_file_metadata(database_path(connection), sealed.file) or RunSealed(run_id)
 
 
 def reopen_large_run(connection: sqlite3.Connection, run_id: str) -> bool:
@@ -115,7 +115,7 @@ def reopen_run_of_database(database: str, run_id: str) -> None:
 @contextmanager
 def _wait_for_turn(database: str) -> Iterator[None]:
     try:
-        while (lease := take_lease(database, REOPEN)) is None:
+        while (lease := try_acquire_lease(database, REOPEN)) is None:
             time.sleep(_WAIT_S)
     except OSError as error:
         raise StoreError(
@@ -161,7 +161,7 @@ def _restore(connection: sqlite3.Connection, sealed: SealedRun, database: str) -
                 for name in order_tables(copy.tables, DETAIL)
                 for row in copy.read(name, descending=True)
             )
-            while steps.run(lambda: _put_some(copy, rows)):
+            while steps.run(lambda: _insert_some_rows(copy, rows)):
                 pass
         finally:
             connection.execute("pragma foreign_keys = on")
@@ -175,7 +175,7 @@ def _restore(connection: sqlite3.Connection, sealed: SealedRun, database: str) -
     checkpoint(connection)
 
 
-def _put_some(copy: RowCopy, rows: Iterator[tuple[str, Any]]) -> int:
+def _insert_some_rows(copy: RowCopy, rows: Iterator[tuple[str, Any]]) -> int:
     copy.byte_count, count = 0, 0
     pending: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for name, row in islice(rows, ROWS_AT_ONCE):

@@ -50,7 +50,7 @@ class Lease:
         self.close()
 
 
-def take_lease(
+def try_acquire_lease(
     database: str | os.PathLike[str], name: str, *, shared: bool = False
 ) -> Lease | None:
     """Take a lease, or return None if another process has it. Raises OSError."""
@@ -84,7 +84,7 @@ def try_lock(
     return descriptor
 
 
-def is_taken(database: str | os.PathLike[str], name: str) -> bool:
+def is_lease_held(database: str | os.PathLike[str], name: str) -> bool:
     return is_locked(Path(f"{os.path.realpath(database)}-locks", name), shared=False)
 
 

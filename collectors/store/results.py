@@ -255,7 +255,7 @@ def merge_with_parts(
         if (
             len(results) == 1
         ):  # Most models have one result; sorting and choosing would take half of the time.
-            rows.append((_complete((results[0],)), (results[0],)))
+            rows.append((_merge_parts((results[0],)), (results[0],)))
             continue
         results.sort(
             key=lambda result: (
@@ -268,7 +268,7 @@ def merge_with_parts(
         others = results[len(leads) :]
         for lead in leads:
             parts = (lead, *_pick_others(lead, others))
-            rows.append((_complete(parts), parts))
+            rows.append((_merge_parts(parts), parts))
     return rows
 
 
@@ -296,7 +296,7 @@ def _pick_others(
     return picked
 
 
-def _complete(parts: tuple[ExperimentResult, ...]) -> ResultRow:
+def _merge_parts(parts: tuple[ExperimentResult, ...]) -> ResultRow:
     lead, others = parts[0], parts[1:]
     values = dict(vars(lead))
     del values["experiment"], values["task"]

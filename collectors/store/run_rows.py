@@ -261,7 +261,7 @@ class RowCopy:
             if parent in self.shifts:
                 values[column] = value + self.shifts[parent]
             elif parent in self._shared:
-                values[column] = self._share(parent, key, value)
+                values[column] = self._find_or_add_shared(parent, key, value)
             elif parent == "runs" and not cascades and self._present is not None:
                 values[column] = value if value in self._present else None
         if name in self.shifts:
@@ -269,15 +269,15 @@ class RowCopy:
         self.byte_count += sum(len(value) for value in values.values() if isinstance(value, bytes))
         return values
 
-    def _share(self, name: str, key: str, value: Any) -> Any:
+    def _find_or_add_shared(self, name: str, key: str, value: Any) -> Any:
         known = self._shared[name]
         if value not in known:
             known[value] = value
             for row in self.read(name, key, value):
-                known[value] = self._put_shared(self.tables[name], row)[key]
+                known[value] = self._add_shared(self.tables[name], row)[key]
         return known[value]
 
-    def _put_shared(self, table: RunTable, row: Any) -> Any:
+    def _add_shared(self, table: RunTable, row: Any) -> Any:
         values = self.convert(table.name, row)
         self.insert(table.name, [values], "or ignore")
         if not table.has_id:

@@ -188,7 +188,7 @@ def describe_problem(database: str, file: RunFile) -> str | None:
     return None
 
 
-def glance_at_run_file(database: str, file: RunFile) -> RunFileUnavailable | None:
+def check_run_file_metadata(database: str, file: RunFile) -> RunFileUnavailable | None:
     """Check only a run file's size and permissions."""
     path = run_folder(database) / file.name
     try:

@@ -22,7 +22,7 @@ from compileboard.collectors.store.connection import (
     read_value,
     write_transaction,
 )
-from compileboard.collectors.store.leases import REOPEN, take_lease
+from compileboard.collectors.store.leases import REOPEN, try_acquire_lease
 from compileboard.collectors.store.pruning import (
     WriteSteps,
     delete_detail,
@@ -107,16 +107,16 @@ def seal_run(
                     f"run {run_id} changed while it was being sealed; it is tried again"
                 )
             text_ids = list_texts(connection, run_id)
-            _mark(connection, run_id, file, now_us)
+            _mark_sealed(connection, run_id, file, now_us)
         remove_run_files(database_path(connection), run_id, named=file.name)
-        _empty(connection, run_id, file, now_us, text_ids)
+        _delete_sealed_detail(connection, run_id, file, now_us, text_ids)
     elif not sealed.is_emptied:
         _take_over(connection, run_id)
-        _empty(connection, run_id, sealed.file, now_us, None)
+        _delete_sealed_detail(connection, run_id, sealed.file, now_us, None)
 
 
 def _take_over(connection: sqlite3.Connection, run_id: str) -> None:
-    lease = take_lease(database_path(connection), REOPEN)
+    lease = try_acquire_lease(database_path(connection), REOPEN)
     if lease is None:
         raise NotSealable(f"run {run_id} is being put back")
     with lease, write_transaction(connection):
@@ -162,7 +162,7 @@ def _write_file(connection: sqlite3.Connection, run_id: str, pub: int) -> RunFil
         return pack_run_file(database, path, name_run_file(run_id, pub))
 
 
-def _mark(connection: sqlite3.Connection, run_id: str, file: RunFile, now_us: int) -> None:
+def _mark_sealed(connection: sqlite3.Connection, run_id: str, file: RunFile, now_us: int) -> None:
     key = {"run_id": run_id}
     connection.execute(
         """
@@ -184,7 +184,7 @@ def _mark(connection: sqlite3.Connection, run_id: str, file: RunFile, now_us: in
     delete_rows(connection, run_id, ROLLUPS)
 
 
-def _empty(
+def _delete_sealed_detail(
     connection: sqlite3.Connection,
     run_id: str,
     file: RunFile,

@@ -89,11 +89,11 @@ class StreamWriter:
                 f"stream {before.stream_id} of run {before.run_id} was written by another request"
             )
         rejects = lines.rejects.copy()  # what is undone with others is stored again
-        known = self._recall(before.run_id)
+        known = self._load_known_run(before.run_id)
         known.generations.clear()
         known.generations.update(lines.generations)
         known.ingestor.packed, known.ingestor.sender = lines.packed, sender
-        events, foreign, log_ends = self._sort_out(known, before.run_id, lines)
+        events, foreign, log_ends = self._partition_events(known, before.run_id, lines)
         now_us = read_clock_us()
         stream = _advance(lines, now_us)
 
@@ -104,12 +104,12 @@ class StreamWriter:
             save_run_rejects(self.connection, before.run_id, _list_left_out(stream))
             advance_logs(self.connection, log_ends)
 
-        def save_place() -> None:
+        def save_position() -> None:
             save_stream(self.connection, stream, before.stored_bytes)
             known.ingestor.beat(before.run_id, now_us)
 
         result = known.ingestor.ingest(
-            before.run_id, events, now_us=now_us, also=save_marks, last=save_place
+            before.run_id, events, now_us=now_us, also=save_marks, last=save_position
         )
         if result.deleted_run:
             self._known.pop(before.run_id, None)
@@ -139,7 +139,7 @@ class StreamWriter:
         with write_transaction(self.connection):
             forget_stream(self.connection, stream.run_id, stream.stream_id)
 
-    def _recall(self, run_id: str) -> _KnownRun:
+    def _load_known_run(self, run_id: str) -> _KnownRun:
         known = self._known.pop(run_id, None)
         if known is None:
             generations: dict[int, int] = {}
@@ -158,7 +158,7 @@ class StreamWriter:
         )
         return pub
 
-    def _sort_out(
+    def _partition_events(
         self, known: _KnownRun, run_id: str, lines: StreamLines
     ) -> tuple[list[Event], list[RefusedEvent], dict[str, int]]:
         """Return the events to store, those of a process of another run, and each log's new end."""

@@ -36,7 +36,7 @@ from compileboard.collectors.store.run_rows import (
 from compileboard.collectors.store.runs import publish_removal, publish_run
 from compileboard.collectors.store.sealed_files import (
     SealedRun,
-    glance_at_run_file,
+    check_run_file_metadata,
     has_sealed_runs,
     list_sealed_runs,
     place_file,
@@ -315,7 +315,7 @@ def find_sealed_run(trash: sqlite3.Connection) -> SealedRun | None:
 
 def _check_run_file(trash: sqlite3.Connection, database: str) -> None:
     sealed = find_sealed_run(trash)
-    error = sealed and glance_at_run_file(database, sealed.file)
+    error = sealed and check_run_file_metadata(database, sealed.file)
     if error:
         raise CannotRestore(str(error).removesuffix(".")) from error
 

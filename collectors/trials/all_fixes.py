@@ -27,7 +27,7 @@ Join = Callable[[Sequence[Candidate]], Candidate]
 
 
 @dataclass
-class Tried:
+class TriedCandidate:
     candidate: Candidate
     executions: list[Execution] = field(default_factory=list)
     result: TrialResult | None = None
@@ -62,8 +62,8 @@ class AllFixes:
     ) -> None:
         self.executions = executions
         self.bases: list[Execution] = []
-        self.tried: dict[str, Tried] = {}
-        self.best: Tried | None = None
+        self.tried: dict[str, TriedCandidate] = {}
+        self.best: TriedCandidate | None = None
         self.stopped: Stopped | None = None
         self.trials: list[Trial] = []
         self._choices = choices
@@ -74,7 +74,7 @@ class AllFixes:
     @property
     def untried(self) -> list[Candidate]:
         """Return the preferred fixes that were not executed."""
-        firsts = [Tried(options[0]) for options in self._choices]
+        firsts = [TriedCandidate(options[0]) for options in self._choices]
         return [tried.candidate for tried in firsts if tried.key not in self.tried]
 
     @property
@@ -129,13 +129,13 @@ class AllFixes:
     def _run_base(self) -> None:
         self.bases.append(self.executions.run(None))
 
-    def _run(self, tried: Tried) -> None:
+    def _run(self, tried: TriedCandidate) -> None:
         if not self._list_fresh(self.bases):
             self._run_base()
         tried.executions.append(self.executions.run(tried.candidate, tried.key))
 
     def _run_alone(self, candidate: Candidate) -> None:
-        tried = Tried(candidate)
+        tried = TriedCandidate(candidate)
         if tried.key in self.tried:
             return
         tried.executions = self.executions.load(tried.key)
@@ -146,13 +146,13 @@ class AllFixes:
 
     def _run_alternatives(self, options: Sequence[Candidate]) -> None:
         for before, candidate in pairwise(options):
-            tried = self.tried.get(Tried(before).key)
+            tried = self.tried.get(TriedCandidate(before).key)
             if tried is None or tried.is_improved:
                 return
             self._run_alone(candidate)
             self._judge()
 
-    def _count_turns(self, tried: Tried) -> int:
+    def _count_turns(self, tried: TriedCandidate) -> int:
         return min(map(len, pick_timed(self.bases, tried.executions)))
 
     def _fill(self) -> None:
@@ -169,7 +169,7 @@ class AllFixes:
                 if self._has_room(1):
                     self._run(tried)
 
-    def _repeat(self, tried: Tried) -> None:
+    def _repeat(self, tried: TriedCandidate) -> None:
         """Execute both sides alternately until there are enough executions to compare times."""
         while self._count_turns(tried) < TIMED_COUNT:
             if len(self._list_fresh(tried.executions)) < TIMED_COUNT:
@@ -184,16 +184,16 @@ class AllFixes:
             if tried.executions:
                 tried.result = compare(self.bases, tried.executions, tried.candidate)
 
-    def _list_tried(self) -> list[Tried]:
+    def _list_tried(self) -> list[TriedCandidate]:
         alone = list(self.tried.values())
         return alone if self.best is None or self.best in alone else [*alone, self.best]
 
-    def _choose_set(self) -> Tried | None:
+    def _choose_set(self) -> TriedCandidate | None:
         """Combine the fixes that helped alone, the largest saving first. A fix that changes the
         same lines as an earlier one is left out.
         """
         improved = [tried for tried in self.tried.values() if tried.is_improved]
-        members: list[Tried] = []
+        members: list[TriedCandidate] = []
         joined: Candidate | None = None
         for tried in sorted(improved, key=lambda tried: tried.saved_s, reverse=True):
             with suppress(CannotTry):
@@ -201,13 +201,13 @@ class AllFixes:
                 members.append(tried)
         if len(members) < 2 or joined is None:
             return members[0] if members else None
-        both = Tried(joined)
+        both = TriedCandidate(joined)
         if both.key in self.tried:  # one fix may contain the others
             return self.tried[both.key]
         both.executions = self.executions.load(both.key)
         return both
 
-    def list_ordered(self) -> list[Tried]:
+    def list_ordered(self) -> list[TriedCandidate]:
         """Return the combined set, then each fix: those that helped first, by saving."""
         alone = [tried for tried in self._list_tried() if tried.result and tried is not self.best]
         alone.sort(key=lambda tried: (not tried.is_improved, -tried.saved_s))

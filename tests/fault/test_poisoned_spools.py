@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.observe.spool_writer import Spool
-from compileboard.collectors.record.recover_spools import RecoveryReport, pick_up_spools
+from compileboard.collectors.record.recover_spools import RecoveryReport, recover_spools
 from compileboard.collectors.record.spool import Manifest
 from tests.tools.observed import Workplace
 from tests.tools.poison import (
@@ -47,9 +47,9 @@ def leave_spool(workplace: Workplace, name: str = "LEFT") -> Path:
     return folder
 
 
-def pick_up(workplace: Workplace) -> RecoveryReport:
+def recover_earlier_runs(workplace: Workplace) -> RecoveryReport:
     workplace.lossy = True
-    return pick_up_spools({"COMPILEBOARD_HOME": str(workplace.home)})
+    return recover_spools({"COMPILEBOARD_HOME": str(workplace.home)})
 
 
 def good_lines(workplace: Workplace) -> int:
@@ -66,7 +66,7 @@ def test_a_line_that_is_no_record_is_one_reject_and_costs_no_other(
     workplace: Workplace, line: bytes
 ) -> None:
     insert_line(leave_spool(workplace), line)
-    report = pick_up(workplace)
+    report = recover_earlier_runs(workplace)
     assert (report.problems, report.set_aside, workplace.spools) == ([], [], [])
     assert good_lines(workplace) == GOOD
     (reject,) = workplace.rows("select reject_count, first_line, file_name from run_rejects")
@@ -79,7 +79,7 @@ def test_a_line_that_is_no_record_is_one_reject_and_costs_no_other(
 @pytest.mark.parametrize("line", ODD_RECORDS.values(), ids=ODD_RECORDS)
 def test_a_record_with_an_odd_value_costs_no_other(workplace: Workplace, line: bytes) -> None:
     insert_line(leave_spool(workplace), line)
-    report = pick_up(workplace)
+    report = recover_earlier_runs(workplace)
     assert (report.problems, report.set_aside, workplace.spools) == ([], [], [])
     assert good_lines(workplace) == GOOD
     assert (workplace.only_run()["state"], workplace.only_run()["compile_count"] >= GOOD - 2) == (
@@ -95,7 +95,7 @@ def test_an_odd_file_or_fact_costs_no_record(
     workplace: Workplace, spoil: Callable[[Path], None]
 ) -> None:
     spoil(leave_spool(workplace))
-    report = pick_up(workplace)
+    report = recover_earlier_runs(workplace)
     assert (report.problems, report.set_aside, workplace.spools) == ([], [], [])
     assert good_lines(workplace) == GOOD
 
@@ -107,7 +107,7 @@ def test_a_run_that_cannot_be_recorded_is_named_once_and_set_aside(
 ) -> None:
     spoil(leave_spool(workplace))
     leave_spool(workplace, "NEXT")
-    first, second = pick_up(workplace), pick_up(workplace)
+    first, second = recover_earlier_runs(workplace), recover_earlier_runs(workplace)
     assert [name.partition(":")[0] for name in first.set_aside] == ["LEFT"] and not first.problems
     assert (second.set_aside, second.problems, workplace.spools) == ([], [], [])
     assert good_lines(workplace) == GOOD, "the other run is recorded"
@@ -159,7 +159,7 @@ def test_a_line_that_is_too_long_is_passed_over(
     monkeypatch.setattr("compileboard.collectors.record.spool.MAX_LINE_BYTES", 1000)
     monkeypatch.setattr("compileboard.collectors.record.spool.BATCH_BYTES", 300)
     insert_line(leave_spool(workplace), b"x" * 5000)
-    pick_up(workplace)
+    recover_earlier_runs(workplace)
     assert good_lines(workplace) == GOOD
     assert workplace.rows("select kind, first_line from run_rejects") == [
         {"kind": "too_large", "first_line": 6}
@@ -171,7 +171,7 @@ def test_a_record_with_the_number_of_another_is_one_reject(workplace: Workplace)
     insert_line(folder, envelope(s=2))
     shutil.copytree(folder, workplace.folder / "again")
     for _ in range(2):
-        pick_up(workplace)
+        recover_earlier_runs(workplace)
         (reject,) = workplace.rows("select kind, reject_count, example from run_rejects")
         assert reject == {
             "kind": "number_taken",
@@ -188,7 +188,7 @@ def test_a_spool_that_is_read_twice_counts_its_rejects_once(workplace: Workplace
     insert_line(folder, b"bad")
     shutil.copytree(folder, workplace.folder / "again")
     for _ in range(2):
-        pick_up(workplace)
+        recover_earlier_runs(workplace)
         shutil.copytree(workplace.folder / "again", folder)
     assert workplace.value("select sum(reject_count) from run_rejects") == 1
     shutil.rmtree(folder)

@@ -198,7 +198,7 @@ def test_bytes_that_are_no_text(workplace: Workplace) -> None:
 
 
 STEPS = [
-    "compileboard.collectors.record.recover_spools.pick_up_spools",
+    "compileboard.collectors.record.recover_spools.recover_spools",
     "compileboard.collectors.record.recover_spools.spool_root",
     "compileboard.collectors.record.live.describe_run",
     "compileboard.collectors.record.live.joined_run_id",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compileboard.collectors.contract.categories import BY_NAME
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 from tests.tools.observed import PROGRAMS, ROOT, Workplace, torch_release
 from tests.tools.trace_logs import read_trace_log
 
@@ -21,14 +21,14 @@ NOT_ON_CPU = {"unknown"}
 OLDER = (((2, 6), {"autocast", "invalidated"}), ((2, 7), {"autocast"}))
 
 
-def torch_log(folder: Path) -> list[Captured]:
+def torch_log(folder: Path) -> list[TorchRecord]:
     (log,) = folder.glob("*.log")
     return list(read_trace_log(log, "p"))
 
 
 def traced(
     tmp_path_factory: pytest.TempPathFactory, program: Path
-) -> tuple[Workplace, list[Captured]]:
+) -> tuple[Workplace, list[TorchRecord]]:
     """Observe a program that also writes torch's own log."""
     workplace = Workplace(tmp_path_factory.mktemp("traced"))
     done = workplace.run(program, env={"TORCH_TRACE": str(workplace.folder / "trace")})
@@ -37,12 +37,12 @@ def traced(
 
 
 @pytest.fixture(scope="module")
-def breaks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, list[Captured]]:
+def breaks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, list[TorchRecord]]:
     return traced(tmp_path_factory, PROGRAMS / "breaks.py")
 
 
 @pytest.fixture(scope="module")
-def guards(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, list[Captured]]:
+def guards(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workplace, list[TorchRecord]]:
     return traced(tmp_path_factory, GUARDS)
 
 
@@ -55,7 +55,7 @@ def tapped(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
     return workplace
 
 
-def count(log: list[Captured], name: str) -> int:
+def count(log: list[TorchRecord], name: str) -> int:
     return sum(captured.name == name for captured in log)
 
 
@@ -69,7 +69,7 @@ BREAK_ROWS = """
 
 
 def test_every_break_of_torchs_log_is_a_row_with_its_id(
-    breaks: tuple[Workplace, list[Captured]],
+    breaks: tuple[Workplace, list[TorchRecord]],
 ) -> None:
     workplace, log = breaks
     rows = workplace.rows(BREAK_ROWS, name="breaks%")
@@ -85,7 +85,7 @@ def test_every_break_of_torchs_log_is_a_row_with_its_id(
 
 
 def test_every_start_error_and_record_of_torchs_log_is_a_row(
-    breaks: tuple[Workplace, list[Captured]],
+    breaks: tuple[Workplace, list[TorchRecord]],
 ) -> None:
     workplace, log = breaks
     assert len(workplace.events("compile_started")) == count(log, "dynamo_start")
@@ -101,7 +101,7 @@ def test_every_start_error_and_record_of_torchs_log_is_a_row(
 
 @pytest.mark.nightly
 def test_the_tap_sees_what_the_log_sees(
-    breaks: tuple[Workplace, list[Captured]], tapped: Workplace
+    breaks: tuple[Workplace, list[TorchRecord]], tapped: Workplace
 ) -> None:
     workplace, _ = breaks
 
@@ -117,7 +117,7 @@ def test_the_tap_sees_what_the_log_sees(
 
 
 def test_every_recompile_of_torchs_log_is_a_row_with_every_guard(
-    guards: tuple[Workplace, list[Captured]],
+    guards: tuple[Workplace, list[TorchRecord]],
 ) -> None:
     workplace, log = guards
     payloads = [c.payload for c in log if c.name == "artifact:recompile_reasons"]
@@ -132,7 +132,7 @@ def test_every_recompile_of_torchs_log_is_a_row_with_every_guard(
 
 
 def test_each_category_is_produced_and_none_is_unknown(
-    guards: tuple[Workplace, list[Captured]],
+    guards: tuple[Workplace, list[TorchRecord]],
 ) -> None:
     workplace, _ = guards
     rows = workplace.rows("select distinct category from recompile_causes")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.logs.discovery import find_sources
-from compileboard.collectors.logs.log_loader import Imported, Loader, LoadOptions
+from compileboard.collectors.logs.log_loader import ImportSummary, Loader, LoadOptions
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 
@@ -152,7 +152,7 @@ class OddLogs:
 
     def load(
         self, before: bytes, odd: bytes, after: bytes
-    ) -> tuple[Imported, dict[str, list[int]]]:
+    ) -> tuple[ImportSummary, dict[str, list[int]]]:
         """Import a log; return what that did, and which of the records around the odd one are in
         which table.
 

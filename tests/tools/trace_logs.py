@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from compileboard.collectors.decode.records import Captured, is_event
+from compileboard.collectors.decode.records import TorchRecord, is_event
 from compileboard.collectors.logs.trace_log import LogClock, ReadStats, TraceLog
 
 
@@ -15,7 +15,7 @@ def read_trace_log(
     start_offset: int = 0,
     stats: ReadStats | None = None,
     selects: Callable[[str], bool] = is_event,
-) -> Iterator[Captured]:
+) -> Iterator[TorchRecord]:
     """Stream a log's records, those that become events by default, each with its line's byte offset
     as sequence.
 

@@ -302,7 +302,7 @@ NEEDS: dict[str, Need] = {
 }
 
 
-def find_idle(
+def find_settings_without_effect(
     declared: Mapping[str, tuple[Declaration, Any]],
     settings: BenchSettings,
     experiments: Iterable[str],
@@ -318,9 +318,11 @@ def find_idle(
     }
 
 
-def leave_out_idle(settings: BenchSettings, experiments: Iterable[str]) -> BenchSettings:
+def drop_settings_without_effect(
+    settings: BenchSettings, experiments: Iterable[str]
+) -> BenchSettings:
     """Return the settings without those that have no effect. Otherwise they would make a series of
     its own with equal numbers.
     """
-    idle = find_idle(SETTINGS, settings, experiments)
+    idle = find_settings_without_effect(SETTINGS, settings, experiments)
     return replace(settings, **{name: SETTINGS[name][1] for name in idle})

@@ -93,7 +93,7 @@ def annotate(module: Any, inputs: Sequence[Any], level: str, limit: int | None =
     Nodes whose value is unknown are never replaced by inputs.
     """
     graph = module.graph
-    is_writing = any(writes(node) for node in graph.nodes)
+    is_writing = any(is_mutating(node) for node in graph.nodes)
 
     class Values(torch.fx.Interpreter):  # type: ignore[misc]
         left = len(graph.nodes) if limit is None else limit
@@ -140,7 +140,7 @@ class _NodeLimit(Exception):
     pass
 
 
-def writes(node: Any) -> bool:
+def is_mutating(node: Any) -> bool:
     if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
         return bool(node.target._schema.is_mutable)
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")

@@ -116,7 +116,7 @@ order by r.id
 """
 
 
-def settle_recompiles(batch: Batch) -> None:
+def update_recompile_causes(batch: Batch) -> None:
     """Recompute the causes of recompiles for each frame with new recompiles or a new name."""
     for frame, recompile_id in batch.recompiled.values():
         keys = json.dumps([compile_.key for compile_ in frame if compile_.recompiled])
@@ -127,11 +127,11 @@ def settle_recompiles(batch: Batch) -> None:
             assert isinstance(event, Recompiled)
             recompiles.append(to_recorded(event, row["compile_key"], row["file"], row["function"]))
         for row, guards in zip(rows, choose_guards(recompiles), strict=True):
-            _settle_recompile(batch, row, guards)
+            _update_recompile_cause(batch, row, guards)
     batch.recompiled.clear()
 
 
-def _settle_recompile(batch: Batch, row: sqlite3.Row, guards: Guards) -> None:
+def _update_recompile_cause(batch: Batch, row: sqlite3.Row, guards: Guards) -> None:
     if not guards:
         return
     distinct = list(dict.fromkeys(guards.values()))
@@ -263,7 +263,7 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     compile_, new = batch.frames.find(batch.run_id, event)
     # A forward record whose start was not seen (a limit hit, a torch without dynamo_start) stands
     # for its own compile.
-    untraced = event.record_kind == "forward" and batch.frames.take_untraced(event)
+    untraced = event.record_kind == "forward" and batch.frames.mark_traced(event)
     function_id = compile_.function_id if compile_ else None
     if function_id is None:
         function_id = find_function(batch, event.file, event.function)
@@ -286,7 +286,7 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     if compile_ is None:
         return
     if event.record_kind == "forward":
-        _settle_compile(batch, event, compile_, function_id, outcome, restarts)
+        _update_compile(batch, event, compile_, function_id, outcome, restarts)
     else:
         time = {"key": compile_.key, "duration_us": duration_us}
         batch.connection.execute(
@@ -348,7 +348,7 @@ def _count_failure(
     return issue_id
 
 
-def _settle_compile(
+def _update_compile(
     batch: Batch,
     event: Compiled,
     compile_: Compile,

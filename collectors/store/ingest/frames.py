@@ -123,7 +123,7 @@ class FrameIndex:
         known = process.compiles.get(event.compile_id or "")
         return (known, False) if known else self._make(run_id, event, process, started)
 
-    def take_untraced(self, event: FrameContext) -> bool:
+    def mark_traced(self, event: FrameContext) -> bool:
         traced = self.process(event.process_id).generation.traced
         if event.compile_id is None or event.compile_id in traced:
             return False

@@ -39,7 +39,7 @@ from compileboard.collectors.store.connection import (
 )
 from compileboard.collectors.store.ingest.artifacts import TraceRows
 from compileboard.collectors.store.ingest.batch import Batch
-from compileboard.collectors.store.ingest.compiles import settle_recompiles
+from compileboard.collectors.store.ingest.compiles import update_recompile_causes
 from compileboard.collectors.store.ingest.frames import FrameIndex, StackIndex
 from compileboard.collectors.store.ingest.insert import Insert, select_fields, select_table_fields
 from compileboard.collectors.store.ingest.rows import WRITERS
@@ -238,7 +238,7 @@ class Ingestor:
                 if isinstance(event, RunStarted):
                     self._start_run(run_id, event)
                 if kind is RunStarted or kind is RunEnded:
-                    self._settle_state(run_id)
+                    self._update_state(run_id)
             writer = WRITERS.get(kind)
             if writer is not None:
                 writer(batch, event)
@@ -248,7 +248,7 @@ class Ingestor:
                 benched.add(event.suite)
         if benched:
             write_summaries(self.connection, run_id, benched)
-        settle_recompiles(batch)
+        update_recompile_causes(batch)
         batch.totals.flush()
         result.clashing += self.traces.flush()
         if result.new_count:
@@ -331,7 +331,7 @@ class Ingestor:
             {"id": run_id, "started_us": event.time_us, **values},
         )
 
-    def _settle_state(self, run_id: str) -> None:
+    def _update_state(self, run_id: str) -> None:
         key = {"id": run_id}
         open_count = read_value(
             self.connection,

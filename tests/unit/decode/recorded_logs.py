@@ -11,7 +11,7 @@ from typing import Any
 
 from compileboard.collectors.contract.events import Event
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured, PathNamer
+from compileboard.collectors.decode.records import PathNamer, TorchRecord
 from compileboard.collectors.logs.trace_log import ReadStats
 from tests.tools.trace_logs import read_trace_log
 
@@ -28,7 +28,7 @@ def log_bytes(name: str) -> bytes:
 
 
 @cache
-def captured(name: str) -> tuple[Captured, ...]:
+def captured(name: str) -> tuple[TorchRecord, ...]:
     """Read a recorded log; each must be free of damage."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.log"

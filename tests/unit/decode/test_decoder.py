@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from compileboard.collectors.contract import events as ev
 from compileboard.collectors.contract.record_names import METRICS
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured, Logged
+from compileboard.collectors.decode.records import LoggedPayload, TorchRecord
 from compileboard.collectors.fixes.recompile_fixes import describe_guard_fixes
 from tests.unit.decode.recorded_logs import LOGS, WITH_METRICS, captured, events, torch_metrics
 
@@ -43,8 +43,8 @@ JSON = st.recursive(
 
 def captured_one(
     name: str, metadata: object = None, payload: object = None, **more: object
-) -> Captured:
-    return Captured("p", 100, 5, name, metadata, payload, **more)  # type: ignore[arg-type]
+) -> TorchRecord:
+    return TorchRecord("p", 100, 5, name, metadata, payload, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", WITH_METRICS)
@@ -237,7 +237,7 @@ def test_an_unknown_record_of_a_hook_is_noted_and_of_a_log_an_artifact() -> None
     )
     (noted,) = Decoder().decode(record)
     assert isinstance(noted, ev.UnknownRecordSeen) and noted.body["payload"] == "text"
-    (seen,) = Decoder().decode(replace(record, logged=Logged("00", 4, "kept")))
+    (seen,) = Decoder().decode(replace(record, logged=LoggedPayload("00", 4, "kept")))
     assert (
         isinstance(seen, ev.ArtifactSeen)
         and seen.name == "somebody_elses"

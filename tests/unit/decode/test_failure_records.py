@@ -8,13 +8,13 @@ import pytest
 
 from compileboard.collectors.contract.events import RuntimeFailed, UnknownRecordSeen
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 
 RAISED = Path(__file__).resolve().parents[2] / "data" / "raised"
 
 
 def decode(text: str, **metadata: object) -> RuntimeFailed:
-    captured = Captured(
+    captured = TorchRecord(
         "p",
         1,
         2,
@@ -80,5 +80,7 @@ def test_a_later_count_needs_no_traceback() -> None:
 
 
 def test_a_record_without_a_position_is_kept_under_its_own_name() -> None:
-    (event,) = Decoder().decode(Captured("p", 1, 2, "runtime_failed", {"phase": "forward"}, "text"))
+    (event,) = Decoder().decode(
+        TorchRecord("p", 1, 2, "runtime_failed", {"phase": "forward"}, "text")
+    )
     assert isinstance(event, UnknownRecordSeen)

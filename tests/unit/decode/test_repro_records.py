@@ -9,7 +9,7 @@ import pytest
 from compileboard.collectors.contract.events import ReproCaptured, ReproValues, UnknownRecordSeen
 from compileboard.collectors.contract.repros import MAX_PROGRAM_CHARS
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured, PathNamer
+from compileboard.collectors.decode.records import PathNamer, TorchRecord
 
 MANIFEST: dict[str, Any] = {
     "format": 1,
@@ -22,7 +22,7 @@ MANIFEST: dict[str, Any] = {
 def decode(manifest: Any, payload: Any = None, **metadata: Any) -> Any:
     payload = {"program": "class Repro: ..."} if payload is None else payload
     metadata = {"position": 2, "manifest": manifest, **metadata}
-    captured = Captured("p", 1, 2, "repro", metadata, payload, frame_id=0, frame_compile_id=1)
+    captured = TorchRecord("p", 1, 2, "repro", metadata, payload, frame_id=0, frame_compile_id=1)
     (event,) = Decoder(PathNamer(["/repo"])).decode(captured)
     return event
 
@@ -68,8 +68,8 @@ def test_a_program_that_is_no_text_or_too_long_is_not_taken(program: Any) -> Non
 
 def test_values_are_passed_on_as_they_are() -> None:
     (event,) = Decoder().decode(
-        Captured("p", 1, 2, "repro_values", {"position": 2, "digest": "ab"}, "eJw=")
+        TorchRecord("p", 1, 2, "repro_values", {"position": 2, "digest": "ab"}, "eJw=")
     )
     assert event == ReproValues("p", 1, 2, 2, "ab", "eJw=")
-    (event,) = Decoder().decode(Captured("p", 1, 2, "repro_values", {"position": 2}, "eJw="))
+    (event,) = Decoder().decode(TorchRecord("p", 1, 2, "repro_values", {"position": 2}, "eJw="))
     assert isinstance(event, UnknownRecordSeen)

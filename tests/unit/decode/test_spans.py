@@ -13,7 +13,7 @@ import pytest
 from compileboard.collectors.contract.events import SpanSeen
 from compileboard.collectors.contract.record_names import SPAN
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured, Logged
+from compileboard.collectors.decode.records import LoggedPayload, TorchRecord
 from compileboard.collectors.decode.spans import make_plain_span, make_span, shorten_span
 from compileboard.collectors.logs.trace_log import LogClock, TraceLog
 
@@ -61,8 +61,8 @@ def test_a_plain_span_is_the_same_in_one_match_from_its_text_and_as_json(
     changes: dict[str, Any],
 ) -> None:
     text = write(**changes)
-    captured = Captured(
-        "p", 0, 1, SPAN, {}, text, frame_id=0, frame_compile_id=1, attempt=0, logged=Logged()
+    captured = TorchRecord(
+        "p", 0, 1, SPAN, {}, text, frame_id=0, frame_compile_id=1, attempt=0, logged=LoggedPayload()
     )
     plain = make_plain_span(captured)
     context = {
@@ -84,7 +84,7 @@ def test_a_plain_span_is_the_same_in_one_match_from_its_text_and_as_json(
 )
 def test_what_says_more_is_read_as_json(changes: dict[str, Any]) -> None:
     text = write(**changes)
-    assert make_plain_span(Captured("p", 0, 1, SPAN, {}, text)) is None
+    assert make_plain_span(TorchRecord("p", 0, 1, SPAN, {}, text)) is None
     span = read(text, texts=False)
     assert (span.name, span.args) == (changes.get("name", BASE["name"]), changes.get("args", {}))
 

@@ -12,7 +12,7 @@ import pytest
 from compileboard.collectors.contract.events import ArtifactSeen, StepsTimed, UnknownRecordSeen
 from compileboard.collectors.contract.record_names import STEPS, STEPS_TRACE
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 from compileboard.collectors.decode.steps import parse_trace
 from tests.tools.make_db import DATA, read_events
 
@@ -20,15 +20,15 @@ RECORD = DATA / "events" / "torch2.11-steps-loop_of_matmuls.record.json.xz"
 
 
 @pytest.fixture(scope="module")
-def captured() -> Captured:
-    return Captured("a" * 32, 7, 1, STEPS, **json.loads(lzma.decompress(RECORD.read_bytes())))
+def captured() -> TorchRecord:
+    return TorchRecord("a" * 32, 7, 1, STEPS, **json.loads(lzma.decompress(RECORD.read_bytes())))
 
 
-def decode(captured: Captured) -> list[Any]:
+def decode(captured: TorchRecord) -> list[Any]:
     return Decoder().decode(captured)
 
 
-def test_a_skipped_frame_has_what_it_does_in_a_step(captured: Captured) -> None:
+def test_a_skipped_frame_has_what_it_does_in_a_step(captured: TorchRecord) -> None:
     timed, artifact = decode(captured)
     assert isinstance(timed, StepsTimed) and isinstance(artifact, ArtifactSeen)
     assert (len(timed.steps), timed.graphs, timed.device) == (12, [], "NVIDIA H200")
@@ -37,7 +37,7 @@ def test_a_skipped_frame_has_what_it_does_in_a_step(captured: Captured) -> None:
     assert (frame["compile_id"], frame["call_count"]) == ("0/0", 1)
 
 
-def test_what_the_host_does_sums_to_the_traced_call(captured: Captured) -> None:
+def test_what_the_host_does_sums_to_the_traced_call(captured: TorchRecord) -> None:
     traced = decode(captured)[0].traced
     assert traced["step_count"] == 3
     assert sum(row["self_us"] for row in traced["host"]) == pytest.approx(
@@ -47,7 +47,7 @@ def test_what_the_host_does_sums_to_the_traced_call(captured: Captured) -> None:
     assert sum(kernel["count"] for kernel in traced["eager_kernels"]) == 24  # a product has two
 
 
-def test_the_trace_is_kept_as_trace_viewers_read_it(captured: Captured) -> None:
+def test_the_trace_is_kept_as_trace_viewers_read_it(captured: TorchRecord) -> None:
     artifact = decode(captured)[1]
     kept = json.loads(artifact.text)
     assert list(kept) == ["displayTimeUnit", "traceEvents"]
@@ -55,13 +55,13 @@ def test_the_trace_is_kept_as_trace_viewers_read_it(captured: Captured) -> None:
 
 
 @pytest.mark.parametrize("trace", ["", "{", "[]", '{"traceEvents": 3}', '{"traceEvents": [3]}'])
-def test_a_trace_that_cannot_be_read_costs_itself(captured: Captured, trace: str) -> None:
+def test_a_trace_that_cannot_be_read_costs_itself(captured: TorchRecord, trace: str) -> None:
     timed, *_ = decode(replace(captured, payload=trace))
     assert isinstance(timed, StepsTimed)
     assert timed.traced is None and len(timed.steps) == 12
 
 
-def test_a_range_of_the_programs_own_is_no_mark(captured: Captured) -> None:
+def test_a_range_of_the_programs_own_is_no_mark(captured: TorchRecord) -> None:
     trace = json.loads(captured.payload)
     own = next(e for e in trace["traceEvents"] if e.get("name") == "compileboard step 1")
     trace["traceEvents"] += [{**own, "name": "compileboard graph of mine"}, {"ph": "X"}]
@@ -70,7 +70,7 @@ def test_a_range_of_the_programs_own_is_no_mark(captured: Captured) -> None:
     assert (traced["step_count"], traced["graphs"]) == (3, [])
 
 
-def test_a_record_that_is_no_window_is_kept_as_it_came(captured: Captured) -> None:
+def test_a_record_that_is_no_window_is_kept_as_it_came(captured: TorchRecord) -> None:
     (noted,) = decode(replace(captured, metadata={"steps": 3}))
     assert isinstance(noted, UnknownRecordSeen) and noted.name == STEPS
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.logs.discovery import find_sources
-from compileboard.collectors.logs.log_loader import Imported, Loader, LoadOptions
+from compileboard.collectors.logs.log_loader import ImportSummary, Loader, LoadOptions
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 
@@ -17,7 +17,7 @@ PROGRAMS = CAPTURES / "h200-torch2.11.tar.xz"
 DDP = CAPTURES / "h200x2-ddp-torch2.11.tar.xz"
 
 
-def load(database: Path, path: Path, *, process_count: int = 1, **options: Any) -> Imported:
+def load(database: Path, path: Path, *, process_count: int = 1, **options: Any) -> ImportSummary:
     """Import a path as the command does."""
     with closing(open_writer(database)) as connection:
         migrate_connection(connection)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from compileboard.collectors.logs.archives import unpack_zstd
 from compileboard.collectors.logs.discovery import find_sources
 from compileboard.collectors.logs.streams import (
-    Chunks,
+    ChunkStream,
     LimitExceeded,
     Limits,
     NoSuchLog,
@@ -135,7 +135,7 @@ def test_a_bomb_stops_at_the_ratio(tmp_path: Path, kind: str) -> None:
 def test_zstd_is_unpacked_in_bounded_pieces_also_behind_a_first_frame() -> None:
     size = 256 << 20
     data = zstandard.compress(b"V") + zstandard.compress(bytes(size))
-    pieces = [len(entry) for entry in unpack_zstd(Chunks(iter([data])), "bomb.zst")]
+    pieces = [len(entry) for entry in unpack_zstd(ChunkStream(iter([data])), "bomb.zst")]
     assert (sum(pieces), max(pieces) <= 32 << 20) == (size + 1, True)
 
 

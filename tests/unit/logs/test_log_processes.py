@@ -16,7 +16,7 @@ from compileboard.app.timeline.run_queries import iterate_spans
 from compileboard.collectors.logs import log_blocks, log_loader, trace_log
 from compileboard.collectors.logs.discovery import find_sources
 from compileboard.collectors.logs.log_loader import Loader, LoadOptions
-from compileboard.collectors.logs.log_processes import AHEAD_COUNT, Processes
+from compileboard.collectors.logs.log_processes import AHEAD_COUNT, WorkerProcesses
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.app.explored import LOGS
@@ -63,7 +63,7 @@ def test_items_come_in_order_and_not_far_ahead(tmp_path: Path) -> None:
             (tmp_path / f"{number}").write_text(str(position))
             yield bytes([number, position]) + bytes(1 << 20)  # more than a pipe holds
 
-    with closing(Processes(work, 5, 2)) as processes:
+    with closing(WorkerProcesses(work, 5, 2)) as processes:
         first = next(processes.read(0))
         assert first[:2] == b"\0\0"
         assert all(int(path.read_text() or 0) <= AHEAD_COUNT + 2 for path in tmp_path.iterdir())
@@ -83,7 +83,7 @@ def test_what_a_task_raises_is_raised_and_a_death_is_said() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         raise FileNotFoundError(2, "gone")
 
-    with closing(Processes(work, 2, 2)) as processes:
+    with closing(WorkerProcesses(work, 2, 2)) as processes:
         with pytest.raises(FileNotFoundError, match="gone"):
             list(processes.read(0))
         with pytest.raises(ChildProcessError, match=r"exit code -9.*--jobs 1"):

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.imports.replicas import ReplicaFacts, make_replica
 from compileboard.collectors.contract.events import Event, GraphBroke, Recompiled
 from compileboard.collectors.decode.decoder import Decoder
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 from compileboard.collectors.logs.trace_log import ReadStats
 from tests.tools.trace_logs import read_trace_log
 from tests.unit.decode.recorded_logs import log_bytes
@@ -25,7 +25,7 @@ NAMES = (
 ROUNDS = 3
 
 
-def read(path: Path) -> tuple[list[Captured], ReadStats, list[Event]]:
+def read(path: Path) -> tuple[list[TorchRecord], ReadStats, list[Event]]:
     stats, decoder = ReadStats(), Decoder()
     captured = list(read_trace_log(path, "p", 0, stats))
     return captured, stats, [event for captured in captured for event in decoder.decode(captured)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 from compileboard.collectors.logs.trace_log import ReadStats
 from tests.tools.trace_logs import read_trace_log
 from tests.unit.decode.recorded_logs import log_bytes
@@ -19,7 +19,7 @@ DDP = "torch2.11-cuda-ddp-rank1"
 HEAD = "V{stamp} 77 torch/_dynamo/x.py:1] "
 
 
-def read(path: Path, start: int = 0) -> tuple[list[Captured], ReadStats]:
+def read(path: Path, start: int = 0) -> tuple[list[TorchRecord], ReadStats]:
     stats = ReadStats()
     return list(read_trace_log(path, "p", start, stats)), stats
 
@@ -54,7 +54,7 @@ def test_times_come_from_the_epoch_inside(log: Path) -> None:
 def test_growing_log_is_read_in_parts_without_loss(log: Path) -> None:
     whole, _ = read(log)
     raw = log.read_bytes()
-    records: list[Captured] = []
+    records: list[TorchRecord] = []
     offset = 0
     for end in range(0, len(raw) + 40_000, 40_000):
         log.write_bytes(raw[:end])
@@ -83,7 +83,7 @@ def test_log_that_grows_byte_by_byte(tmp_path: Path, steps: list[int]) -> None:
     ]
     raw = "".join(f"{head}{record}\n" for record in records).encode()
     path = tmp_path / "x.log"
-    captured: list[Captured] = []
+    captured: list[TorchRecord] = []
     offset = end = 0
     for step in [*steps, len(raw)]:
         end = min(end + step, len(raw))

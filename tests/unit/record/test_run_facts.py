@@ -23,7 +23,7 @@ from compileboard.collectors.record.facts import (
 )
 from compileboard.collectors.record.live import child_environment, prepare
 from compileboard.collectors.record.program import signal_name
-from compileboard.collectors.record.recover_spools import pick_up_spools
+from compileboard.collectors.record.recover_spools import recover_spools
 from compileboard.collectors.record.spool import Manifest, home, new_run_id, read_manifest
 from tests.tools.observed import Workplace
 
@@ -165,7 +165,7 @@ def test_a_damaged_manifest_is_named_and_costs_the_others_nothing(workplace: Wor
         recorder_process_id="r",
     )
     good.write(make(spools / "good"))
-    report = pick_up_spools({"COMPILEBOARD_HOME": str(workplace.home)})
+    report = recover_spools({"COMPILEBOARD_HOME": str(workplace.home)})
     assert ([text.partition(":")[0] for text in report.set_aside], report.problems) == (["bad"], [])
     assert workplace.only_run()["state"] == "interrupted"
     assert [path.name for path in spools.iterdir()] == ["begun"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compileboard.collectors.decode.records import Captured
+from compileboard.collectors.decode.records import TorchRecord
 from compileboard.collectors.observe.spool_writer import Spool
 from compileboard.collectors.record import spool as spool_files
 from compileboard.collectors.record.spool import (
@@ -211,7 +211,7 @@ def test_the_reader_goes_back_to_a_mark(spool: Spool, folder: Path) -> None:
     assert len(list(reader.read())) == 2
     assert list(reader.read()) == []
     reader.rewind(mark)
-    assert [type(record) for record in reader.read()] == [Captured, Captured]
+    assert [type(record) for record in reader.read()] == [TorchRecord, TorchRecord]
 
 
 def test_the_lock_tells_who_still_writes(spool: Spool, folder: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from compileboard.collectors.fixes.fix import LineEdit
 from compileboard.collectors.record.program import ProgramExit
-from compileboard.collectors.trials.all_fixes import AllFixes, Tried
+from compileboard.collectors.trials.all_fixes import AllFixes, TriedCandidate
 from compileboard.collectors.trials.candidates import check_apart
 from compileboard.collectors.trials.execution import Counts, Execution
 from compileboard.collectors.trials.patches import CannotTry
@@ -168,4 +168,8 @@ def test_two_fixes_of_a_line_exclude_each_other():
 
 
 def test_a_candidate_is_known_by_what_it_changes():
-    assert Tried(fix("a", 1)).key == Tried(fix("a", 2)).key != Tried(fix("b")).key
+    assert (
+        TriedCandidate(fix("a", 1)).key
+        == TriedCandidate(fix("a", 2)).key
+        != TriedCandidate(fix("b")).key
+    )

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from compileboard.app.alerts.rules import (
     EXAMPLE,
-    Digest,
-    Quiet,
+    DigestSchedule,
+    QuietHours,
     RulesError,
     load_rules,
     read_rules,
@@ -38,10 +38,13 @@ def test_the_example_is_right_and_documented(tmp_path: Path) -> None:
     assert [rule.name for rule in rules.rules] == ["slower", "all-changes"]
     slower, every = rules.rules
     assert (slower.quiet, slower.zone) == (
-        Quiet(22 * 60, 7 * 60, frozenset({5, 6})),
+        QuietHours(22 * 60, 7 * 60, frozenset({5, 6})),
         ZoneInfo("Europe/Berlin"),
     )
-    assert (every.digest, every.direction) == (Digest(8 * 60), ("worse", "better", "changed"))
+    assert (every.digest, every.direction) == (
+        DigestSchedule(8 * 60),
+        ("worse", "better", "changed"),
+    )
     assert set(rules.channels["mail"].variables.values()) == {"SMTP_USER", "SMTP_PASSWORD"}
     assert EXAMPLE in (ROOT / "docs" / "alerts.md").read_text()
 

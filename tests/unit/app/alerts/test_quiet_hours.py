@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compileboard.app.alerts.rules import (
-    Digest,
-    Quiet,
+    DigestSchedule,
+    QuietHours,
     find_digest_after,
     find_digest_before,
     find_quiet_end,
@@ -21,8 +21,8 @@ from compileboard.app.alerts.rules import (
 )
 
 BERLIN = ZoneInfo("Europe/Berlin")
-NIGHT = Quiet(22 * 60, 7 * 60)
-WEEKEND = Quiet(22 * 60, 7 * 60, frozenset({5, 6}))
+NIGHT = QuietHours(22 * 60, 7 * 60)
+WEEKEND = QuietHours(22 * 60, 7 * 60, frozenset({5, 6}))
 TIMES_US = st.integers(1_500_000_000_000_000, 2_000_000_000_000_000)
 ZONES = st.sampled_from(
     [ZoneInfo(zone) for zone in ("UTC", "Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe")]
@@ -66,13 +66,13 @@ def test_a_quiet_weekend_ends_on_monday_morning() -> None:
     friday = at("2026-11-20T23:00")
     assert find_quiet_end(WEEKEND, BERLIN, friday) == at("2026-11-23T07:00")
     assert is_quiet(WEEKEND, BERLIN, at("2026-11-21T12:00"))
-    assert find_quiet_end(Quiet(days=frozenset({5, 6})), BERLIN, at("2026-11-21T12:00")) == at(
+    assert find_quiet_end(QuietHours(days=frozenset({5, 6})), BERLIN, at("2026-11-21T12:00")) == at(
         "2026-11-23T00:00"
     )
 
 
 def test_a_digest_comes_at_the_hour_of_the_place() -> None:
-    daily, weekly = Digest(8 * 60), Digest(8 * 60, 0)
+    daily, weekly = DigestSchedule(8 * 60), DigestSchedule(8 * 60, 0)
     assert find_digest_before(daily, BERLIN, at("2026-11-18T07:59")) == at("2026-11-17T08:00")
     assert find_digest_before(daily, BERLIN, at("2026-11-18T08:00")) == at("2026-11-18T08:00")
     assert find_digest_after(daily, BERLIN, at("2026-10-24T09:00")) == at("2026-10-25T08:00")
@@ -90,7 +90,7 @@ def test_a_digest_comes_at_the_hour_of_the_place() -> None:
 def test_the_end_of_a_quiet_period_is_not_quiet(
     now_us: int, zone: ZoneInfo, start: int, end: int, days: set[int]
 ) -> None:
-    quiet = Quiet(start, end, frozenset(days))
+    quiet = QuietHours(start, end, frozenset(days))
     after = find_quiet_end(quiet, zone, now_us)
     assert after >= now_us
     assert not is_quiet(quiet, zone, after)
@@ -100,7 +100,7 @@ def test_the_end_of_a_quiet_period_is_not_quiet(
 def test_digests_are_a_day_or_a_week_apart(
     now_us: int, zone: ZoneInfo, minute: int, weekday: int | None
 ) -> None:
-    digest = Digest(minute, weekday)
+    digest = DigestSchedule(minute, weekday)
     before, after = (
         find_digest_before(digest, zone, now_us),
         find_digest_after(digest, zone, now_us),

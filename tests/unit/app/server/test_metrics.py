@@ -19,7 +19,7 @@ from compileboard.app.core.log_lines import write_line
 from compileboard.app.core.settings import SettingError, Settings, load_settings
 from compileboard.app.server import health
 from compileboard.app.server import prometheus as metrics
-from compileboard.collectors.store.leases import FOLLOW, take_lease
+from compileboard.collectors.store.leases import FOLLOW, try_acquire_lease
 from tests.unit.app.benched import bench_suite
 from tests.unit.app.clickhouse.published import on_both_engines
 from tests.unit.app.recorded import record_run
@@ -84,7 +84,7 @@ def test_a_server_is_ready_while_incidents_are_updated(client: FlaskClient, data
     answer = client.get("/readyz")
     assert answer.status_code == 503
     assert "no process updates incidents" in answer.get_json()["checks"]["follower"]
-    lease = take_lease(database, FOLLOW)
+    lease = try_acquire_lease(database, FOLLOW)
     assert lease is not None
     with lease:
         lease.renew()

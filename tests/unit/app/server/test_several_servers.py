@@ -18,7 +18,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from compileboard.collectors.store.connection import open_writer
-from compileboard.collectors.store.leases import FOLLOW, SERVE, is_taken
+from compileboard.collectors.store.leases import FOLLOW, SERVE, is_lease_held
 from tests.tools.observed import ROOT, processes_of, wait_for
 from tests.tools.serving import serving
 from tests.unit.app.recorded import RUN, record_run
@@ -71,7 +71,7 @@ def test_two_servers_have_one_follower_and_each_counts_over_its_workers(database
         serving(database, "--workers", "2") as first,
         serving(database, "--workers", "2") as second,
     ):
-        wait_for(lambda: len(list_followers(database)) == 2 and is_taken(database, FOLLOW))
+        wait_for(lambda: len(list_followers(database)) == 2 and is_lease_held(database, FOLLOW))
         for _ in range(30):
             get(f"{first.address}/healthz")
         for _ in range(3):
@@ -81,8 +81,8 @@ def test_two_servers_have_one_follower_and_each_counts_over_its_workers(database
         assert first.process.wait(timeout=20) == 0
         wait_for(lambda: len(list_followers(database)) == 1)
         wait_for(lambda: get_status(f"{second.address}/readyz") == 200)  # the other one follows now
-        assert is_taken(database, SERVE)
-    wait_for(lambda: not is_taken(database, SERVE) and not is_taken(database, FOLLOW))
+        assert is_lease_held(database, SERVE)
+    wait_for(lambda: not is_lease_held(database, SERVE) and not is_lease_held(database, FOLLOW))
 
 
 def get_status(address: str) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.bench.experiments import leave_out_idle, settings_for
+from compileboard.collectors.bench.experiments import drop_settings_without_effect, settings_for
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.plan.request import BenchRequest
 from compileboard.collectors.bench.plan.settings import (
@@ -145,8 +145,8 @@ def test_torch_variables_are_part_of_the_settings_and_places_are_not() -> None:
 
 def test_settings_of_a_check_make_no_series_where_nothing_is_checked() -> None:
     asked = make_settings(parse("--cosine", "--skip-fp64-check", "--iterations", "3"), {})
-    assert leave_out_idle(asked, ["performance"]) == BenchSettings()
-    assert leave_out_idle(asked, ["performance", "accuracy"]) == asked
+    assert drop_settings_without_effect(asked, ["performance"]) == BenchSettings()
+    assert drop_settings_without_effect(asked, ["performance", "accuracy"]) == asked
 
 
 def test_the_command_of_a_result_makes_its_label_again() -> None:

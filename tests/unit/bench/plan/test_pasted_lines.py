@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.bench.execution.runner import BenchReport, Checkout
-from compileboard.collectors.bench.experiments import leave_out_idle
+from compileboard.collectors.bench.experiments import drop_settings_without_effect
 from compileboard.collectors.bench.plan.model_facts import facts_for
 from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes
 from compileboard.collectors.bench.plan.settings import BenchSettings
@@ -53,7 +53,7 @@ def test_ci_and_dashboard_are_upstreams() -> None:
         == "inductor_ci_no_translation_validation"
     )
     alone = make_settings(parse("--no-translation-validation"), {})
-    assert leave_out_idle(alone, ["accuracy"]) == BenchSettings()
+    assert drop_settings_without_effect(alone, ["accuracy"]) == BenchSettings()
     assert make_settings(parse("--dashboard"), {}).use_warm_peak_memory
     assert not make_settings(parse("--dashboard", "--accuracy"), {}).use_warm_peak_memory
     resnet = facts_for("torchvision", "resnet50")

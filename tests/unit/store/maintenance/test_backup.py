@@ -19,7 +19,7 @@ from compileboard.collectors.store import backup
 from compileboard.collectors.store.backup import BackupError, restore_backup, write_backup
 from compileboard.collectors.store.connection import StoreError, open_reader, open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
-from compileboard.collectors.store.leases import SERVE, take_lease
+from compileboard.collectors.store.leases import SERVE, try_acquire_lease
 from compileboard.collectors.store.migrations import migrate
 from compileboard.collectors.store.trash import delete_run, restore_run
 from compileboard.collectors.store.verification import StoreCheck, verify
@@ -194,7 +194,7 @@ def test_a_served_or_open_database_is_not_replaced(database: Path, folder: Path)
         record_run(writer)
         with pytest.raises(BackupError, match="open in another program"):
             restore_backup(str(folder), str(database))
-    lease = take_lease(database, SERVE, shared=True)
+    lease = try_acquire_lease(database, SERVE, shared=True)
     assert lease is not None
     with lease, pytest.raises(BackupError, match="is served"):
         restore_backup(str(folder), str(database))

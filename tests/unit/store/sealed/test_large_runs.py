@@ -20,7 +20,7 @@ from compileboard.collectors.store.large_runs import (
     reopen_large_run,
     reopen_run_of_database,
 )
-from compileboard.collectors.store.leases import REOPEN, take_lease
+from compileboard.collectors.store.leases import REOPEN, try_acquire_lease
 from compileboard.collectors.store.sealed_files import (
     RunFileDamaged,
     RunFileMissing,
@@ -113,7 +113,7 @@ def test_what_was_killed_at_a_step_is_undone_or_done_again(
     sealed = get_sealed_run(board, run_id)
     assert sealed is not None and not sealed.is_emptied
     assert list_problems(path) == []
-    with take_lease(path, REOPEN) or pytest.fail("it is free"):
+    with try_acquire_lease(path, REOPEN) or pytest.fail("it is free"):
         assert seal_ended_runs(str(path), now_us=NOW_US).is_done
         assert read_rows(board)["sealed_runs"] != sealed_rows["sealed_runs"], (
             "another process puts it back now"
@@ -157,7 +157,7 @@ def test_what_boxes_push_of_others_does_not_wait(
     board.execute("update runs set heartbeat_us = 1 where id = 'R'")
     seal_all(board, "R")
     rest, thread = read_stream(board, events[20:]), WriterThread(str(path), 16)
-    with take_lease(path, REOPEN) or pytest.fail("it is free"):
+    with try_acquire_lease(path, REOPEN) or pytest.fail("it is free"):
         monkeypatch.undo()
         monkeypatch.setattr(large_runs, "LARGE_BYTES", 0)
         with pytest.raises(RunSealed, match="Try again soon"):

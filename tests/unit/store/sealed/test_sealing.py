@@ -20,7 +20,7 @@ from compileboard.collectors.store.codec import pack_large
 from compileboard.collectors.store.connection import StoreError, open_writer, write_transaction
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.large_runs import reopen_run_of_database
-from compileboard.collectors.store.leases import PUBLISH, take_lease
+from compileboard.collectors.store.leases import PUBLISH, try_acquire_lease
 from compileboard.collectors.store.migrations import migrate_connection
 from compileboard.collectors.store.reopening import reopen_run
 from compileboard.collectors.store.repros import ReproResult, list_results, load_repro, save_result
@@ -353,7 +353,7 @@ def test_a_pass_seals_what_can_be_and_tells_what_cannot(
     publish_all(board)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / RUNS[0][-2:]).write_text("in the way")
-    with take_lease(path, PUBLISH) or nullcontext():
+    with try_acquire_lease(path, PUBLISH) or nullcontext():
         assert seal_ended_runs(path, now_us=NOW_US) == SealingPass()
     done = seal_ended_runs(path, now_us=NOW_US)
     assert (done.sealed_count, done.is_done) == (7, True)

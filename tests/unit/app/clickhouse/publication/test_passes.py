@@ -16,7 +16,7 @@ from compileboard.app.core.db import get_publication_state
 from compileboard.collectors.store.connection import write_transaction
 from compileboard.collectors.store.dashboard import annotate
 from compileboard.collectors.store.ingest.commit_history import StoredCommit, save_commits
-from compileboard.collectors.store.leases import PUBLISH, take_lease
+from compileboard.collectors.store.leases import PUBLISH, try_acquire_lease
 from compileboard.collectors.store.reopening import reopen_run
 from compileboard.collectors.store.runs import publish_run
 from compileboard.collectors.store.sealed_files import list_run_files, list_sealed_runs, run_folder
@@ -318,7 +318,7 @@ def test_commits_are_those_of_the_board(client: Any, board: sqlite3.Connection) 
 def test_one_process_publishes_at_a_time(client: Any, board: sqlite3.Connection) -> None:
     path = board.execute("pragma database_list").fetchone()[2]
     publisher = _publish(client)
-    lease = take_lease(path, PUBLISH)
+    lease = try_acquire_lease(path, PUBLISH)
     assert lease is not None
     with lease:
         assert publish_changes(path, publisher, NOW_US) is None
