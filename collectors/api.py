@@ -221,7 +221,7 @@ def observe(
     """Record a `with` block as a run of its own.
 
     If another run is being recorded (an install(), an outer observe(), `collectors run`), the block
-    joins that run with a warning, and leaving it ends nothing.
+    joins that run with a warning, and the run continues after the block.
 
     Takes the arguments of `install`. Raises ImportError without torch.
     """

@@ -327,7 +327,7 @@ def parse_address(value: Any) -> str | None:
     return value if good else None
 
 
-def show(value: object) -> str:
+def format_invalid_value(value: object) -> str:
     """Shorten an invalid value for an error message. Of a URL only the host is shown, because a
     value may contain secrets.
     """
@@ -515,7 +515,7 @@ class RulesTable:
         hidden = "not a name that a variable can have (it may be a secret and is not shown)"
         is_secret = key.endswith("_env")
         self.mistakes.append(
-            f"{self.where}: {key} is {hidden if is_secret else show(came)}; expected {expected}"
+            f"{self.where}: {key} is {hidden if is_secret else format_invalid_value(came)}; expected {expected}"
         )
 
     def read(self, keys: Mapping[str, KeySpec]) -> dict[str, Any]:
@@ -528,7 +528,8 @@ class RulesTable:
                 )
             elif key not in keys:
                 self.mistakes.append(
-                    f"{self.where}: there is no key {show(key)}; expected one of {', '.join(keys)}"
+                    f"{self.where}: there is no key {format_invalid_value(key)}; "
+                    f"expected one of {', '.join(keys)}"
                 )
         return {name: self.get(name, key) for name, key in keys.items()}
 
@@ -582,7 +583,7 @@ def read_rules(path: str, document: Mapping[str, Any]) -> AlertRules:
 def _read_channels(path: str, tables: Mapping[str, Any], mistakes: list[str]) -> dict[str, Channel]:
     channels: dict[str, Channel] = {}
     for name, values in tables.items():
-        where = f"{path}: channel {show(name)}"
+        where = f"{path}: channel {format_invalid_value(name)}"
         if not NAME.fullmatch(name):
             mistakes.append(f"{where}: the name cannot be used; expected {_NAME_FORM}")
         elif not isinstance(values, dict):
@@ -627,7 +628,9 @@ def _read_all_rules(
             mistakes.append(f"{path}: rule {number} is not a table; expected [[rules]]")
             continue
         where = (
-            f"{path}: rule {show(values['name'])}" if "name" in values else f"{path}: rule {number}"
+            f"{path}: rule {format_invalid_value(values['name'])}"
+            if "name" in values
+            else f"{path}: rule {number}"
         )
         rule = _read_rule(RulesTable(where, values, mistakes), keys, zone)
         if rule.name and any(other_rule.name == rule.name for other_rule in rules):

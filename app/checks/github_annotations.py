@@ -227,7 +227,7 @@ def save_comment(markdown: str, name: str, environment: Mapping[str, str]) -> st
         )
     marker = f"<!-- compileboard: {name} -->"
     body = {"body": f"{marker}\n{_shorten(markdown)}\n{_run_url(environment)}"}
-    with closing(_GitHub(api, token, environment)) as github:
+    with closing(_GitHubClient(api, token, environment)) as github:
         issues = f"repos/{repository}/issues"
         comments = github.list_comments(f"{issues}/{number}/comments")
         mine = next((comment for comment in comments if _is_ours(comment, marker)), None)
@@ -244,7 +244,7 @@ def _is_ours(comment: Any, marker: str) -> bool:
     return is_trusted and str(comment.get("body") or "").startswith(marker)
 
 
-class _GitHub:
+class _GitHubClient:
     def __init__(self, address: str, token: str, environ: Mapping[str, str]) -> None:
         self._connection, self._base = Connection(address, environ), urlsplit(address).path
         self._headers = {

@@ -59,7 +59,7 @@ def alerts() -> None:
     """
 
 
-def action(function: Callable[..., Answer]) -> click.Command:
+def alerts_action(function: Callable[..., Answer]) -> click.Command:
     @wraps(function)
     def run(**options: Any) -> int:
         try:
@@ -86,7 +86,7 @@ rules_option = click.option(
 )
 
 
-@action
+@alerts_action
 @db_option
 @rules_option
 def check(db: str, rules_path: str) -> Answer:
@@ -116,7 +116,7 @@ def check(db: str, rules_path: str) -> Answer:
     return lines, FAILED if unset else DONE
 
 
-@action
+@alerts_action
 @board_option
 @rules_option
 @click.option("--dry-run", is_flag=True, help="Show what would be sent; send nothing.")
@@ -136,7 +136,7 @@ def send(db: str, rules_path: str, dry_run: bool) -> Answer:
     return describe_report(report), FAILED if report.problems else DONE
 
 
-@action
+@alerts_action
 @board_option
 @rules_option
 @click.option("--state", type=Choice(STATES), help="Only deliveries in this state.")
@@ -181,7 +181,7 @@ def _format_nothing(rule: str | None, state: str | None) -> str:
     return f"nothing{of} is {state}" if state else f"nothing{of} was sent, and nothing waits"
 
 
-@action
+@alerts_action
 @click.argument("name", metavar="RULE", help="Rule's name.")
 @board_option
 @rules_option
@@ -214,7 +214,7 @@ def test(name: str, db: str, rules_path: str) -> Answer:
     return lines, code
 
 
-@action
+@alerts_action
 def example() -> Answer:
     """Print an example file of rules."""
     return EXAMPLE.splitlines(), DONE

@@ -57,7 +57,7 @@ def baseline() -> None:
     """Save a run's results, distinct graph breaks and causes of recompiles under a name."""
 
 
-def action(function: Callable[..., Iterator[str]]) -> click.Command:
+def baseline_action(function: Callable[..., Iterator[str]]) -> click.Command:
     @wraps(function)
     def run(db: str, **options: Any) -> int:
         try:
@@ -77,7 +77,7 @@ run_option = click.option(
 note_option = click.option("--note", metavar="TEXT", help="Note on why it is the baseline.")
 
 
-@action
+@baseline_action
 @name_argument
 @run_option
 @note_option
@@ -100,7 +100,7 @@ def save(store: Store, path: str, name: str, run: str, note: str | None) -> Iter
     yield f"baseline {name}: {_count_contents(side)} of run {run_id}"
 
 
-@action
+@baseline_action
 @name_argument
 @run_option
 @note_option
@@ -132,7 +132,7 @@ def update(
     yield f"baseline {stored.name}: {len(changes) or 'nothing'} changed, {_count_contents(after)}"
 
 
-@action
+@baseline_action
 @name_argument
 def show(store: Store, _path: str, name: str) -> Iterator[str]:
     """Show a baseline's content."""
@@ -157,7 +157,7 @@ def show(store: Store, _path: str, name: str) -> Iterator[str]:
             )
 
 
-@action
+@baseline_action
 def list_all(store: Store, _path: str) -> Iterator[str]:
     """List the baselines."""
     baselines = list_baselines(store.board).rows
@@ -169,7 +169,7 @@ def list_all(store: Store, _path: str) -> Iterator[str]:
         yield "no baseline yet; compileboard baseline save NAME --run ID"
 
 
-@action
+@baseline_action
 @name_argument
 def delete(_store: Store, path: str, name: str) -> Iterator[str]:
     """Delete a baseline permanently."""
@@ -181,7 +181,7 @@ def delete(_store: Store, path: str, name: str) -> Iterator[str]:
     yield f"baseline {name}: deleted"
 
 
-@action
+@baseline_action
 @name_argument
 @click.option(
     "--output", metavar="FILE", default="-", help="File to write; - is stdout. Default: -."

@@ -31,7 +31,7 @@ from compileboard.collectors.contract.run_config import STALE_AFTER_S
 from compileboard.collectors.store import published_runs
 from compileboard.collectors.store.connection import StoreError, open_writer
 from compileboard.collectors.store.leases import PUBLISH, try_acquire_lease
-from compileboard.collectors.store.published_runs import EngineNumbers, PublishedRun
+from compileboard.collectors.store.published_runs import PublicationNumbers, PublishedRun
 from compileboard.collectors.store.reopening import open_run_file
 from compileboard.collectors.store.rollups import (
     BREAKS,
@@ -39,7 +39,7 @@ from compileboard.collectors.store.rollups import (
     FUNCTIONS,
     ISSUES,
     RERECORDINGS,
-    Rollup,
+    RollupTable,
 )
 from compileboard.collectors.store.sealed_files import (
     RunFile,
@@ -101,7 +101,7 @@ def rebuild_month(client: Client, month: int, version: int) -> None:
     mark_months(client, [month], version, clean=True)
 
 
-def _sum_sql(table: str, rollup: Rollup) -> str:
+def _sum_sql(table: str, rollup: RollupTable) -> str:
     names = (rollup.key, *rollup.columns)
     sums = ", ".join(f"sum(b.{column}) as {column}" for column in rollup.columns)
     return f"""
@@ -228,7 +228,9 @@ class Publisher:
         except Error as error:
             raise explain(error, self._clients.address) from error
 
-    def _check_board(self, board: sqlite3.Connection, numbers: EngineNumbers, now_us: int) -> None:
+    def _check_board(
+        self, board: sqlite3.Connection, numbers: PublicationNumbers, now_us: int
+    ) -> None:
         boards = {row[0] for row in self._client.query("select id from boards").result_rows}
         if boards and numbers.board_id not in boards:
             raise ForeignBoard(

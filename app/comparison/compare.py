@@ -13,7 +13,7 @@ from compileboard.app.comparison.differences import compare
 from compileboard.app.comparison.load import drop_programs, filter_suite, load_side
 from compileboard.app.comparison.model import GROUPS, Comparison, ModelResult
 from compileboard.app.comparison.pairs import describe_entry, list_shown
-from compileboard.app.comparison.sides import find_default, find_side, name_runs, name_side
+from compileboard.app.comparison.sides import find_default, find_side, name_side, resolve_run_ids
 from compileboard.app.comparison.summary import ComparisonSummary, summarize
 from compileboard.app.comparison.table import (
     DEFAULT_ORDER,
@@ -71,7 +71,7 @@ def build_comparison(
 
     Raises FilterError if a side does not exist or neither has the suite.
     """
-    base, new = name_runs(store.board, store.engine, clock, base, new)
+    base, new = resolve_run_ids(store.board, store.engine, clock, base, new)
     named = [
         find_side(store.board, store.engine, clock, text, name)
         for name, text in (("base", base), ("new", new))

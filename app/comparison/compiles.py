@@ -64,7 +64,7 @@ _MACHINE = ("device", "host", "torch_version")
 
 
 class NoSuchCompile(LookupError):
-    """The text is no compile of this database; the message is a sentence."""
+    """The text matches no compile of this database; the message is a sentence."""
 
 
 @dataclass(frozen=True)

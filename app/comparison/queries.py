@@ -74,7 +74,7 @@ limit :limit
 
 
 @dataclass(frozen=True)
-class Versions:
+class EnvironmentVersions:
     torch: tuple[str, ...]
     triton: tuple[str, ...]
     cuda: tuple[str, ...]
@@ -103,10 +103,10 @@ def choose_samples(
     return samples
 
 
-def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Versions:
+def list_versions(connection: sqlite3.Connection, run_ids: Sequence[str]) -> EnvironmentVersions:
     rows = connection.execute(VERSIONS_SQL, _bind_runs(run_ids, 1000)).fetchall()
     columns = list(zip(*rows)) or [()] * 4
-    return Versions(
+    return EnvironmentVersions(
         *(tuple(sorted({version for version in column if version})) for column in columns)
     )
 

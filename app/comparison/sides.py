@@ -186,10 +186,10 @@ def find_side(
         return _find_side(connection, engine, clock, text.strip())
 
 
-def name_runs(
+def resolve_run_ids(
     connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, base: str, new: str
 ) -> tuple[str, str]:
-    """Resolve `latest`, and for base `previous`, to run IDs, as `check` takes them."""
+    """Resolve `latest`, and for base `previous`, to run IDs, which `check` accepts."""
     if new == LATEST:
         with _prefixing_errors("new"):
             new = find_word(engine, clock, new).id

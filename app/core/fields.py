@@ -121,7 +121,7 @@ class TitledBreak(PublicBreak):
         return title_break(make_facts(vars(self)))
 
 
-class Categorized:
+class CategorizedReason:
     category: Category
 
     @property
@@ -130,7 +130,7 @@ class Categorized:
         return label_category(self.category).label
 
 
-class CategoryMeaning(Categorized):
+class CategoryMeaning(CategorizedReason):
     @property
     @published
     def meaning(self) -> Annotated[str, "Meaning of the category."]:

@@ -100,7 +100,7 @@ class CleanSeries:
     exponent: int
 
 
-def prepare(values: Numbers, errors: Numbers | None = None) -> CleanSeries | None:
+def scale_series(values: Numbers, errors: Numbers | None = None) -> CleanSeries | None:
     """Scale a series for the search. None if fewer than 3 values are finite or all are 0."""
     given = np.asarray(values, dtype=np.float64)
     positions = np.flatnonzero(np.isfinite(given))
@@ -356,7 +356,7 @@ def detect_change_points(values: Numbers, errors: Numbers | None = None) -> list
     Source: Olshen et al. 2004 (scan); Hawkins 1977 (test of a shift); Mann and Whitney 1947;
     docs/change-points.md has rates.
     """
-    series = prepare(values, errors)
+    series = scale_series(values, errors)
     if series is None or len(series.series) < MIN_BASELINE + MIN_POINTS:
         return []
     cuts = find_candidates(series.series, series.sigma)

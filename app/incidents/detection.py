@@ -20,7 +20,7 @@ from compileboard.app.incidents.change_points import (
     Ints,
     detect_change_points,
     may_have_change,
-    prepare,
+    scale_series,
 )
 from compileboard.app.incidents.drift import (
     OF_MODEL,
@@ -68,7 +68,7 @@ def needs_rescan(
     if len(finite) >= _SETTLED_COUNT and series.metric is not PASSES:
         if finite.min() == finite.max():
             return False
-        clean = prepare(values, None if series.errors is None else series.errors[start:])
+        clean = scale_series(values, None if series.errors is None else series.errors[start:])
         if clean is None or not may_have_change(clean.series, clean.sigma):
             return False
     horizon = ranks[series.runs[min(_SETTLED_COUNT, len(series.runs) - 1)].id] if is_cut else -1

@@ -26,7 +26,7 @@ from compileboard.app.incidents.change_points import (
     detect_change_points,
     fit_levels,
     noise_around_levels,
-    prepare,
+    scale_series,
     split_gains,
     t_survival,
 )
@@ -89,7 +89,7 @@ def detect_drift(
     Source: Schwarz 1978 (criterion); Bai and Perron 1998 (broken lines); docs/change-points.md has
     the measured rates.
     """
-    series = prepare(values, errors)
+    series = scale_series(values, errors)
     if series is None or len(series.raw) < _MIN_POINTS:
         return None
     change_points = detect_change_points(values, errors) if steps is None else steps

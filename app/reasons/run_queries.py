@@ -209,7 +209,7 @@ def count_distinct_breaks(connection: sqlite3.Connection, run_id: str) -> int:
 
 
 @dataclass(frozen=True)
-class FailedGuard(fields.Categorized):
+class FailedGuard(fields.CategorizedReason):
     """A guard that failed, so that a cache entry could not be used."""
 
     tables = ("guard_failures",)
@@ -229,7 +229,7 @@ class FailedGuard(fields.Categorized):
 
 
 @dataclass(frozen=True)
-class RecompileRow(fields.Categorized):
+class RecompileRow(fields.CategorizedReason):
     """One recompile: a compile of a frame that already had cache entries."""
 
     tables = ("recompiles", "recompile_causes")

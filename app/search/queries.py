@@ -138,7 +138,7 @@ limit :limit
 
 
 def list_models(engine: Engine, text: str, limit: int) -> list[tuple[str, str]]:
-    """List models whose name contains a text, each with its suites in words."""
+    """List models whose name contains a text, each with its suites as text."""
     rows = engine.rows(MODELS_SQL, {"text": text, "limit": limit})
     return [
         (

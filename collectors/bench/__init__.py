@@ -11,7 +11,7 @@ MARK = "__compileboard_model__"
 
 
 @dataclass(frozen=True)
-class Marked:
+class MarkedModel:
     name: str
     batch_size: int
     trains: bool
@@ -35,7 +35,7 @@ def model(
         )
 
     def mark(function: F) -> F:
-        setattr(function, MARK, Marked(name or function.__name__, batch_size, trains))
+        setattr(function, MARK, MarkedModel(name or function.__name__, batch_size, trains))
         return function
 
     return mark if function is None else mark(function)

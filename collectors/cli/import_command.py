@@ -36,8 +36,8 @@ from compileboard.collectors.logs.import_progress import Budget, ProgressLines
 from compileboard.collectors.logs.log_loader import (
     APART_US,
     ImportSummary,
-    Loader,
     LoadOptions,
+    LogLoader,
     Progress,
     await_log,
 )
@@ -506,8 +506,8 @@ class _ImportSession:
                 "which adds what is new."
             )
 
-    def _begin(self, group: SourceGroup) -> Loader:
-        loader = Loader(
+    def _begin(self, group: SourceGroup) -> LogLoader:
+        loader = LogLoader(
             self.connection, self.database, group, self.options, process_count=self.process_count
         )
         if not may_add(
@@ -518,7 +518,7 @@ class _ImportSession:
         return loader
 
     def _read(
-        self, loader: Loader, follow: Callable[[], SourceGroup] | None = None, then: str = ""
+        self, loader: LogLoader, follow: Callable[[], SourceGroup] | None = None, then: str = ""
     ) -> None:
         began_s = time.monotonic()
         try:

@@ -36,7 +36,7 @@ from compileboard.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED
 if TYPE_CHECKING:
     from compileboard.collectors.fixes.causes import Cause
     from compileboard.collectors.store.dashboard import Trial
-    from compileboard.collectors.trials.all_fixes import AllFixes, TriedCandidate
+    from compileboard.collectors.trials.all_fixes import FixTrials, TriedCandidate
     from compileboard.collectors.trials.candidates import Candidates
     from compileboard.collectors.trials.comparison import TrialResult
     from compileboard.collectors.trials.patches import RecordedProgram
@@ -202,7 +202,7 @@ def _try_one_fix(
     from compileboard.collectors.trials.trial import Executions, run_trial
 
     if is_written:
-        _check_answer(fix, yes)
+        _confirm_changed_answer(fix, yes)
     verified = None
     with closing(open_reader(database)) as connection:
         programs = _list_programs(connection, run, database, command, folder)
@@ -288,7 +288,7 @@ def _pick_cudagraph_fix(
     )
 
 
-def _check_answer(fix: int | None, yes: bool) -> None:
+def _confirm_changed_answer(fix: int | None, yes: bool) -> None:
     from compileboard.collectors.trials.patches import CannotTry
 
     if fix is None:
@@ -417,7 +417,7 @@ def try_all(
         programs = _list_programs(connection, run, database, command, folder)
     run_id = programs[0][0].run_id
     root = home(os.environ) / "trials" / run_id
-    tried: list[AllFixes] = []
+    tried: list[FixTrials] = []
     for program, causes in programs:
         fixes = _try_program(
             program,
@@ -463,11 +463,11 @@ def _try_program(
     max_count: int,
     budget_s: float,
     repeat_count: int,
-) -> AllFixes | None:
+) -> FixTrials | None:
     """Try the fixes of a program; None if it has none. Raises CannotTry or StoreError."""
     from compileboard.collectors.record.spool import lock_spool
     from compileboard.collectors.store.run_causes import list_source_lines
-    from compileboard.collectors.trials.all_fixes import AllFixes, find_session
+    from compileboard.collectors.trials.all_fixes import FixTrials, find_session
     from compileboard.collectors.trials.candidates import Candidates
     from compileboard.collectors.trials.patches import CannotTry
     from compileboard.collectors.trials.trial import Executions
@@ -494,12 +494,12 @@ def _try_program(
         min(max_count, len(choices) * repeat_count + 6),
         budget_s,
     )
-    fixes = AllFixes(executions, choices, candidates.join, max_count, repeat_count)
+    fixes = FixTrials(executions, choices, candidates.join, max_count, repeat_count)
     fixes.measure()
     return fixes
 
 
-def _list_all(fixes: AllFixes) -> list[str]:
+def _list_all(fixes: FixTrials) -> list[str]:
     executions = fixes.executions
     earlier = f", {executions.earlier_count} of earlier calls" if executions.earlier_count else ""
     lines = [
@@ -529,7 +529,7 @@ def _make_row(tried: TriedCandidate) -> tuple[str, str, str]:
     return _name_candidate(candidate), label, f"{candidate.title}: {different or result.summary}"
 
 
-def _all_to_json(fixes: AllFixes) -> dict[str, Any]:
+def _all_to_json(fixes: FixTrials) -> dict[str, Any]:
     return {
         "run": fixes.executions.program.run_id,
         "execution_count": fixes.executions.count,

@@ -14,13 +14,13 @@ _EXACT_TOTAL, _EXACT_SMALLER, _EXACT_LARGER = 24, 8, 200
 
 
 @dataclass(frozen=True)
-class MannWhitney:
+class MannWhitneyResult:
     u: float
     p_value: float
     is_exact: bool
 
 
-def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
+def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitneyResult:
     """Test two-sided whether base and new differ in location. Ties get their mean rank.
 
     Small samples are exact; larger ones use the normal approximation with corrections for ties and
@@ -40,10 +40,10 @@ def mann_whitney(base: Sequence[float], new: Sequence[float]) -> MannWhitney:
         ranks = _double_ranks([*base, *new])
         doubled = larger_twice + len(base) * (len(base) + 1)
         rank_sum = doubled if len(base) == smaller else sum(ranks) - doubled
-        return MannWhitney(u, _exact_p(ranks, smaller, rank_sum), True)
+        return MannWhitneyResult(u, _exact_p(ranks, smaller, rank_sum), True)
     together = {*base, *new}
     ties = Counter([*base, *new]).values() if len(together) < len(base) + len(new) else ()
-    return MannWhitney(u, _approximate_p(u, len(base), len(new), ties), False)
+    return MannWhitneyResult(u, _approximate_p(u, len(base), len(new), ties), False)
 
 
 def _double_ranks(values: Sequence[float]) -> tuple[int, ...]:

@@ -219,7 +219,7 @@ def _parse_one(text: str) -> BreakMessage:
     message = BreakMessage()
     target, gathered = "head", [""]
 
-    def close() -> None:
+    def finish_field() -> None:
         body = "\n".join(line.strip() for line in gathered).strip()
         if target == "head":
             message.head = [" ".join(p.split()) for p in re.split(r"\n\s*\n", body) if p.strip()]
@@ -237,13 +237,13 @@ def _parse_one(text: str) -> BreakMessage:
         )
         # A field is indented by one or two spaces, its continuation by four.
         if field_mark and 1 <= len(line) - len(stripped) <= 2:
-            close()
+            finish_field()
             target, mark = field_mark
             gathered = [stripped[len(mark) :]]
             message.structured = True
         else:
             gathered.append(line)
-    close()
+    finish_field()
     return message
 
 

@@ -1,5 +1,5 @@
-"""Find the guards whose failure caused each recompile of a frame, the same for a run and over all
-runs.
+"""Find the guards that caused each recompile of a frame. A run's causes and those across runs use
+the same rule.
 """
 
 from __future__ import annotations

@@ -722,7 +722,7 @@ def _assign_savings(
     clock_us = whole_us if min(shares.values(), default=1.0) < 1 else None
     settled = [draft.cause for draft in drafts if draft.cause.is_expected]
     drafts = [draft for draft in drafts if not draft.cause.is_expected]
-    measured = _share_measured([draft.cause for draft in drafts])
+    measured = _share_measured_savings([draft.cause for draft in drafts])
     estimates = zip(drafts, resolve_claims([draft.claims for draft in drafts], costs))
     for draft, saved_us in sorted(estimates, key=lambda pair: pair[0].cause.measured is None):
         if draft.cause.measured is not None:
@@ -734,7 +734,7 @@ def _assign_savings(
     return [replace(cause, clock_us=clock_us) for cause in settled]
 
 
-def _share_measured(causes: Sequence[Cause]) -> dict[str, float]:
+def _share_measured_savings(causes: Sequence[Cause]) -> dict[str, float]:
     """Return the share of the compile time that the fix of each cause saved, by fingerprint.
 
     One fix of several causes counts once, for the first of them. The shares of fixes that were

@@ -82,7 +82,7 @@ class ImportSummary:
 Progress = Callable[[int], None]  # bytes read so far
 
 
-class Loader:
+class LogLoader:
     def __init__(
         self,
         connection: sqlite3.Connection,
@@ -468,9 +468,9 @@ Find = Callable[[], SourceGroup]
 def await_log(
     path: str,
     find: Find,
-    open_loader: Callable[[SourceGroup], Loader],
+    open_loader: Callable[[SourceGroup], LogLoader],
     print_line: Callable[[str], None],
-) -> Loader:
+) -> LogLoader:
     """Wait for the first record in an existing file or folder.
 
     Raises NoSuchLog if it does not exist, KeyboardInterrupt on Ctrl-C.
@@ -488,7 +488,7 @@ def await_log(
         time.sleep(INTERVAL_S)
 
 
-def follow(loader: Loader, find: Find, progress: Progress) -> None:
+def follow(loader: LogLoader, find: Find, progress: Progress) -> None:
     """Read new records until Ctrl-C. Raises StoreError or OSError."""
     beat_s = 0.0
     try:
@@ -503,7 +503,7 @@ def follow(loader: Loader, find: Find, progress: Progress) -> None:
         loader.read(progress)  # and stores learnt facts
 
 
-def _poll_logs(loader: Loader, find: Find, progress: Progress) -> None:
+def _poll_logs(loader: LogLoader, find: Find, progress: Progress) -> None:
     with suppress(NoSuchLog):  # deleted: the open file is read to its end
         loader.read_new(find())
     loader.read(progress)

@@ -86,7 +86,7 @@ def context_of(manager: Any, function_id: Any) -> Any:
     return torch_compat.context_of(getattr(manager, "id_to_compile_id", {}).get(function_id))
 
 
-def skip_context(frame: FrameType | None) -> Any:
+def get_skip_context(frame: FrameType | None) -> Any:
     """Return the compile context of a skip that torch logs while compiling or running a graph.
 
     While a graph is running, it comes from torch's manager in the frame that logs the skip.

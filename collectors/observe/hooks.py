@@ -18,7 +18,7 @@ from ..contract.fingerprints import config_hash
 from ..contract.run_config import SERVER_SETTINGS, RunConfig, parse_steps
 from ..contract.secrets import scrub_argv, scrub_environment
 from . import runtime_failures, torch_compat
-from .cuda_graphs import CudaGraphs, skip_context
+from .cuda_graphs import CudaGraphs, get_skip_context
 from .failed_guards import FailedGuards
 from .fallbacks import ListReader, limit_record, torch_release
 from .hook_guard import HookGuard
@@ -184,8 +184,8 @@ class Hooks:
             torch_compat.attribute(capability),
         )
         ours = make(original)
-        holders = torch_compat.holders(original, attribute)
-        for module in {id(m): m for m in [owner, *holders]}.values():
+        find_modules_with = torch_compat.find_modules_with(original, attribute)
+        for module in {id(m): m for m in [owner, *find_modules_with]}.values():
             setattr(module, attribute, ours)
             self._replaced.append((module, attribute, original, ours))
         self.capabilities[capability] = "ok"
@@ -193,7 +193,7 @@ class Hooks:
 
     def _restore_originals(self, replaced: list[tuple[Any, str, Any, Any]]) -> None:
         for module, attribute, original, ours in replaced:
-            for holder in [module, *torch_compat.holders(ours, attribute)]:
+            for holder in [module, *torch_compat.find_modules_with(ours, attribute)]:
                 if getattr(holder, attribute, None) is ours:
                     setattr(holder, attribute, original)
         self._replaced = [one for one in self._replaced if one not in replaced]
@@ -377,7 +377,7 @@ class Hooks:
         def log_cudagraph_skip_and_bump_counter(msg: str) -> Any:
             with self.guard:
                 fields = {"reason": self.redact(str(msg))}
-                context = skip_context(sys._getframe(1))
+                context = get_skip_context(sys._getframe(1))
                 self.spool.write(record_names.CUDAGRAPH_SKIP, fields, None, context)
             return original(msg)
 

@@ -212,7 +212,7 @@ WATCHED_CODE: CodeType = watch_failures(
 ).__code__  # all that it makes have the same
 
 
-def now_at(context: list[int | None] | None) -> Origin:
+def make_origin(context: list[int | None] | None) -> Origin:
     return context, time.time_ns() // 1000
 
 
@@ -229,7 +229,7 @@ def wrap_install_global(original: Callable[..., Any], guard: HookGuard) -> Calla
                 cell = torch_compat.disabled_cell(value)
                 if cell is not None:
                     cell.cell_contents = watch_failures(
-                        cell.cell_contents, "forward", now_at(torch_compat.context_of())
+                        cell.cell_contents, "forward", make_origin(torch_compat.context_of())
                     )
         return original(self, name, value)
 
@@ -243,7 +243,7 @@ def wrap_function_init(original: Callable[..., Any], guard: HookGuard) -> Callab
             backward = torch_compat.compiled_backward(name, attrs)
             if backward is not None:
                 context = torch_compat.context_of()
-                origin = (_running_origin() if context is None else None) or now_at(context)
+                origin = (_running_origin() if context is None else None) or make_origin(context)
                 cls.backward = staticmethod(watch_failures(backward, "backward", origin))
 
     return __init__

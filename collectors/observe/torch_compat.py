@@ -265,7 +265,7 @@ def describe_missing(capability: str) -> str:
     return f"{module_name}.{attribute} is not in this torch (known in {versions}); {instead}"
 
 
-def holders(original: Any, attribute: str) -> list[ModuleType]:
+def find_modules_with(original: Any, attribute: str) -> list[ModuleType]:
     modules = []
     for name, module in list(sys.modules.items()):
         if (
@@ -577,8 +577,9 @@ def kept_record_count() -> int:
 
 
 def track_provenance() -> None:
-    """Make inductor write from which nodes and lines each kernel comes, unless that changes cache
-    keys. From torch 2.12 on it does, and existing caches would not be used. See docs/provenance.md.
+    """Make inductor write the nodes and lines of each kernel, unless that changes cache keys.
+
+    From torch 2.12 on it does, and existing caches would not be used. See docs/provenance.md.
     """
     own = {"INDUCTOR_PROVENANCE", "TORCH_COMPILE_DEBUG"} & set(os.environ)
     if own or release_of(loaded_version()) >= (2, 12):

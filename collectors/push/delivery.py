@@ -60,7 +60,7 @@ class Losses:
         return f"{' and '.join(named)} lost: {self.words}" if named else None
 
 
-def make_stand_in(line: bytes, stream_id: str, lost_count: int, words: str) -> bytes | None:
+def make_loss_line(line: bytes, stream_id: str, lost_count: int, words: str) -> bytes | None:
     """Return a line that reports a lost one and has its length and CRC-32, or None if the lost line
     is too short.
 
@@ -399,7 +399,7 @@ class StreamDelivery:
             half = lines.rfind(b"\n", 0, len(lines) // 2) + 1 or lines.index(b"\n") + 1
             return self._send_lines(client, lines[:half], state, is_written)
         words = explain(refusal)
-        stand_in = make_stand_in(lines, self.waiting.name, self.losses.line_count + 1, words)
+        stand_in = make_loss_line(lines, self.waiting.name, self.losses.line_count + 1, words)
         if stand_in is None or self._refused_offset != state.offset:
             self._refused_offset = state.offset
             raise refuse(refusal)

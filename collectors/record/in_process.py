@@ -77,17 +77,17 @@ def watch(roots: Iterable[str | Path] = (), *, reset: bool = True) -> Iterator[B
         if other is not None:
             pump(source, _BlockSink(BlockRecord(), None))  # written before the block
 
-        def take(seen: BlockRecord) -> None:
+        def store_blocks(seen: BlockRecord) -> None:
             seen.losses = dict(Counter(installed.spool.losses) - lost_before)
             pump(source, _BlockSink(seen, None if other is None else other.spool.process_id))
 
-        seen = BlockRecord(_take=take)
+        seen = BlockRecord(_take=store_blocks)
         try:
             yield seen
         finally:
             if other is None:
                 hooks.uninstall_hooks()
-            take(seen)
+            store_blocks(seen)
             seen._take = None
     finally:
         if other is None:

@@ -209,8 +209,8 @@ class OutboxSink:
             else LogRow(process_id, self.run_id, log.end_bytes, "kept", redacted=False)
         )
 
-    def open_log(self, generation_of: GenerationOf) -> LogOutbox:
-        return LogOutbox(self, generation_of)
+    def open_log(self, generation_of: GenerationOf) -> LogOutboxSink:
+        return LogOutboxSink(self, generation_of)
 
     def ingest_log(self, batch: EventBatch, generation_of: GenerationOf) -> IngestResult:
         assert batch.file is not None
@@ -287,7 +287,7 @@ class OutboxSink:
             self._beside.close()
 
 
-class LogOutbox:
+class LogOutboxSink:
     def __init__(self, outbox: OutboxSink, generation_of: GenerationOf) -> None:
         self._outbox = outbox
         self._generation_of = generation_of

@@ -41,7 +41,7 @@ PR_SET_PDEATHSIG = 1  # of Linux's prctl
 SETTLE_S = 0.01  # the kernel signals a group's processes one by one
 
 
-class GroupWatch:
+class ProcessGroupWatch:
     def __init__(self) -> None:
         self._standing: subprocess.Popen[bytes] | None = None
         self._start()
@@ -152,7 +152,7 @@ def run_program(
     `streams` are passed to subprocess.Popen. Raises CannotRun.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
-    group = GroupWatch()
+    group = ProcessGroupWatch()
     is_interrupted = False
     try:
         program = _start_program(command, environment, mask, group, streams)
@@ -173,7 +173,7 @@ def _start_program(
     command: list[str],
     environment: Mapping[str, str],
     mask: set[int | signal.Signals],
-    group: GroupWatch,
+    group: ProcessGroupWatch,
     streams: Mapping[str, Any],
 ) -> subprocess.Popen[bytes]:
     def unblock() -> None:
@@ -211,7 +211,7 @@ def _replace_process(command: list[str], environment: Mapping[str, str], why: OS
         ) from None
 
 
-def _must_forward(received: signal.struct_siginfo, group: GroupWatch) -> bool:
+def _must_forward(received: signal.struct_siginfo, group: ProcessGroupWatch) -> bool:
     if received.si_signo == signal.SIGCHLD or received.si_code == SENT_BY_KERNEL:
         return False
     return not group.was_sent_to_all(received.si_signo)

@@ -79,7 +79,7 @@ def load_graph(
         )
     _check_memory(repro, specs)
     symbols = {**_list_hints(specs), **repro.manifest.symbols}
-    loader = _InputLoader(repro, specs, symbols, _index_bounds(gm, specs, symbols), device)
+    loader = _InputLoader(repro, specs, symbols, _find_index_bounds(gm, specs, symbols), device)
     inputs = [loader.load(spec) for spec in specs]
     if device is not None:
         gm = gm.to(device)
@@ -351,7 +351,7 @@ def draw_values(
         return torch.zeros(count * dtype.itemsize, dtype=torch.uint8).view(dtype)
 
 
-def _index_bounds(
+def _find_index_bounds(
     gm: fx.GraphModule, specs: Sequence[ReproInput], symbols: dict[str, int]
 ) -> dict[str, int]:
     by_node = dict(zip(list_placeholders(gm), specs))

@@ -30,7 +30,7 @@ where run_id = :run_id
 """
 
 
-class EngineNumbers(NamedTuple):
+class PublicationNumbers(NamedTuple):
     board_id: str
     version: int
     pub: int
@@ -46,7 +46,7 @@ class PublishedRun(NamedTuple):
     month: int = 0
 
 
-def get_numbers(connection: sqlite3.Connection) -> EngineNumbers:
+def get_numbers(connection: sqlite3.Connection) -> PublicationNumbers:
     row = connection.execute(_STATE_SQL).fetchone()
     if row is None:
         write(
@@ -58,7 +58,7 @@ def get_numbers(connection: sqlite3.Connection) -> EngineNumbers:
             (uuid.uuid4().hex,),
         )
         row = connection.execute(_STATE_SQL).fetchone()
-    return EngineNumbers(*row)
+    return PublicationNumbers(*row)
 
 
 def get_newest_version(connection: sqlite3.Connection) -> int:

@@ -348,7 +348,7 @@ RUN_COUNTS = tuple(name for name in RUN_COLUMNS if name.endswith("_count"))
 
 
 @dataclass(frozen=True)
-class Rollup:
+class RollupTable:
     """One roll-up table and its second key."""
 
     table: str
@@ -360,11 +360,11 @@ class Rollup:
         return RECORDS[self.table].list_names("run_id", self.key)
 
 
-FUNCTIONS = Rollup("run_functions", "function_id")
-BREAKS = Rollup("run_breaks", "distinct_id")
-CAUSES = Rollup("run_causes", "cause_id")
-RERECORDINGS = Rollup("run_rerecordings", "reason_id")
-ISSUES = Rollup("run_issues", "issue_id")
+FUNCTIONS = RollupTable("run_functions", "function_id")
+BREAKS = RollupTable("run_breaks", "distinct_id")
+CAUSES = RollupTable("run_causes", "cause_id")
+RERECORDINGS = RollupTable("run_rerecordings", "reason_id")
+ISSUES = RollupTable("run_issues", "issue_id")
 
 
 class BatchTotals:
@@ -373,7 +373,7 @@ class BatchTotals:
         self.run_id = run_id
         self.abandoned_causes: set[int] = set()  # those that a recompile moved away from
         self._run: Counter[str] = Counter()
-        self._rollups: dict[Rollup, dict[int, Counter[str]]] = {
+        self._rollups: dict[RollupTable, dict[int, Counter[str]]] = {
             rollup: defaultdict(Counter)
             for rollup in (FUNCTIONS, BREAKS, CAUSES, RERECORDINGS, ISSUES)
         }
@@ -381,7 +381,7 @@ class BatchTotals:
     def add(self, **increments: int) -> None:
         _add_up(self._run, increments)
 
-    def add_to(self, rollup: Rollup, key: int | None, **increments: int) -> None:
+    def add_to(self, rollup: RollupTable, key: int | None, **increments: int) -> None:
         if key is not None:
             _add_up(self._rollups[rollup][key], increments)
 
@@ -415,7 +415,7 @@ class BatchTotals:
             key,
         )
 
-    def _flush_rollup(self, rollup: Rollup, rows: dict[int, Counter[str]]) -> None:
+    def _flush_rollup(self, rollup: RollupTable, rows: dict[int, Counter[str]]) -> None:
         columns = rollup.columns
         updates = ", ".join(f"{column} = {column} + excluded.{column}" for column in columns)
         self.connection.executemany(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.logs.discovery import find_sources
-from compileboard.collectors.logs.log_loader import ImportSummary, Loader, LoadOptions
+from compileboard.collectors.logs.log_loader import ImportSummary, LoadOptions, LogLoader
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 
@@ -161,7 +161,7 @@ class OddLogs:
         self.log.write_bytes(before + odd + after)
         shutil.copyfile(self.folder / "empty.db", self.database)
         with closing(open_writer(self.database)) as connection:
-            loader = Loader(
+            loader = LogLoader(
                 connection, str(self.database), find_sources(str(self.log)), LoadOptions()
             )
             done = loader.read()

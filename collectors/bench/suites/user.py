@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from compileboard.collectors.bench import MARK, Marked
+from compileboard.collectors.bench import MARK, MarkedModel
 from compileboard.collectors.bench.plan.models import ModelRef
 from compileboard.collectors.bench.suites import LOCAL
 from compileboard.collectors.record.program import signal_group
@@ -34,7 +34,7 @@ class OnlyError(ValueError):
     """`--only` selects no model."""
 
 
-def list_marked(path: str, class_name: str) -> list[Marked]:
+def list_marked(path: str, class_name: str) -> list[MarkedModel]:
     """Import a file in a child process and return its marked functions. With `class_name`, only
     check that the class exists, and return none. Raises OnlyError.
     """
@@ -57,7 +57,7 @@ def list_marked(path: str, class_name: str) -> list[Marked]:
         raise OnlyError(
             f"{path} cannot be imported: {answer['error']}\n{answer['traceback']}".rstrip()
         )
-    return [Marked(**fields) for fields in answer["marked"]]
+    return [MarkedModel(**fields) for fields in answer["marked"]]
 
 
 def _ask(path: str, class_name: str) -> tuple[int, str, str]:
@@ -138,12 +138,12 @@ def import_file(path: str) -> ModuleType:
     return module
 
 
-def marked_functions(module: ModuleType) -> list[tuple[Marked, Callable[..., Any]]]:
-    functions: dict[str, tuple[Marked, Any]] = {}
+def marked_functions(module: ModuleType) -> list[tuple[MarkedModel, Callable[..., Any]]]:
+    functions: dict[str, tuple[MarkedModel, Any]] = {}
     for value in vars(module).values():
         # Statically: getting an attribute may create it.
         marked = inspect.getattr_static(value, MARK, None) if callable(value) else None
-        if not isinstance(marked, Marked):
+        if not isinstance(marked, MarkedModel):
             continue
         _, known = functions.setdefault(marked.name, (marked, value))
         if known is not value:

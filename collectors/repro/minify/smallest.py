@@ -101,7 +101,7 @@ def annotate(module: Any, inputs: Sequence[Any], level: str, limit: int | None =
         def run_node(self, node: Any) -> Any:
             if node.op not in ("placeholder", "get_attr", "output"):
                 if self.left <= 0:
-                    raise _NodeLimit
+                    raise _NodeLimitReached
                 self.left -= 1
             result = super().run_node(node)
             if isinstance(result, torch.Tensor):
@@ -136,7 +136,7 @@ def count_nodes(module: Any, inputs: Sequence[Any], path: str) -> None:
         Counting(module).run(*accuracy.clone_together(inputs))
 
 
-class _NodeLimit(Exception):
+class _NodeLimitReached(Exception):
     pass
 
 

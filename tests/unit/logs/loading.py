@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compileboard.collectors.logs.discovery import find_sources
-from compileboard.collectors.logs.log_loader import ImportSummary, Loader, LoadOptions
+from compileboard.collectors.logs.log_loader import ImportSummary, LoadOptions, LogLoader
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 
@@ -22,7 +22,7 @@ def load(database: Path, path: Path, *, process_count: int = 1, **options: Any) 
     with closing(open_writer(database)) as connection:
         migrate_connection(connection)
         group = find_sources(str(path))
-        loader = Loader(
+        loader = LogLoader(
             connection, str(database), group, LoadOptions(**options), process_count=process_count
         )
         done = loader.read()

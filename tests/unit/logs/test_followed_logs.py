@@ -12,7 +12,7 @@ import pytest
 
 from compileboard.collectors.logs import log_loader
 from compileboard.collectors.logs.discovery import SourceGroup, find_sources
-from compileboard.collectors.logs.log_loader import Loader, LoadOptions
+from compileboard.collectors.logs.log_loader import LoadOptions, LogLoader
 from compileboard.collectors.logs.streams import NoSuchLog
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.source_files import save_rejects
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run(
     database: Path, folder: Path, steps: Iterator[None], monkeypatch: pytest.MonkeyPatch
-) -> Loader:
+) -> LogLoader:
     """Follow a folder; before each look at it one step is taken, and Ctrl-C comes after the
     last.
     """
@@ -57,7 +57,7 @@ def run(
         loader = log_loader.await_log(
             str(folder),
             find,
-            lambda group: Loader(connection, str(database), group, LoadOptions()),
+            lambda group: LogLoader(connection, str(database), group, LoadOptions()),
             lambda _said: None,
         )
         loader.read()
@@ -148,7 +148,7 @@ def test_ctrl_c_in_the_middle_of_a_batch_loses_no_record(
 
     with closing(open_writer(tmp_path / "t.db")) as connection:
         migrate_connection(connection)
-        loader = Loader(connection, "t.db", find_sources(str(folder)), LoadOptions())
+        loader = LogLoader(connection, "t.db", find_sources(str(folder)), LoadOptions())
         with monkeypatch.context() as context, pytest.raises(KeyboardInterrupt):
             context.setattr("compileboard.collectors.logs.sqlite_sink.save_rejects", interrupted)
             loader.read()

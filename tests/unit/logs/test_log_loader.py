@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from compileboard.collectors.cli.import_command import import_paths
 from compileboard.collectors.contract.rejects import KINDS
 from compileboard.collectors.logs.discovery import find_sources
-from compileboard.collectors.logs.log_loader import Loader, LoadOptions
+from compileboard.collectors.logs.log_loader import LoadOptions, LogLoader
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.trash import delete_run
@@ -250,7 +250,7 @@ def test_a_log_that_grows_is_followed(tmp_path: Path, log: Path) -> None:
         from compileboard.collectors.store.migrations import migrate_connection
 
         migrate_connection(connection)
-        loader = Loader(connection, "t.db", find_sources(str(log)), LoadOptions())
+        loader = LogLoader(connection, "t.db", find_sources(str(log)), LoadOptions())
         loader.read()
         for end in (30_001, 70_000, len(whole)):
             log.write_bytes(whole[:end])

@@ -15,7 +15,7 @@ import pytest
 from compileboard.app.timeline.run_queries import iterate_spans
 from compileboard.collectors.logs import log_blocks, log_loader, trace_log
 from compileboard.collectors.logs.discovery import find_sources
-from compileboard.collectors.logs.log_loader import Loader, LoadOptions
+from compileboard.collectors.logs.log_loader import LoadOptions, LogLoader
 from compileboard.collectors.logs.log_processes import AHEAD_COUNT, WorkerProcesses
 from compileboard.collectors.store.connection import open_reader, open_writer
 from compileboard.collectors.store.migrations import migrate_connection
@@ -100,7 +100,7 @@ def test_a_failed_import_leaves_no_process(folder: Path, tmp_path: Path) -> None
     others = list_children()
     with closing(open_writer(tmp_path / "t.db")) as connection:
         migrate_connection(connection)
-        loader = Loader(
+        loader = LogLoader(
             connection, "t.db", find_sources(str(folder)), LoadOptions(), process_count=2
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from compileboard.collectors.logs.discovery import find_sources
-from compileboard.collectors.logs.log_loader import Loader, LoadOptions
+from compileboard.collectors.logs.log_loader import LoadOptions, LogLoader
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.migrations import migrate_connection
 from tests.unit.logs.loading import PROGRAMS, counts, load, query_value, rows
@@ -104,7 +104,7 @@ def test_damage_before_a_kill_stays_counted(
     )
     with closing(open_writer(tmp_path / "t.db")) as connection:
         migrate_connection(connection)
-        loader = Loader(connection, "t.db", find_sources(str(log)), LoadOptions())
+        loader = LogLoader(connection, "t.db", find_sources(str(log)), LoadOptions())
         with pytest.raises(KeyboardInterrupt):
             loader.read()
         monkeypatch.undo()
@@ -160,7 +160,7 @@ def test_a_run_that_was_killed_before_its_end_gets_it(tmp_path: Path, log: Path)
     load(tmp_path / "whole.db", log)
     with closing(open_writer(tmp_path / "t.db")) as connection:
         migrate_connection(connection)
-        loader = Loader(connection, "t.db", find_sources(str(log)), LoadOptions())
+        loader = LogLoader(connection, "t.db", find_sources(str(log)), LoadOptions())
         loader.read()
         loader.close()
     load(tmp_path / "t.db", log)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from compileboard.collectors.observe.cuda_graphs import LONGEST, CudaGraphs, skip_context
+from compileboard.collectors.observe.cuda_graphs import LONGEST, CudaGraphs, get_skip_context
 from compileboard.collectors.observe.hook_guard import HookGuard
 
 Status = Enum("Status", "SUCCESS StaticInputIdxMismatch CudagraphManagedIdxMismatch")
@@ -167,6 +167,6 @@ def test_a_graph_that_cannot_be_asked_costs_its_reasons_alone(events: Events) ->
 def test_a_skip_while_a_graph_runs_has_its_compile() -> None:
     class Skipping(Manager):
         def _update(self, function_id: Any) -> Any:
-            return skip_context(sys._getframe())
+            return get_skip_context(sys._getframe())
 
     assert Skipping()._update(FUNCTION)[1:3] == [1, 0]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compileboard.collectors.contract.events import CompileStarted
 from compileboard.collectors.logs.source import EventBatch
-from compileboard.collectors.push.delivery import make_stand_in
+from compileboard.collectors.push.delivery import make_loss_line
 from compileboard.collectors.push.outbox import add_bundle, list_waiting
 from compileboard.collectors.push.outbox_report import list_waiting_runs
 from compileboard.collectors.push.sender import Sender, read_losses
@@ -148,10 +148,10 @@ def test_a_bundle_that_is_refused_three_times_is_set_aside_until_somebody_pushes
 @given(st.text(min_size=200, max_size=400), st.integers(1, 10**6))
 def test_what_stands_in_for_a_line_has_its_length_and_checksum(text: str, count: int) -> None:
     line = text.encode("utf-8", "replace").replace(b"\n", b" ") + b"\n"
-    stand_in = make_stand_in(line, "a" * 32, count, "the server answers 413")
+    stand_in = make_loss_line(line, "a" * 32, count, "the server answers 413")
     assert stand_in is not None
     assert (len(stand_in), checksum_of(stand_in)) == (len(line), checksum_of(line))
     mark = load_mark(read_line(stand_in))
     assert isinstance(mark, SpoolRejects)
     assert mark.rejects.count("not_taken") == count
-    assert make_stand_in(b'{"v":1}\n', "s", 1, "") is None
+    assert make_loss_line(b'{"v":1}\n', "s", 1, "") is None

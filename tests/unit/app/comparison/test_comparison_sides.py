@@ -11,7 +11,12 @@ import pytest
 from compileboard.app.cli.main import main
 from compileboard.app.comparison.compare import build_comparison
 from compileboard.app.comparison.load import load_side
-from compileboard.app.comparison.sides import find_default, find_side, list_side_choices, name_runs
+from compileboard.app.comparison.sides import (
+    find_default,
+    find_side,
+    list_side_choices,
+    resolve_run_ids,
+)
 from compileboard.app.core.newest import read_clock
 from compileboard.app.core.page import FilterError
 from compileboard.app.core.store import FileStore
@@ -58,24 +63,27 @@ def test_words_of_the_command_line_name_runs(
     open_engine: OpenEngine, store: sqlite3.Connection, reader: sqlite3.Connection
 ) -> None:
     with pytest.raises(FilterError, match="new: there is no run in this database"):
-        name_runs(reader, *now(open_engine(reader)), "previous", "latest")
+        resolve_run_ids(reader, *now(open_engine(reader)), "previous", "latest")
     bench_suite(store)
     first, second, third = RUNS
-    assert name_runs(reader, *now(open_engine(reader)), "previous", "latest") == (second, third)
-    assert name_runs(reader, *now(open_engine(reader)), "previous", second) == (first, second)
-    assert name_runs(reader, *now(open_engine(reader)), "latest", first) == (third, first)
-    assert name_runs(reader, *now(open_engine(reader)), "previous", "branch:main") == (
+    assert resolve_run_ids(reader, *now(open_engine(reader)), "previous", "latest") == (
+        second,
+        third,
+    )
+    assert resolve_run_ids(reader, *now(open_engine(reader)), "previous", second) == (first, second)
+    assert resolve_run_ids(reader, *now(open_engine(reader)), "latest", first) == (third, first)
+    assert resolve_run_ids(reader, *now(open_engine(reader)), "previous", "branch:main") == (
         second,
         "branch:main",
     )
-    assert name_runs(reader, *now(open_engine(reader)), "baseline:x", "latest") == (
+    assert resolve_run_ids(reader, *now(open_engine(reader)), "baseline:x", "latest") == (
         "baseline:x",
         third,
     )
     with pytest.raises(FilterError, match="base: there is no earlier run named"):
-        name_runs(reader, *now(open_engine(reader)), "previous", first)
+        resolve_run_ids(reader, *now(open_engine(reader)), "previous", first)
     with pytest.raises(FilterError, match="new: there is no run 'previous'"):
-        name_runs(reader, *now(open_engine(reader)), "latest", "previous")
+        resolve_run_ids(reader, *now(open_engine(reader)), "latest", "previous")
 
 
 @pytest.mark.parametrize(

@@ -425,7 +425,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     sides.find_run: _find_runs,
     sides.find_word: lambda board: iter([{"clock": board.clock, "word": "latest"}]),
     sides.find_side: _find_sides,
-    sides.name_runs: _name_runs,
+    sides.resolve_run_ids: _name_runs,
     sides.find_default: _find_default,
     sides.list_side_choices: lambda board: iter([{"connection": board.connection}]),
 }

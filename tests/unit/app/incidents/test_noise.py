@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from compileboard.app.incidents.change_points import autocorrelation, prepare
+from compileboard.app.incidents.change_points import autocorrelation, scale_series
 from tests.unit.app.noisy import flat
 
 
 def weigh(errors: list[float]) -> list[float]:
-    series = prepare(flat(len(errors), 100.0), errors)
+    series = scale_series(flat(len(errors), 100.0), errors)
     assert series is not None
     return series.series.weights.tolist()
 

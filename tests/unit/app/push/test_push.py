@@ -21,7 +21,7 @@ from compileboard.app.push import receive as rates
 from compileboard.app.push import receive as writing
 from compileboard.app.push.receive import RateLimit
 from compileboard.collectors.contract.events import ArtifactSeen, Event, ProcessStarted, RunStarted
-from compileboard.collectors.push.delivery import make_stand_in
+from compileboard.collectors.push.delivery import make_loss_line
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.pruning import PruneRule, prune_runs
 from compileboard.collectors.store.tokens import create_token
@@ -128,7 +128,7 @@ def test_what_stands_in_for_a_refused_line_counts_it_among_the_rejects(
 ) -> None:
     lines = STREAM.lines.splitlines(keepends=True)
     (number,) = [number for number, line in enumerate(lines) if b'"process_started"' in line]
-    stand_in = make_stand_in(lines[number], "s1", 1, "the server answers 413")
+    stand_in = make_loss_line(lines[number], "s1", 1, "the server answers 413")
     assert stand_in is not None
     body = b"".join([*lines[:number], stand_in, *lines[number + 1 :]])
     assert offset_of(patch(client, body)) == len(STREAM.lines)
