@@ -514,9 +514,8 @@ class RulesTable:
     def add_mistake(self, key: str, came: object, expected: str) -> None:
         hidden = "not a name that a variable can have (it may be a secret and is not shown)"
         is_secret = key.endswith("_env")
-        self.mistakes.append(
-            f"{self.where}: {key} is {hidden if is_secret else format_invalid_value(came)}; expected {expected}"
-        )
+        shown = hidden if is_secret else format_invalid_value(came)
+        self.mistakes.append(f"{self.where}: {key} is {shown}; expected {expected}")
 
     def read(self, keys: Mapping[str, KeySpec]) -> dict[str, Any]:
         """Return each key's value; unknown keys and invalid values are added to `mistakes`."""
