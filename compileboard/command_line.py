@@ -103,7 +103,7 @@ class Command(click.Command):
             formatter.write("\n" + self.epilog % {"prog": ctx.command_path})
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     target: str
     help: str
 
@@ -119,7 +119,7 @@ class Group(Command, click.Group):
     def __init__(
         self,
         *words: Any,
-        entries: Mapping[str, Entry] | None = None,
+        entries: Mapping[str, CommandEntry] | None = None,
         explain: Callable[[Exception, str | None], bool] | None = None,
         **rest: Any,
     ) -> None:

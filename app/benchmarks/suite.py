@@ -60,7 +60,7 @@ from compileboard.app.incidents.queries import (
 from compileboard.collectors.contract.records import list_types
 from compileboard.collectors.store.incident_triage import SERIES
 from compileboard.collectors.store.results import ResultRow
-from compileboard.collectors.store.rollups import NUMBERS, SET, Definition
+from compileboard.collectors.store.rollups import NUMBERS, SET, SuiteDefinition
 
 DAY_US = 86_400_000_000
 DEFAULT_LAST = "30d"
@@ -191,7 +191,7 @@ class SuiteScreen:
     chosen: ModelSet
     others: tuple[ModelSet, ...]
     branch: str | None
-    definition: Definition
+    definition: SuiteDefinition
     summaries: tuple[StoredSummary, ...]
     runs: tuple[TrendRun, ...]
     axis: Axis
@@ -363,7 +363,7 @@ def _sum_up(
     new: StoredSummary,
     before: Sequence[ResultRow],
     after: Sequence[ResultRow],
-    definition: Definition,
+    definition: SuiteDefinition,
     comparison: Comparison | None,
 ) -> tuple[SuiteHeadline, ...]:
     verdicts = (

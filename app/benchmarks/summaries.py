@@ -25,8 +25,8 @@ from compileboard.app.core.newest import RecorderClock, list_running_ids
 from compileboard.collectors.contract.verdicts import Verdict, decide_overall, find_noise
 from compileboard.collectors.store.results import ResultRow
 from compileboard.collectors.store.rollups import (
-    Definition,
     Number,
+    SuiteDefinition,
     count_passed,
     filter_models,
     geomean,
@@ -93,7 +93,7 @@ def filter_set(rows: Sequence[ResultRow], of: ModelSet) -> list[ResultRow]:
     return [row for row in rows if all(getattr(row, name) == value for name, value in wanted)]
 
 
-def format_number(metric: Metric, value: float | None, definition: Definition) -> str:
+def format_number(metric: Metric, value: float | None, definition: SuiteDefinition) -> str:
     if value is None:
         return (
             "not checked"
@@ -106,7 +106,7 @@ def format_number(metric: Metric, value: float | None, definition: Definition) -
 def compare(
     base: Sequence[ResultRow],
     new: Sequence[ResultRow],
-    definition: Definition,
+    definition: SuiteDefinition,
     verdicts: Mapping[str, Mapping[str, int]] | None = None,
 ) -> list[SummaryDelta]:
     """Compare both sides over their common models. Pass rates leave out skipped and missing
@@ -123,7 +123,7 @@ def compare(
 
 
 def _compare_one(
-    metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], definition: Definition
+    metric: Metric, common: Sequence[tuple[ResultRow, ResultRow]], definition: SuiteDefinition
 ) -> SummaryDelta:
     if metric.name == "pass_ratio":
         there = [pair for pair in common if not {result.status for result in pair} & _ABSENT]
@@ -215,7 +215,7 @@ def _format_failure(row: ResultRow | None) -> str | None:
 
 @dataclass(frozen=True)
 class SummarizedRuns:
-    definition: Definition
+    definition: SuiteDefinition
     summaries: Sequence[StoredSummary]
     newest: StoredSummary
     running: frozenset[str]

@@ -41,7 +41,7 @@ from compileboard.collectors.store.rollups import (
     NUMBERS,
     SET,
     SUMMARIZE_PERF,
-    Definition,
+    SuiteDefinition,
     SuiteNumbers,
 )
 
@@ -366,7 +366,7 @@ def list_summaries(
 
 def list_eligible_summaries(
     engine: Engine, selection: TrendFilter, definition: str | None, limit: int = MAX_RUNS
-) -> tuple[Definition, list[StoredSummary]]:
+) -> tuple[SuiteDefinition, list[StoredSummary]]:
     """List summaries by a definition. None is the HUD's definition, or the one without accuracy if
     no run checked it.
     """

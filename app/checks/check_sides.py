@@ -19,7 +19,7 @@ from compileboard.app.comparison import queries as comparison
 from compileboard.app.comparison.baselines import get_baseline, load_baseline
 from compileboard.app.comparison.model import ModelResult, format_names, make_result, read_accuracy
 from compileboard.app.comparison.queries import choose_samples, load_repeats
-from compileboard.app.comparison.sides import find_run, find_word, name_baselines
+from compileboard.app.comparison.sides import find_run, find_word, format_baseline_names
 from compileboard.app.core.format import format_plural
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.store import Store
@@ -58,7 +58,7 @@ def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | N
         return load_baseline(stored.body, f"baseline {stored.name}")
     if text.startswith(PREFIX):
         raise CannotCompare(
-            f"there is no stored baseline {name[:80]!r}; known: {name_baselines(store.board)}; "
+            f"there is no stored baseline {name[:80]!r}; known: {format_baseline_names(store.board)}; "
             "`compileboard baseline save` keeps one"
         )
     other = find_run(store.board, store.engine, clock, text, run)

@@ -24,7 +24,7 @@ from compileboard.app.comparison.baselines import (
     merge,
     shorten,
 )
-from compileboard.app.comparison.sides import name_baselines, need_run
+from compileboard.app.comparison.sides import format_baseline_names, need_run
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.format import format_plural, format_time
 from compileboard.app.core.page import FilterError
@@ -222,7 +222,7 @@ def _get_baseline(store: Store, name: str) -> Baseline:
     stored = get_baseline(store.board, name)
     if stored is None:
         raise FilterError(
-            f"there is no baseline {name[:80]!r}; known: {name_baselines(store.board)}"
+            f"there is no baseline {name[:80]!r}; known: {format_baseline_names(store.board)}"
         )
     return stored
 

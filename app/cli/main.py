@@ -14,7 +14,7 @@ from compileboard.app.core.resources import __version__
 from compileboard.app.core.settings import SettingError
 from compileboard.app.reports.output import fail
 from compileboard.collectors.store.connection import StoreError, explain
-from compileboard.command_line import SETTINGS, Entry, Group, run_group
+from compileboard.command_line import SETTINGS, CommandEntry, Group, run_group
 
 # Dependencies of the extra [server]; an environment that only collects lacks them.
 SERVER_MODULES = (
@@ -29,35 +29,35 @@ SERVER_MODULES = (
     "werkzeug",
 )
 COMMANDS = {
-    "serve": Entry("serve:serve", "Serve the dashboard."),
-    "migrate": Entry("serve:migrate", "Bring a database up to date."),
-    "export": Entry(
+    "serve": CommandEntry("serve:serve", "Serve the dashboard."),
+    "migrate": CommandEntry("serve:migrate", "Bring a database up to date."),
+    "export": CommandEntry(
         "export:export",
         (
             "Write a run's report, a comparison or a suite over a period as HTML, JSON, CSV, "
             "Parquet or Markdown."
         ),
     ),
-    "report": Entry("report:report", "Write every suite's last days to a folder, for cron."),
-    "check": Entry("check:check", "Compare a run with a baseline, for CI."),
-    "baseline": Entry("baseline:baseline", "Save a run's results to compare with."),
-    "alerts": Entry("alerts:alerts", "Send incidents as alerts, by rules."),
-    "incidents": Entry(
+    "report": CommandEntry("report:report", "Write every suite's last days to a folder, for cron."),
+    "check": CommandEntry("check:check", "Compare a run with a baseline, for CI."),
+    "baseline": CommandEntry("baseline:baseline", "Save a run's results to compare with."),
+    "alerts": CommandEntry("alerts:alerts", "Send incidents as alerts, by rules."),
+    "incidents": CommandEntry(
         "incidents:incidents", "Find what got slower, fails or breaks more, and triage it."
     ),
-    "follow": Entry("serve:follow", "Update incidents as runs arrive, and send alerts."),
-    "trash": Entry(
+    "follow": CommandEntry("serve:follow", "Update incidents as runs arrive, and send alerts."),
+    "trash": CommandEntry(
         "activity:trash", "Delete runs, restore deleted ones, or delete those for good."
     ),
-    "token": Entry("tokens:token", "Make, list and revoke tokens for people and boxes."),
-    "audit": Entry("activity:audit", "List who changed what."),
-    "backup": Entry("maintenance:backup", "Back up a database while it is served."),
-    "restore": Entry("maintenance:restore", "Put a backup in place of a database."),
-    "copy": Entry(
+    "token": CommandEntry("tokens:token", "Make, list and revoke tokens for people and boxes."),
+    "audit": CommandEntry("activity:audit", "List who changed what."),
+    "backup": CommandEntry("maintenance:backup", "Back up a database while it is served."),
+    "restore": CommandEntry("maintenance:restore", "Put a backup in place of a database."),
+    "copy": CommandEntry(
         "maintenance:copy", "Copy a database into ClickHouse or back, and verify the copy."
     ),
-    "prune": Entry("maintenance:prune", "Delete the detail of old runs."),
-    "verify": Entry("maintenance:verify", "Check a database or a backup."),
+    "prune": CommandEntry("maintenance:prune", "Delete the detail of old runs."),
+    "verify": CommandEntry("maintenance:verify", "Check a database or a backup."),
 }
 EPILOG = """\
 Examples:
@@ -108,7 +108,8 @@ def explain_error(error: Exception, database: str | None) -> bool:
     "compileboard",
     cls=Group,
     entries={
-        name: Entry(f"{__package__}.{entry.target}", entry.help) for name, entry in COMMANDS.items()
+        name: CommandEntry(f"{__package__}.{entry.target}", entry.help)
+        for name, entry in COMMANDS.items()
     },
     explain=explain_error,
     context_settings=SETTINGS,

@@ -255,7 +255,7 @@ def list_side_choices(connection: sqlite3.Connection, engine: Engine) -> list[Si
     return list(choices.values())
 
 
-def name_baselines(connection: sqlite3.Connection) -> str:
+def format_baseline_names(connection: sqlite3.Connection) -> str:
     return ", ".join(row.name for row in list_baselines(connection, limit=10).rows) or "none yet"
 
 
@@ -284,7 +284,7 @@ def _find_side(
         stored = get_baseline(connection, value)
         if stored is None:
             raise FilterError(
-                f"there is no baseline {value[:80]!r}; known: {name_baselines(connection)}"
+                f"there is no baseline {value[:80]!r}; known: {format_baseline_names(connection)}"
             )
         return NamedSide(text, (), stored)
     ids = _choose_runs(engine, clock, kind, value.lower() if kind == "commit" else value)

@@ -71,7 +71,7 @@ from compileboard.collectors.contract.fingerprints import parse_id
 from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.titles import describe_savings
-from compileboard.collectors.store.rollups import Definition
+from compileboard.collectors.store.rollups import SuiteDefinition
 from compileboard.collectors.store.run_causes import find_break_call, find_first_call, load_causes
 
 MAX_PROGRAMS = 5
@@ -418,7 +418,7 @@ class NewestSuiteRun:
     newest: StoredSummary
     run: TrendRun
     running: TrendRun | None
-    definition: Definition
+    definition: SuiteDefinition
     run_count: int  # it was chosen from these
     failed_run_count: int
     failing_since: str  # its commit, if the run before it had no failure

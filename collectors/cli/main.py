@@ -19,41 +19,45 @@ from compileboard.collectors.store.connection import (
     explain,
 )
 from compileboard.collectors.terminal.values import collector_command, dashboard_command
-from compileboard.command_line import SETTINGS, Entry, Group, run_group
+from compileboard.command_line import SETTINGS, CommandEntry, Group, run_group
 
 COMMANDS = {
-    "run": Entry("run:run", "Observe a command and everything it starts."),
-    "try": Entry(
+    "run": CommandEntry("run:run", "Observe a command and everything it starts."),
+    "try": CommandEntry(
         "try_command:try_fix",
         "Run a recorded program again with a fix applied to a copy, and compare.",
     ),
-    "import": Entry(
+    "import": CommandEntry(
         "import_command:import_command",
         "Import trace logs (TORCH_TRACE) and upstream's benchmark results.",
     ),
-    "push": Entry("retry:push", "Send runs to a server: what waits here, a database's, or logs."),
-    "commits": Entry(
+    "push": CommandEntry(
+        "retry:push", "Send runs to a server: what waits here, a database's, or logs."
+    ),
+    "commits": CommandEntry(
         "commits:commits", "Add the history of a repository, by which commits are ordered."
     ),
-    "index": Entry("indexing:index", "Add runs to the search index that are not in it yet."),
-    "bench": Entry(
+    "index": CommandEntry("indexing:index", "Add runs to the search index that are not in it yet."),
+    "bench": CommandEntry(
         "bench:bench",
         (
             "Measure models eager and compiled: speedup, accuracy, compile time, memory, breaks, "
             "recompiles."
         ),
     ),
-    "ci": Entry("ci:ci", "Measure a pull request's checkout and its base, in GitHub Actions."),
-    "retry": Entry(
+    "ci": CommandEntry(
+        "ci:ci", "Measure a pull request's checkout and its base, in GitHub Actions."
+    ),
+    "retry": CommandEntry(
         "retry:retry",
         "Record runs that could not be recorded, into another database if one is given.",
     ),
-    "list": Entry("listing:list_runs", "List the newest runs of a database."),
-    "show": Entry("listing:show", "Print one run's summary."),
-    "repro": Entry(
+    "list": CommandEntry("listing:list_runs", "List the newest runs of a database."),
+    "show": CommandEntry("listing:show", "Print one run's summary."),
+    "repro": CommandEntry(
         "repro:repro", "Work on a graph that failed: run it again, make it smaller, name the cause."
     ),
-    "doctor": Entry(
+    "doctor": CommandEntry(
         "doctor:doctor", "Print what this machine, torch and environment can record, and why."
     ),
 }
@@ -93,7 +97,8 @@ def explain_error(error: Exception, database: str | None) -> bool:
     "compileboard-collect",
     cls=Group,
     entries={
-        name: Entry(f"{__package__}.{entry.target}", entry.help) for name, entry in COMMANDS.items()
+        name: CommandEntry(f"{__package__}.{entry.target}", entry.help)
+        for name, entry in COMMANDS.items()
     },
     explain=explain_error,
     context_settings=SETTINGS,

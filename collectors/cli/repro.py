@@ -39,7 +39,7 @@ from compileboard.collectors.terminal.values import (
     read_seconds,
     read_size,
 )
-from compileboard.command_line import Choice, Command, Entry, Group, Option, Value
+from compileboard.command_line import Choice, Command, CommandEntry, Group, Option, Value
 from compileboard.exit_codes import DONE, FAILED, REFUSED
 
 if TYPE_CHECKING:
@@ -52,15 +52,15 @@ Examples:
   %(prog)s check repro.py                how far its answer is from eager's
   %(prog)s export 3f2a -o failure.py     one file that needs torch alone
 """
-ENTRIES: dict[str, Entry] = {  # commands with modules of their own
-    "analyze": Entry(
+ENTRIES: dict[str, CommandEntry] = {  # commands with modules of their own
+    "analyze": CommandEntry(
         f"{__package__}.repro_search:analyze_command",
         "Name the operation of a graph that is wrong.",
     ),
-    "bisect": Entry(
+    "bisect": CommandEntry(
         f"{__package__}.repro_search:bisect_command", "Find the step or setting that makes it fail."
     ),
-    "minify": Entry(
+    "minify": CommandEntry(
         f"{__package__}.repro_search:minify_command", "Make a failing graph as small as it gets."
     ),
 }

@@ -46,19 +46,19 @@ class Decoder:
         self._namer = namer or PathNamer()
         self._qualify = qualify
         self._handlers: dict[str, Callable[[TorchRecord], list[events.Event]]] = {
-            record_names.COMPILE_START: self._start,
-            record_names.GRAPH_BREAK: self._break,
-            record_names.RECOMPILE: self._recompile,
-            record_names.COMPILE_ERROR: self._error,
-            record_names.RUNTIME_FAILED: self._raised,
-            record_names.CUDAGRAPH_SKIP: self._cudagraph_skip,
-            record_names.CUDAGRAPH: self._cudagraph,
-            record_names.STEPS: self._steps,
-            record_names.REPRO: self._repro,
-            record_names.REPRO_VALUES: self._repro_values,
-            **dict.fromkeys(record_names.METRICS, self._metrics),
-            **dict.fromkeys(record_names.CACHES, self._cache),
-            **dict.fromkeys(records.HOOK_EVENTS, self._live),
+            record_names.COMPILE_START: self._decode_start,
+            record_names.GRAPH_BREAK: self._decode_break,
+            record_names.RECOMPILE: self._decode_recompile,
+            record_names.COMPILE_ERROR: self._decode_error,
+            record_names.RUNTIME_FAILED: self._decode_raised,
+            record_names.CUDAGRAPH_SKIP: self._decode_cudagraph_skip,
+            record_names.CUDAGRAPH: self._decode_cudagraph,
+            record_names.STEPS: self._decode_steps,
+            record_names.REPRO: self._decode_repro,
+            record_names.REPRO_VALUES: self._decode_repro_values,
+            **dict.fromkeys(record_names.METRICS, self._decode_metrics),
+            **dict.fromkeys(record_names.CACHES, self._decode_cache),
+            **dict.fromkeys(records.HOOK_EVENTS, self._decode_live_event),
         }
 
     def decode(
@@ -76,36 +76,39 @@ class Decoder:
         ):
             return [span]  # most of a log's records: short, and always well-formed
         notes: Notes = []
-        made = self._fitted(self._make(captured, notes), notes)
+        made = self._fit_events(self._make_events(captured, notes), notes)
         if made is None:
-            made = self._fitted([self._noted(_clean_record(captured, []))], notes) or []
+            made = (
+                self._fit_events([self._make_unknown_record(_clean_record(captured, []))], notes)
+                or []
+            )
         if notes:
             report(f"{clean_text(captured.name)}: {'; '.join(notes)}")
         return made
 
-    def _make(self, captured: TorchRecord, notes: Notes) -> list[events.Event]:
+    def _make_events(self, captured: TorchRecord, notes: Notes) -> list[events.Event]:
         try:
             if captured.logged is not None and not is_event(captured.name):
                 return decode_logged(
-                    captured, captured.logged, self._context(captured), self._namer
+                    captured, captured.logged, self._make_context(captured), self._namer
                 )
             captured = _clean_record(captured, notes)
             handler = self._handlers.get(captured.name)
             if handler is None:
-                return [self._noted(captured)]
+                return [self._make_unknown_record(captured)]
             if captured.name in record_names.METRICS and isinstance(captured.metadata, dict):
                 captured = replace(captured, metadata=fit_metrics(captured.metadata, notes))
             made = handler(captured)
         except Exception as error:
             # A record with an unexpected form is kept whole, under its own name.
             notes.append(f"kept as it came, it cannot be read ({type(error).__name__})")
-            return [self._noted(_clean_record(captured, []))]
+            return [self._make_unknown_record(_clean_record(captured, []))]
         if made and type(made[0]) is events.UnknownRecordSeen:
             notes.append("kept as it came, it has not the form that torch writes")
         return made
 
     @staticmethod
-    def _fitted(made: list[events.Event], notes: Notes) -> list[events.Event] | None:
+    def _fit_events(made: list[events.Event], notes: Notes) -> list[events.Event] | None:
         fitted = []
         for event in made:
             fit, own = fit_event(event, _CLEANED)
@@ -115,10 +118,10 @@ class Decoder:
             fitted.append(fit)
         return fitted
 
-    def _start(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_start(self, captured: TorchRecord) -> list[events.Event]:
         frames = parse_frames(_as_dict(captured.metadata).get("stack"))
         if not isinstance(_as_dict(captured.metadata).get("stack"), list):
-            return [self._noted(captured)]
+            return [self._make_unknown_record(captured)]
         # The frame being compiled is the stack's last.
         frame = frames[-1] if frames else None
         name, resumed_at = split_resume_name(frame.name if frame else None)
@@ -129,7 +132,7 @@ class Decoder:
         elif frame:
             name = qualified_name(self._qualify, frame.path, frame.line, name)
         started = events.CompileStarted(
-            **self._context(captured),
+            **self._make_context(captured),
             function=name,
             file=self._namer.name(frame.path) if frame else None,
             line=frame.line if frame else None,
@@ -138,14 +141,14 @@ class Decoder:
         )
         return [started]
 
-    def _metrics(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_metrics(self, captured: TorchRecord) -> list[events.Event]:
         if not isinstance(captured.metadata, dict):
-            return [self._noted(captured)]
+            return [self._make_unknown_record(captured)]
         kind = record_names.METRICS[captured.name]
         fields, configs = compilation_metrics.parse_metrics(
             captured.metadata, kind, self._namer, self._qualify, captured.extra
         )
-        context = self._context(captured)
+        context = self._make_context(captured)
         if context["compile_id"] is None:
             context.update(compilation_metrics.context_of(captured.metadata))
         made: list[events.Event] = [events.Compiled(**context, **fields)]
@@ -162,9 +165,9 @@ class Decoder:
             )
         return made
 
-    def _break(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_break(self, captured: TorchRecord) -> list[events.Event]:
         if not isinstance(captured.payload, str):
-            return [self._noted(captured)]
+            return [self._make_unknown_record(captured)]
         qualname = captured.extra.get("qualname")
         fields = parse_break(
             captured.payload,
@@ -172,18 +175,18 @@ class Decoder:
             self._qualify,
             qualname if isinstance(qualname, str) else None,
         )
-        return [events.GraphBroke(**self._context(captured), **fields)]
+        return [events.GraphBroke(**self._make_context(captured), **fields)]
 
-    def _recompile(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_recompile(self, captured: TorchRecord) -> list[events.Event]:
         guards = recompile_reasons.parse_reasons(captured.payload, self._namer)
         if not guards and captured.payload not in ("[\n\n]", "[]", [], [""], ""):
-            return [self._noted(captured)]
+            return [self._make_unknown_record(captured)]
         # A log has the list as JSON, a live hook as a list: convert both to one text.
         text = "\n".join(recompile_reasons.reason_texts(captured.payload))
         failed, unread = recompile_reasons.parse_failed(captured.extra.get("failed"), guards)
         return [
             events.Recompiled(
-                **self._context(captured),
+                **self._make_context(captured),
                 recompiled_from=guards[0].cache_entry if guards else None,
                 guards=guards,
                 failed=failed,
@@ -193,23 +196,26 @@ class Decoder:
             )
         ]
 
-    def _error(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_error(self, captured: TorchRecord) -> list[events.Event]:
         if not isinstance(captured.payload, str):
-            return [self._noted(captured)]
+            return [self._make_unknown_record(captured)]
         error_type, message = failures.parse_error(captured.payload)
         failed = events.CompileFailed(
-            **self._context(captured), error_type=error_type, message=message, text=captured.payload
+            **self._make_context(captured),
+            error_type=error_type,
+            message=message,
+            text=captured.payload,
         )
         return [failed]
 
-    def _raised(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_raised(self, captured: TorchRecord) -> list[events.Event]:
         metadata, text = _as_dict(captured.metadata), captured.payload or ""
         if not isinstance(metadata.get("position"), int) or not isinstance(text, str):
-            return [self._noted(captured)]
+            return [self._make_unknown_record(captured)]
         fields = failures.parse_raised(metadata, text, self._namer, self._qualify)
-        return [events.RuntimeFailed(**self._context(captured), **fields)]
+        return [events.RuntimeFailed(**self._make_context(captured), **fields)]
 
-    def _repro(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_repro(self, captured: TorchRecord) -> list[events.Event]:
         metadata, payload = _as_dict(captured.metadata), _as_dict(captured.payload)
         manifest = _as_dict(metadata.get("manifest"))
         file = load_manifest(manifest).file
@@ -229,13 +235,15 @@ class Decoder:
             name: metadata[name] for name in ("position", "failure_position") if name in metadata
         }
         return [
-            events.ReproCaptured(**self._context(captured), **stored, **programs, manifest=manifest)
+            events.ReproCaptured(
+                **self._make_context(captured), **stored, **programs, manifest=manifest
+            )
         ]
 
-    def _repro_values(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_repro_values(self, captured: TorchRecord) -> list[events.Event]:
         metadata, body = _as_dict(captured.metadata), captured.payload
         if not isinstance(metadata.get("digest"), str) or not isinstance(body, str):
-            return [self._noted(captured)]
+            return [self._make_unknown_record(captured)]
         stored = {name: metadata[name] for name in ("position", "digest") if name in metadata}
         return [
             events.ReproValues(
@@ -243,30 +251,30 @@ class Decoder:
             )
         ]
 
-    def _cache(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_cache(self, captured: TorchRecord) -> list[events.Event]:
         fields = caches.parse_lookup(
             captured.name.removeprefix(record_names.ARTIFACT), captured.payload
         )
         if fields is None:
-            return [self._noted(captured)]
-        made: list[events.Event] = [events.CacheLookedUp(**self._context(captured), **fields)]
+            return [self._make_unknown_record(captured)]
+        made: list[events.Event] = [events.CacheLookedUp(**self._make_context(captured), **fields)]
         if captured.logged is not None:  # a log has the components of the key
-            made.append(make_artifact(captured, captured.logged, self._context(captured)))
+            made.append(make_artifact(captured, captured.logged, self._make_context(captured)))
         return made
 
-    def _cudagraph_skip(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_cudagraph_skip(self, captured: TorchRecord) -> list[events.Event]:
         fields = cudagraphs.parse_skip(_as_dict(captured.metadata), self._namer)
         if fields is None:
-            return [self._noted(captured)]
-        return [events.CudagraphSkipped(**self._context(captured), **fields)]
+            return [self._make_unknown_record(captured)]
+        return [events.CudagraphSkipped(**self._make_context(captured), **fields)]
 
-    def _cudagraph(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_cudagraph(self, captured: TorchRecord) -> list[events.Event]:
         fields = cudagraphs.parse_recording(_as_dict(captured.metadata), self._namer)
         if fields is None:
-            return [self._noted(captured)]
-        return [events.CudagraphMade(**self._context(captured), **fields)]
+            return [self._make_unknown_record(captured)]
+        return [events.CudagraphMade(**self._make_context(captured), **fields)]
 
-    def _steps(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_steps(self, captured: TorchRecord) -> list[events.Event]:
         metadata, text = _as_dict(captured.metadata), captured.payload
         trace = steps.read_trace(text) if isinstance(text, str) else None
         own = ("wanted_count", "earlier_count", "device", "peak_bytes_per_s", "steps")
@@ -280,17 +288,19 @@ class Decoder:
         )
         if trace is None:
             return [timed]
-        return [timed, steps.make_artifact(trace, self._context(captured))]
+        return [timed, steps.make_artifact(trace, self._make_context(captured))]
 
-    def _live(self, captured: TorchRecord) -> list[events.Event]:
+    def _decode_live_event(self, captured: TorchRecord) -> list[events.Event]:
         made = records.make_event(captured)
-        return [made if made is not None else self._noted(captured)]
+        return [made if made is not None else self._make_unknown_record(captured)]
 
-    def _noted(self, captured: TorchRecord) -> events.UnknownRecordSeen:
+    def _make_unknown_record(self, captured: TorchRecord) -> events.UnknownRecordSeen:
         body = {"metadata": captured.metadata, "payload": captured.payload}
-        return events.UnknownRecordSeen(**self._context(captured), name=captured.name, body=body)
+        return events.UnknownRecordSeen(
+            **self._make_context(captured), name=captured.name, body=body
+        )
 
-    def _context(self, captured: TorchRecord) -> dict[str, Any]:
+    def _make_context(self, captured: TorchRecord) -> dict[str, Any]:
         return {
             "process_id": captured.process_id,
             "sequence": captured.sequence,
@@ -300,10 +310,10 @@ class Decoder:
             "frame_compile_id": captured.frame_compile_id,
             "attempt": captured.attempt,
             "rank": captured.rank,
-            "envelope": self._envelope(captured.envelope) if captured.envelope else {},
+            "envelope": self._make_envelope(captured.envelope) if captured.envelope else {},
         }
 
-    def _envelope(self, envelope: dict[str, Any]) -> dict[str, Any]:
+    def _make_envelope(self, envelope: dict[str, Any]) -> dict[str, Any]:
         frames = parse_frames(envelope.get("stack"))
         return {**envelope, "stack": named_stack(frames, self._namer)} if frames else envelope
 

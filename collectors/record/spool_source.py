@@ -44,7 +44,7 @@ class SpoolSource:
 
     def read(self) -> Iterator[EventBatch]:
         events: list[Event] = []
-        for decoded in self._decoded():
+        for decoded in self._iterate_events():
             events += decoded
             if len(events) >= BATCH_EVENTS:
                 yield EventBatch(events, self._checkpoints())
@@ -78,7 +78,7 @@ class SpoolSource:
             if position != committed.get(name)
         ]
 
-    def _decoded(self) -> Iterator[list[Event]]:
+    def _iterate_events(self) -> Iterator[list[Event]]:
         for captured in self.reader.read():
             yield self._decode(captured)
         for event in read_journal(self.reader):

@@ -137,7 +137,7 @@ _OURS = {
 }
 
 
-class Definition(NamedTuple):
+class SuiteDefinition(NamedTuple):
     """A named definition of a suite's numbers; `passes` is None if it has no pass rate."""
 
     name: str
@@ -152,7 +152,7 @@ class Definition(NamedTuple):
         return self.passes is not None
 
 
-HUD = Definition(
+HUD = SuiteDefinition(
     "hud",
     "PyTorch HUD",
     (
@@ -173,7 +173,7 @@ HUD = Definition(
         **_OURS,
     },
 )
-RUNNER = Definition(
+RUNNER = SuiteDefinition(
     "runner",
     "runner.py",
     "models whose accuracy passes and that have a speedup, of all",
@@ -187,7 +187,7 @@ RUNNER = Definition(
         **_OURS,
     },
 )
-SUMMARIZE_PERF = Definition(
+SUMMARIZE_PERF = SuiteDefinition(
     "summarize_perf",
     "summarize_perf.py",
     "it has none",
@@ -241,7 +241,7 @@ _NO_NUMBERS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class SuiteSummary(SuiteNumbers):
-    definition: Definition
+    definition: SuiteDefinition
 
 
 def filter_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
@@ -251,7 +251,7 @@ def filter_models(rows: Iterable[ResultRow]) -> list[ResultRow]:
     return [row for row in rows if not _HEADLINE.isdisjoint(row.experiments)]
 
 
-def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteSummary:
+def summarize(rows: Sequence[ResultRow], definition: SuiteDefinition = HUD) -> SuiteSummary:
     rows = filter_models(rows)
     numbers = {name: number.sum_up(rows) for name, number in definition.numbers.items()}
     speedup = definition.numbers["geomean_speedup"]
@@ -266,7 +266,7 @@ def summarize(rows: Sequence[ResultRow], definition: Definition = HUD) -> SuiteS
     )
 
 
-def count_passed(rows: Sequence[ResultRow], definition: Definition) -> int | None:
+def count_passed(rows: Sequence[ResultRow], definition: SuiteDefinition) -> int | None:
     passes = definition.passes
     judged = any(row.accuracy or (definition is HUD and row.backend in _EAGER) for row in rows)
     timed = any("performance" in row.experiments or row.speedup or _is_export(row) for row in rows)

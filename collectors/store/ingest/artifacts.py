@@ -17,7 +17,7 @@ from compileboard.collectors.contract.values import MAX_SUMMED_INTEGER
 from compileboard.collectors.store.codec import dumps
 from compileboard.collectors.store.connection import has_row, read_value
 from compileboard.collectors.store.ingest.insert import Insert, select_table_fields
-from compileboard.collectors.store.ingest.payload_writer import PayloadRows, Pending
+from compileboard.collectors.store.ingest.payload_writer import PayloadRows, PendingText
 from compileboard.collectors.store.reading import read_json
 
 
@@ -73,7 +73,7 @@ class _Span:
     begin_us: int
     depth: int
     args: dict[str, Any]
-    payload: Pending | int | None = None  # a row's id once it was read from the database
+    payload: PendingText | int | None = None  # a row's id once it was read from the database
     row_id: int | None = None  # written already, without its end
     duration_us: int | None = None
     instant: int = 0
@@ -91,7 +91,9 @@ class _Lane:
 
 
 class SpanRows:
-    def __init__(self, connection: sqlite3.Connection, save_text: Callable[[str], Pending]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, save_text: Callable[[str], PendingText]
+    ) -> None:
         self.connection = connection
         self._keep_text = save_text
         self._lanes: dict[tuple[str, int], _Lane] = {}
@@ -229,7 +231,9 @@ def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
         **vars(span),
         "lane_id": lane.id,
         "args": dumps(span.args) if span.args else None,
-        "payload_id": span.payload.row_id if isinstance(span.payload, Pending) else span.payload,
+        "payload_id": span.payload.row_id
+        if isinstance(span.payload, PendingText)
+        else span.payload,
     }
 
 
@@ -286,7 +290,7 @@ class TraceRows:
     def _write_artifacts(self) -> list[ArtifactSeen]:
         rows = [values for _event, values in self._artifacts]
         for values in rows:
-            if isinstance(values["payload_id"], Pending):
+            if isinstance(values["payload_id"], PendingText):
                 values["payload_id"] = values["payload_id"].row_id
         new_count = self.connection.executemany(_INSERT_ARTIFACT, rows).rowcount
         clashing = [

@@ -27,7 +27,7 @@ class _Packed:
 
 
 @dataclass
-class Pending:
+class PendingText:
     """A text whose row exists once its batch is flushed."""
 
     row_id: int = 0
@@ -87,17 +87,17 @@ class PayloadRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self._known: OrderedDict[bytes, int] = OrderedDict()
-        self._pending: list[tuple[Pending, Callable[[], _Packed]]] = []
+        self._pending: list[tuple[PendingText, Callable[[], _Packed]]] = []
         self._pool = ThreadPoolExecutor(1, "pack")
 
     def forget(self) -> None:
         self._known.clear()
         self._pending.clear()
 
-    def add(self, text: str) -> Pending:
+    def add(self, text: str) -> PendingText:
         if isinstance(text, TextReference):
-            return Pending(text.row_id)
-        pending = Pending()
+            return PendingText(text.row_id)
+        pending = PendingText()
         if isinstance(text, PackedText) or len(text) < _AT_ONCE_BYTES:
             packed = text.packed if isinstance(text, PackedText) else self._pack(text)
             self._pending.append((pending, lambda: packed))
