@@ -58,7 +58,8 @@ def load_expected(store: Store, clock: RecorderClock, text: str, run: RunRow | N
         return load_baseline(stored.body, f"baseline {stored.name}")
     if text.startswith(PREFIX):
         raise CannotCompare(
-            f"there is no stored baseline {name[:80]!r}; known: {format_baseline_names(store.board)}; "
+            f"there is no stored baseline {name[:80]!r}; "
+            f"known: {format_baseline_names(store.board)}; "
             "`compileboard baseline save` keeps one"
         )
     other = find_run(store.board, store.engine, clock, text, run)
