@@ -871,29 +871,25 @@ def _draft_breaks(
         )
         # What runs eagerly is compiled with the fix, which takes more than it saves.
         claims = {} if eager or _left_by(cause) == "each" else claims
-<<<<<<< HEAD
         cause = replace(cause, freed_keys=tuple(freed), passed_keys=passed)
-        return Draft(cause, claims, consequences)
-=======
-        return CauseDraft(replace(cause, freed_keys=tuple(freed)), claims, consequences)
->>>>>>> 2c9b8e23 (names: nouns that say what a class is (TorchRecord, ImportSummary, WorkerProcesses, UnionFind …), verbs that say what is done in place of settle, take, pick up and cut)
+        return CauseDraft(cause, claims, consequences)
 
-    joined = _make_by_cure(
+    joined = _make_by_fix_key(
         _group_breaks(run.breaks, code), draft, lambda own: _break_fix_key(own.cause)
     )
     return [own for _members, own in joined]
 
 
-def _make_by_cure(
+def _make_by_fix_key(
     groups: Iterable[Sequence[_Member]],
     make: Callable[[Sequence[_Member]], _Made],
-    name_cure: Callable[[_Made], Hashable],
+    find_key: Callable[[_Made], Hashable],
 ) -> list[tuple[Sequence[_Member], _Made]]:
     """Call `make` for each group, and once for all groups whose fixes have the same key."""
     by_cure: dict[Hashable, list[tuple[Sequence[_Member], _Made]]] = defaultdict(list)
     for place, members in enumerate(groups):
         made = make(members)
-        by_cure[name_cure(made) or place].append((members, made))
+        by_cure[find_key(made) or place].append((members, made))
     joined = []
     for (members, made), *others in by_cure.values():
         if others:
@@ -1448,7 +1444,7 @@ def _draft_recompiles(
         by_root[frozenset(roots)].append(one)
     found: list[tuple[Cause, list[RecordedCompile]]] = []
     make = partial(_make_recompile_cause, run=run, code=code)
-    for members, cause in _make_by_cure(by_root.values(), make, _recompile_fix_key):
+    for members, cause in _make_by_fix_key(by_root.values(), make, _recompile_fix_key):
         own = {m.compile.key: m.compile for m in members if not _is_consequence(m, consequences)}
         if own:
             found.append((_apply_trials(cause, run), list(own.values())))
