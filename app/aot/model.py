@@ -213,7 +213,7 @@ def explain_graphs(
     saved: Mapping[int, SavedTensors | None],
     times: Mapping[int, WrapperTime] = MappingProxyType({}),
 ) -> list[AotGraphRow]:
-    """Add to each graph what its wrappers do and what it saves for its backward.
+    """Add to each graph the actions of its wrappers and the tensors saved for its backward.
 
     `wrappers`, `rng_settings` and `times` are by compile, `saved` by graph.
     """

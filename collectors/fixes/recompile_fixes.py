@@ -631,7 +631,7 @@ def _choose_for_attribute(facts: RecompileFacts) -> Chosen:
 
 
 def _names_own_module(facts: RecompileFacts) -> bool:
-    """Return whether the value picks from a container of `self` what is called."""
+    """Return whether the value selects a module of `self` that the line calls."""
     name, statement = name_source(facts.source), parse_statement(facts.source_line or "")
     return statement is not None and any(
         isinstance(node, ast.Subscript)
