@@ -74,8 +74,9 @@ class FixTrials:
     @property
     def untried(self) -> list[Candidate]:
         """Return the preferred fixes that were not executed."""
+        done = {key for key, tried in self.tried.items() if tried.executions}
         firsts = [TriedCandidate(options[0]) for options in self._choices]
-        return [tried.candidate for tried in firsts if tried.key not in self.tried]
+        return [tried.candidate for tried in firsts if tried.key not in done]
 
     @property
     def is_complete(self) -> bool:

@@ -149,7 +149,8 @@ def test_what_was_measured_before_an_interruption_is_saved(tmp_path):
 def test_a_continued_call_compares_times_with_a_base_of_its_own(tmp_path):
     program = Program(tmp_path, {"a": BREAK, "b": LARGE}, stops_at=2)
     choices = [[fix("a", 1)], [fix("b", 2)]]
-    assert try_all(program, *choices).stopped
+    stopped = try_all(program, *choices)
+    assert stopped.stopped and [left.title for left in stopped.untried] == ["b"]
     program.continue_with(compile_us=80_000_000)
     fixes = try_all(program, *choices)
     assert program.order == ["base", "b", "b+a", "base", "b+a", "base", "b+a"]
