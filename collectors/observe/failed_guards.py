@@ -30,7 +30,6 @@ from .runtime_failures import find_code_origin
 LIMIT_S = 0.004  # CPU time of the thread for one recompile.
 MAX_ENTRIES = 32
 MAX_FAILED = 32  # Failed guards of one entry.
-_CLOCK_EVERY = 16  # guarded values: on a virtual machine the clock takes as long as ten of them
 LONGEST = 500  # characters of a guard, and of a value
 # They compare objects with each other, and keep what they saw: to ask one again changes its answer.
 _RELATIONAL = ("NO_TENSOR_ALIASING", "OBJECT_ALIASING", "STORAGE_OVERLAPPING")
@@ -139,7 +138,7 @@ class _Reading:
     def __init__(self, f_locals: Mapping[str, Any]) -> None:
         self._f_locals = f_locals
         self._until = time.thread_time() + LIMIT_S
-        self._count = 0  # guarded values that were looked at
+        self._ask_at = time.perf_counter() + LIMIT_S
         # By source, for all entries:
         self._values: dict[str, Any] = {}
         self._failed: set[str] = set()  # and what leads there
@@ -155,8 +154,13 @@ class _Reading:
             yield [_name_compile(entry), is_whole, found]
 
     def _is_late(self) -> bool:
-        self._count += 1
-        return self._count % _CLOCK_EVERY == 0 and time.thread_time() > self._until
+        if time.perf_counter() < self._ask_at:
+            return False
+        # A system call, which may take 0.9 ms on a busy virtual machine: rarely, since the thread's
+        # time is never ahead of the clock's.
+        left_s = self._until - time.thread_time()
+        self._ask_at = time.perf_counter() + left_s
+        return left_s < 0
 
     def _read_entry(self, wrapper: Any, found: list[list[Any]]) -> bool:
         scope = {"L": self._f_locals, "G": wrapper.global_scope["G"], **wrapper.closure_vars}
