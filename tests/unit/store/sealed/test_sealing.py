@@ -201,7 +201,7 @@ def test_a_run_that_changes_while_its_file_is_written_stays(
 
 
 @pytest.mark.parametrize(
-    "step", ["pack_run_file", "_mark", "remove_run_files", "delete_detail", "delete_texts"]
+    "step", ["pack_run_file", "_mark_sealed", "remove_run_files", "delete_detail", "delete_texts"]
 )
 def test_what_stops_at_any_step_is_finished_by_the_next(
     board: sqlite3.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
