@@ -600,7 +600,9 @@ def _choose_for_global(facts: RecompileFacts) -> Chosen:
         return needed
     if _INT.fullmatch(expected):
         return _choose_for_number(facts, "global-number")
-    return ["global-number" if _FLOAT.fullmatch(expected) else "global-value"]
+    if _FLOAT.fullmatch(expected):  # dynamic from its second value on, unlike an integer
+        return ["global-number" if _needs_value(facts) else "attribute-float"]
+    return ["global-value"]
 
 
 def _choose_for_attribute(facts: RecompileFacts) -> Chosen:

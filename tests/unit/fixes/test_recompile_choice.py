@@ -317,6 +317,14 @@ def test_a_loop_or_branch_is_named_only_where_the_code_has_one() -> None:
     assert first.settings[0].endswith("\"G['CFG']['a'],L['n'][0]\"")
 
 
+def test_a_float_of_a_global_object_is_compiled_in_at_its_first_value_alone() -> None:
+    facts = RecompileFacts("global_value", "G['cfg'].temperature", values=("1.0", "1.5"))
+    (first,) = suggest_recompile_fixes(facts)
+    assert first.title.startswith("Make cfg.temperature a tensor: as a number it costs one compile")
+    (each,) = suggest_recompile_fixes(replace(facts, recompile_count=2))
+    assert (each.fix.id, each.title) == ("global-number", "Make cfg.temperature a tensor")
+
+
 @pytest.mark.parametrize(
     ("loop", "dims"),
     [
