@@ -519,7 +519,7 @@ def build_causes(run: RecordedRun) -> list[Cause]:
         numbers.setdefault(cause.fingerprint, len(numbers) + 1)
     numbered: list[Cause] = []
     described: set[Variation | None] = {None}
-    for cause in causes:
+    for cause in sorted(causes, key=_rank_verified):
         variation = None if cause.variation in described else cause.variation
         described.add(variation)
         parts = [part for part in numbered if _is_part(part, cause)]
@@ -533,7 +533,7 @@ def build_causes(run: RecordedRun) -> list[Cause]:
                 fixes=tuple(_number_combined_parts(fix, parts) for fix in cause.fixes),
             )
         )
-    return sorted(map(partial(_link_joint_fixes, causes=numbered), numbered), key=_rank_verified)
+    return [_link_joint_fixes(cause, numbered) for cause in numbered]
 
 
 def _list_ordered(run: RecordedRun) -> list[Cause]:

@@ -821,6 +821,20 @@ def test_fixes_tried_together_save_what_they_saved_together() -> None:
     assert describe_savings(together, 2_000, str) == words
 
 
+def test_what_varied_stays_with_the_cause_that_leads_after_a_trial() -> None:
+    compiles = [_compile(1), _again(2, of=1, total_us=500), _again(3, of=1, total_us=400)]
+    mode = replace(_size("mode"), category="module_attribute", fingerprint="mode")
+    entries = [(_size(),), (_size(), mode)]
+    run = RecordedRun(
+        compiles, [RecordedRecompile(key, failed, failed) for key, failed in enumerate(entries, 2)]
+    )
+    trial = replace(_try(build_causes(run)[0], "improved"), new_us=5_000)  # saves no time
+    first, second = build_causes(replace(run, trials=[trial]))
+    assert (first.sources, first.saved_us, second.saved_us) == (("x",), 0, 400)
+    assert first.variation is not None and second.variation is None
+    assert (first.beyond, second.beyond) == (None, first.number)
+
+
 def test_a_fix_is_not_offered_again_after_a_trial_found_no_effect() -> None:
     run = RecordedRun(*_varied_size())
     (cause,) = build_causes(run)
