@@ -1685,12 +1685,16 @@ def _list_changes(
     # Sizes 0 and 1 have a compile of their own, whatever others do at the same call.
     guards = [guard for member in own for guard in member.guards]
     ones = {guard.source for guard in guards if {"0", "1"} & {guard.expected, guard.actual}}
+    inputs = UnionFind()  # of one size
+    for guard in guards:
+        for of_size in _list_group_keys(guard):
+            inputs.join((_find_dim(guard), guard.source), of_size)
     for member in own:
         for guard in member.guards:
             dim = _find_dim(guard)
             is_size = guard.category == "tensor_size"
             same: Hashable = None if guard.category in SETTINGS else guard.source
-            size = (dim, guard.source in ones)
+            size = (dim, inputs.root((dim, guard.source)) if guard.source in ones else None)
             key: tuple[str, Hashable] = (guard.category, size if is_size else same)
             if key not in changes:
                 changes[key] = replace(
@@ -1708,25 +1712,29 @@ def _list_changes(
             if is_size and guard.source and guard.source not in (known.source, *known.siblings):
                 changes[key] = replace(known, siblings=(*known.siblings, guard.source))
     for key, facts in changes.items():
-        pairs = (
-            (guard.expected, guard.actual)
+        pairs = [
+            (guard.source, value)
             for member in members
             for guard in member.guards
             if guard.category == facts.category
             and (facts.category in SETTINGS or guard.source in (facts.source, *facts.siblings))
             and (facts.dim is None or facts.dim == _find_dim(guard))
-        )
+            for value in (guard.expected, guard.actual)
+            if value
+        ]
         varied = next(
             (source for source in own[0].variation.sources if source.source == facts.source), None
         )
         seen = (
             (value.value for value in varied.values)
             if varied is not None and facts.category in _OF_VALUES
-            else (value for pair in pairs for value in pair if value)
+            else (value for _source, value in pairs)
         )
+        by_source = Counter(source for source, _value in {*pairs})
         changes[key] = replace(
             facts,
             values=tuple(dict.fromkeys(seen)),
+            is_one_series=len({value for _source, value in pairs}) in {0, *by_source.values()},
             recompile_count=_count_failures(own[0].frame, facts.source),
         )
     return list(changes.values())

@@ -243,6 +243,7 @@ class RecompileFacts:
     siblings: tuple[str, ...] = ()
     dim: int | None = None
     values: tuple[str, ...] = ()  # expected and actual values, in the order they came
+    is_one_series: bool = True  # one of the sources had all values
     symbol: str | None = None
     reason: str = ""
     function: str | None = None

@@ -184,8 +184,10 @@ def suggest_together(changes: Sequence[RecompileFacts]) -> list[SuggestedFix]:
         if first not in groups:
             groups[first] = facts
         elif facts.source and facts.source != groups[first].source:
-            more = (*groups[first].siblings, facts.source, *facts.siblings)
-            groups[first] = replace(groups[first], siblings=tuple(dict.fromkeys(more)))
+            known = groups[first]
+            more = dict.fromkeys((*known.siblings, facts.source, *facts.siblings))
+            sizes = dict.fromkeys((*known.sizes, *facts.sizes)) if known.sizes else ()
+            groups[first] = replace(known, siblings=tuple(more), sizes=tuple(sizes))
     if "layer-index" in groups:  # a whole model does not reach its layers' limit
         groups.pop(AT_THE_LIMIT, None)
     options = [suggest_recompile_fixes(facts) for facts in groups.values()]

@@ -83,8 +83,9 @@ def title_recompiles(changes: Sequence[RecompileFacts], is_together: bool = True
         (only,) = changes
         if len({dim for _source, dim in only.sizes}) > 1 and not only.after_break:
             return f"{_capitalize(name_dimensions(only.sizes))} change"
+        values = only.values if only.is_one_series else ()
         return title_recompile(
-            only.category, only.source, only.siblings, only.dim, only.values, only.after_break
+            only.category, only.source, only.siblings, only.dim, values, only.after_break
         )
     sized = {
         source

@@ -550,6 +550,16 @@ def test_a_tensor_of_one_row_and_another_kind_has_a_compile_of_its_own() -> None
     assert not _both(kind, _size("ids", "12", "7", dim=1))[0].is_expected
 
 
+def test_sizes_of_one_row_are_judged_and_named_for_each_input() -> None:
+    (prefill,) = _both(_size("cache", "1", "9"), _size("q", "8", "1"))
+    assert prefill.is_expected and [fix.fix.id for fix in prefill.fixes] == ["size-zero-or-one"]
+    assert prefill.title == "The size of cache and the size of q change together"
+    (batch,) = _both(_size("x", "8", "1"), _size("y", "8", "1"))
+    assert batch.title == "Dimension 0 of x, y changes: 8 → 1"
+    (both,) = _both(_size("x", "3", "5"), _size("y", "4", "7"))
+    assert both.title == "Dimension 0 of x, y changes" and both.is_fixable
+
+
 def test_a_key_that_comes_and_goes_hides_no_sizes_and_all_of_one_size_are_marked() -> None:
     x, w, keys = "batch['x']", "batch['w']", "not ___dict_contains('w', batch)"
 
