@@ -4,12 +4,13 @@ writes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from compileboard.app.server.openapi import get_document
 from compileboard.collectors.contract.categories import CATEGORIES
+from tests.tools.written_tables import fill_table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 ROWS = (
@@ -27,13 +28,6 @@ ROWS = (
     "Repro",
     "Incident",
 )
-
-
-def fill_table(text: str, name: str, lines: Iterable[str]) -> str:
-    """Return a page with the lines of one table, which stands between comments, written anew."""
-    start, end = f"<!-- {name} -->\n", "<!-- end -->"
-    before, _start, rest = text.partition(start)
-    return "\n".join([before + start.rstrip("\n"), *lines, end + rest.partition(end)[2]])
 
 
 def write_fields() -> Iterator[str]:

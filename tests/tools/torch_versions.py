@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from tests.tools.field_tables import fill_table
+from tests.tools.written_tables import fill_table
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "tests" / "data" / "torch_versions"

@@ -16,9 +16,9 @@ from nbclient import NotebookClient
 from compileboard.app.notebook.board import Board, BoardRun
 from compileboard.app.notebook.data_frames import FrameMethod
 from compileboard.collectors.contract.metric_fields import FIELDS
-from tests.tools.field_tables import fill_table
 from tests.tools.history import record_history
 from tests.tools.observed import ROOT
+from tests.tools.written_tables import fill_table
 
 NOTEBOOK, PAGE = ROOT / "docs" / "notebook.ipynb", ROOT / "docs" / "notebook.md"
 
