@@ -52,8 +52,10 @@ limit :limit
 
 @dataclass(frozen=True)
 class ResultParts:
-    """Units: repeats are ms, in the order of measurement; values have the unit of their upstream
-    column.
+    """The measured values, repeats, facts and traceback stored for one result.
+
+    Repeats are in milliseconds, in the order of measurement; each value has the unit of its
+    upstream column.
     """
 
     values: dict[str, float]

@@ -281,7 +281,7 @@ def build_suite(
         axis=axis,
         base=base,
         new=new,
-        headlines=_sum_up(base, new, base_rows, rows, formula, comparison),
+        headlines=_compare_headlines(base, new, base_rows, rows, formula, comparison),
         comparison=comparison,
         failures=tuple(list_failures(base_rows, rows)),
         commits=tuple(_list_commits(runs, period)),
@@ -358,7 +358,7 @@ def _format_empty(engine: Engine, selection: TrendFilter, period: Period) -> str
     return f"since: suite {selection.suite!r} has no run{on} from {period.text} (UTC); {between}"
 
 
-def _sum_up(
+def _compare_headlines(
     base: StoredSummary | None,
     new: StoredSummary,
     before: Sequence[ResultRow],

@@ -30,7 +30,7 @@ from compileboard.app.benchmarks.trend_queries import (
     list_branches,
     list_model_names,
     list_trend_runs,
-    make_set_query,
+    model_set_parameters,
     read_choice,
     read_last,
     read_trend_filter,
@@ -161,7 +161,7 @@ def _make_set_url(configuration: ModelSet) -> str:
         for key in request.args
         if key in ("metric", "axis", "last", "definition")
     }
-    return url_for("trends.index", **(make_set_query(configuration) | linked))  # type: ignore[arg-type]
+    return url_for("trends.index", **(model_set_parameters(configuration) | linked))  # type: ignore[arg-type]
 
 
 def _list_reports(screen: TrendsScreen) -> list[tuple[str, str]]:
@@ -170,7 +170,7 @@ def _list_reports(screen: TrendsScreen) -> list[tuple[str, str]]:
         return []
     times = [run.started_us for run in runs]
     query = {
-        **make_set_query(selected),
+        **model_set_parameters(selected),
         "branch": screen.filters.sets.branch,
         "definition": request.args.get("definition"),
     }

@@ -494,7 +494,7 @@ def read_ids(key: str, values: Iterable[str]) -> dict[str, int]:
     return {text: check_content_id(key, text) for value in values if (text := value.strip())}
 
 
-def make_set_query(model_set: ModelSet) -> dict[str, str]:
+def model_set_parameters(model_set: ModelSet) -> dict[str, str]:
     query = {
         name: UNSAID if value is None else str(value) for name, value in model_set.fields.items()
     }

@@ -285,8 +285,10 @@ def list_changes(
 def count_lines(
     engine: Engine, kind: str, values: Sequence[str], suite: str | None, run_count: int
 ) -> list[TrendLine]:
-    """Return lines of per-run counts. Raises UnknownCountedError for an unknown function or graph
-    break.
+    """Return one trend line for each value: its count in each run.
+
+    Raises FilterError for an invalid category or id, UnknownCountedError for an unknown function or
+    graph break.
     """
     if kind == "category":
         known = {category.name: category.label for category in CATEGORIES}

@@ -7,7 +7,7 @@ from typing import Any
 
 from compileboard.app.benchmarks.metrics import Metric
 from compileboard.app.comparison.model import MetricDelta, ModelPair
-from compileboard.app.comparison.table import format_change, format_ratio_of, format_value_of
+from compileboard.app.comparison.table import format_change, format_ratio_of, format_value_or_dash
 from compileboard.app.core.charts import Chart, build_figure
 from compileboard.collectors.contract.verdicts import LABELS, METHODS
 
@@ -100,8 +100,8 @@ def chart_changes(
 
 def _make_row(metric: Metric, pair: ModelPair, delta: MetricDelta) -> list[str | None]:
     values = [
-        format_value_of(metric, delta.base),
-        format_value_of(metric, delta.new),
+        format_value_or_dash(metric, delta.base),
+        format_value_or_dash(metric, delta.new),
         format_change(delta),
     ]
     return [

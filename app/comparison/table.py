@@ -125,7 +125,7 @@ def format_share(change: float | None) -> str:
     return f"{text}%".replace("-", "−")
 
 
-def format_value_of(metric: Metric, value: float | None) -> str:
+def format_value_or_dash(metric: Metric, value: float | None) -> str:
     return "–" if value is None else format_value(metric, value)
 
 
@@ -157,8 +157,8 @@ def list_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
         total = comparison.sum_of(name)
         if total is not None:
             values = (
-                f"{format_value_of(total.metric, total.base)} → "
-                f"{format_value_of(total.metric, total.new)}"
+                f"{format_value_or_dash(total.metric, total.base)} → "
+                f"{format_value_or_dash(total.metric, total.new)}"
             )
             word = f": {total.overall.label}" if total.overall else ""
             note = f"{values}, {what} {format_plural(total.count, 'model')}{word}"
@@ -210,7 +210,9 @@ def _list_failure_headlines(comparison: Comparison) -> list[ComparisonHeadline]:
 
 
 def _total_headline(verdict: MetricDelta) -> ComparisonHeadline:
-    base, new = (format_value_of(verdict.metric, value) for value in (verdict.base, verdict.new))
+    base, new = (
+        format_value_or_dash(verdict.metric, value) for value in (verdict.base, verdict.new)
+    )
     values = f"{base} → {new}, of whole runs"
     return ComparisonHeadline(verdict.metric.label, format_change(verdict), values, "totals")
 

@@ -97,8 +97,10 @@ OUTLIERS = "▲ ▼ lie beyond the axis, the table has them"
 def find_outliers(values: Sequence[float | None], *, from_zero: bool = False) -> list[int]:
     """Return the positions of values so far from the others that they would flatten the chart.
 
-    A value with a neighbour half as far away belongs to a level, and the newest value may begin
-    one. On an axis from zero, values beyond twice the median are far, otherwise those a tenth away.
+    A value is far if its distance from the median exceeds both ten times the median absolute
+    deviation and the median itself (`from_zero`) or a tenth of it. It is kept if a neighbour is at
+    least half as far away, because then the series has changed level; the newest value is always
+    kept, because it may be the first of a new level.
     """
     known = [(position, value) for position, value in enumerate(values) if value is not None]
     if len(known) < MIN_FOR_OUTLIERS:

@@ -146,8 +146,8 @@ _NEWEST_SIGMAS, _SLACK_SIGMAS = 2.8, 1.4
 
 
 def find_candidates(series: WeightedValues, sigma: float) -> list[int]:
-    """Return both ends and every possible step. Too many are returned, because each is tested
-    afterwards.
+    """Return the positions at which the series may step, with 0 and its length around them. Some
+    are false: each is tested afterwards.
 
     The segment whose mean differs most from the mean of the rest is cut out, then the same is done
     in every piece. Source: Olshen, Venkatraman, Lucito and Wigler 2004, circular binary

@@ -159,7 +159,7 @@ def _render(
         has_charts=screen.series is not None,
         drawn=_build_chart(screen.series) if screen.series else None,
         compare=link_comparison(screen.detail),
-        links=link_series(screen.series.change) if screen.series else [],
+        links=list_series_links(screen.series.change) if screen.series else [],
         now_us=get_clock().now_us,
     )
 
@@ -177,7 +177,7 @@ def link_comparison(incident: Incident) -> str | None:
     return url_for("compare.index", base=incident.last_good.run_id, new=incident.first_bad.run_id)
 
 
-def link_series(change: SeriesChange) -> list[tuple[str, str]]:
+def list_series_links(change: SeriesChange) -> list[tuple[str, str]]:
     links = []
     series: dict[str, Any] = {
         name: value for name in SERIES_FIELDS if (value := getattr(change, name))

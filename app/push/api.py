@@ -42,7 +42,7 @@ from compileboard.collectors.store.runs import NotOwner, may_add
 from compileboard.collectors.store.stream_rows import (
     find_texts,
     get_removal,
-    save_dropped,
+    save_dropped_digests,
     save_text,
     save_texts,
 )
@@ -179,7 +179,7 @@ def list_missing() -> MissingTexts:
             raise PushRefused(400, "run: expected the run of what was dropped.")
         if not may_add(get_reader(), run_id, get_sender()):
             raise PushRefused(403, str(NotOwner(get_sender(), run_id)))
-        _store(lambda writer: save_dropped(writer.connection, run_id, dropped))
+        _store(lambda writer: save_dropped_digests(writer.connection, run_id, dropped))
     return MissingTexts(
         [digest for digest in digests if digest not in find_texts(get_reader(), [digest])]
     )

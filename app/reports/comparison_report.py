@@ -25,7 +25,7 @@ from compileboard.app.comparison.table import (
     choose,
     format_change,
     format_share,
-    format_value_of,
+    format_value_or_dash,
 )
 from compileboard.app.core.charts import Chart
 from compileboard.app.core.resources import __version__
@@ -52,7 +52,7 @@ TEMPLATE_WORDS: dict[str, Any] = {  # shared with the page
     "distinct_words": WORDS,
     "show_change": format_change,
     "show_share": format_share,
-    "show_value": format_value_of,
+    "show_value": format_value_or_dash,
     "label_category": label_category,
 }
 

@@ -33,7 +33,7 @@ from compileboard.app.runs.model import (
 )
 from compileboard.app.runs.rows import RunRow
 from compileboard.app.runs.run_queries import RunDetail, RunFeatures
-from compileboard.app.runs.trace_files import RejectSum, sum_rejects
+from compileboard.app.runs.trace_files import RejectedLines, sum_rejects
 from compileboard.app.shapes.model import RunShapesScreen, build_run_shapes
 from compileboard.app.stacks.model import StacksScreen, build_stacks
 from compileboard.app.steps.model import StepsScreen, WindowView, load_steps
@@ -76,7 +76,7 @@ class Contents:
     guards: RunGuardsScreen | None
     shapes: RunShapesScreen | None
     aot: AotScreen | None
-    rejects: Sequence[RejectSum]
+    rejects: Sequence[RejectedLines]
 
     @property
     def detail(self) -> RunDetail:

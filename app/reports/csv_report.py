@@ -48,7 +48,7 @@ from compileboard.app.runs import failures, trace_files
 from compileboard.app.runs import run_queries as run
 from compileboard.app.runs.model import describe_facts
 from compileboard.app.runs.run_queries import RunDetail
-from compileboard.app.runs.trace_files import RejectSum
+from compileboard.app.runs.trace_files import RejectedLines
 from compileboard.app.shapes.model import list_shapes
 from compileboard.app.stacks.model import list_stack_frames
 from compileboard.app.steps.model import list_window_rows
@@ -184,7 +184,7 @@ KINDS: dict[str, Any] = {
     "artifacts": ArtifactRow,
     "spans_by_name": NameTotal,
     "guards": GuardSet,
-    "rejects": RejectSum,
+    "rejects": RejectedLines,
     "repros": ReproRow,
 }
 COLUMNS: dict[str, Sequence[str]] = {

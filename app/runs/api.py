@@ -35,7 +35,7 @@ from compileboard.app.runs.model import (
 )
 from compileboard.app.runs.queries import RunFilter
 from compileboard.app.runs.run_queries import ConfigText, ConfigUse, RunDetail
-from compileboard.app.runs.trace_files import Log, RejectSum, TraceFile
+from compileboard.app.runs.trace_files import Log, RejectedLines, TraceFile
 from compileboard.collectors.store.run_costs import RunCost
 
 
@@ -66,7 +66,8 @@ class RunDetailJson(RunWithFacts):
     trace_files: Annotated[Sequence[TraceFile], "Kept trace logs."]
     logs: Annotated[Sequence[Log], "The trace logs that the run was imported from: at most 1000."]
     rejects: Annotated[
-        Sequence[RejectSum], "What of these logs could not be read, summed by kind, the most first."
+        Sequence[RejectedLines],
+        "What of these logs could not be read, summed by kind, the most first.",
     ]
 
 

@@ -58,7 +58,7 @@ from compileboard.app.runs.run_queries import (
     get_run_features,
     is_pruned,
 )
-from compileboard.app.runs.trace_files import Log, Note, RejectSum, TraceFile
+from compileboard.app.runs.trace_files import Log, Note, RejectedLines, TraceFile
 from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.store.dashboard import list_trials
 from compileboard.collectors.store.results import fill
@@ -411,7 +411,7 @@ class ProcessesScreen:
     notes: Sequence[Note]
     trace_files: Sequence[TraceFile]
     logs: Sequence[Log]
-    rejects: Sequence[RejectSum]
+    rejects: Sequence[RejectedLines]
 
 
 def build_processes(reader: sqlite3.Connection, run_id: str) -> ProcessesScreen:

@@ -9,7 +9,12 @@ from typing import Annotated, Any
 from flask import Blueprint, render_template, request, url_for
 
 from compileboard.app.benchmarks.series import label_fields
-from compileboard.app.benchmarks.trend_queries import FILTERS, UNSAID, ModelSet, make_set_query
+from compileboard.app.benchmarks.trend_queries import (
+    FILTERS,
+    UNSAID,
+    ModelSet,
+    model_set_parameters,
+)
 from compileboard.app.comparison.verdict import PageVerdict
 from compileboard.app.core.api import operation
 from compileboard.app.core.charts import draw_sparkline
@@ -89,7 +94,7 @@ def index() -> str:
             )
             for tile in screen.tiles
         ],
-        scope=make_set_query(screen.selected) if screen.selected else {},
+        scope=model_set_parameters(screen.selected) if screen.selected else {},
         label_fields=label_fields,
         sparklines={
             incident_id: draw_sparkline(
@@ -160,7 +165,7 @@ def _make_set_chip(name: str, label: str, screen: OverviewScreen, selected: Mode
     current = getattr(selected, name)
     linked = {key: request.args[key] for key in ("branch", "last", "name") if request.args.get(key)}
     addresses: dict[Any, dict[str, Any]] = {
-        value: {**make_set_query(model_set), **linked} for value, model_set in newest.items()
+        value: {**model_set_parameters(model_set), **linked} for value, model_set in newest.items()
     }
     options = [
         (_format_value(value), url_for("overview.index", **address), value == current)

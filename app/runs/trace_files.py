@@ -33,7 +33,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class RejectSum:
+class RejectedLines:
     """Number of unreadable lines in a run's logs, for one reason."""
 
     kind: Annotated[str, one_of(KINDS), "Reason."]
@@ -57,7 +57,7 @@ limit :limit
 """
 
 
-def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectSum]:
+def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectedLines]:
     rows = reader.execute(
         """
         select r.kind, r.reject_count, r.first_line, r.example, l.name
@@ -77,7 +77,7 @@ def sum_rejects(reader: sqlite3.Connection, run_id: str) -> list[RejectSum]:
     for row in rows:
         by_kind.setdefault(row["kind"], []).append(row)
     sums = [
-        RejectSum(
+        RejectedLines(
             kind=kind,
             count=sum(row["reject_count"] for row in rejects),
             log_count=len(rejects),

@@ -95,7 +95,7 @@ class Error:
 
 
 @dataclass(frozen=True)
-class ApiAddress:
+class ApiEndpoint:
     """An endpoint of the API."""
 
     method: Annotated[str, "GET, POST, or what boxes push with: HEAD, PATCH, PUT."]
@@ -275,7 +275,7 @@ def _describe_paths(schemas: dict[str, Schema]) -> dict[str, dict[str, Any]]:
     for operation in OPERATIONS:
         path = paths.setdefault(write_path(PREFIX + operation.path), {})
         path[operation.method.lower()] = _describe_operation(operation, schemas)
-    addresses = _describe_page(describe_type(ApiAddress, schemas), _NO_NEXT)
+    addresses = _describe_page(describe_type(ApiEndpoint, schemas), _NO_NEXT)
     return paths | {
         f"{PREFIX}/": _describe_meta_operation("index", "Every address of this API.", addresses),
         f"{PREFIX}/openapi.json": _describe_meta_operation(

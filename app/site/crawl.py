@@ -24,7 +24,7 @@ from werkzeug.routing import MapAdapter
 
 from compileboard.app import create_app
 from compileboard.app.benchmarks.series import FIELDS, label_fields
-from compileboard.app.benchmarks.trend_queries import FILTERS, list_sets, make_set_query
+from compileboard.app.benchmarks.trend_queries import FILTERS, list_sets, model_set_parameters
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.engine import Engine
 from compileboard.app.core.settings import Settings
@@ -549,7 +549,7 @@ def write_data(
 
 def _list_sets(engine: Engine) -> Iterator[tuple[str, str, str]]:
     for model_set in list_sets(engine)[:_MAX_SETS]:
-        query = urlencode(make_set_query(model_set))
+        query = urlencode(model_set_parameters(model_set))
         # The page's name with this query, without its frame.
         file_name = name_file(normalize(f"/trend?{query}")).split("/")[1]
         name = f"{model_set.suite}: {label_fields(model_set.fields)}"

@@ -17,7 +17,7 @@ from compileboard.app.core.fields import Count, DurationUs, LineNumber
 from compileboard.app.core.labels import OUTCOMES
 from compileboard.app.core.page import Page, decode_cursor, make_page
 from compileboard.app.stacks.run_queries import (
-    LooseRecord,
+    RecordOutsideCompile,
     StackCompile,
     StackNode,
     list_codes,
@@ -41,7 +41,9 @@ class StackTreeNode:
     folded: tuple[StackNode, ...] = ()  # library frames between it and its parent
     children: list[StackTreeNode] = field(default_factory=list)
     compiles: list[StackCompile] = field(default_factory=list)
-    records: list[LooseRecord] = field(default_factory=list)  # logged here outside any compile
+    records: list[RecordOutsideCompile] = field(
+        default_factory=list
+    )  # logged here outside any compile
     compile_count: int = 0
     total_us: int = 0
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -84,7 +86,7 @@ class StackTree:
 def build_tree(
     nodes: Sequence[StackNode],
     compiles: Iterable[StackCompile],
-    records: Iterable[LooseRecord] = (),
+    records: Iterable[RecordOutsideCompile] = (),
     *,
     library: bool = False,
 ) -> StackTree:
@@ -130,15 +132,15 @@ def build_tree(
 
 
 @dataclass(frozen=True)
-class LooseStack:
+class StackOutsideCompile:
     frame: StackNode
     frames: tuple[StackNode, ...]
-    records: tuple[LooseRecord, ...]
+    records: tuple[RecordOutsideCompile, ...]
 
 
 def list_loose_stacks(
-    nodes: Sequence[StackNode], records: Iterable[LooseRecord]
-) -> list[LooseStack]:
+    nodes: Sequence[StackNode], records: Iterable[RecordOutsideCompile]
+) -> list[StackOutsideCompile]:
     by_id = {node.id: node for node in nodes}
     stacks = []
     for stack_id, own in _group_by_stack(records).items():
@@ -151,12 +153,14 @@ def list_loose_stacks(
             (frame for frame in frames if not is_library_name(frame.file)),
             frames[0] if frames else _NO_FRAME,
         )
-        stacks.append(LooseStack(inner, tuple(reversed(frames)), tuple(own)))
+        stacks.append(StackOutsideCompile(inner, tuple(reversed(frames)), tuple(own)))
     return stacks
 
 
-def _group_by_stack(records: Iterable[LooseRecord]) -> dict[int, list[LooseRecord]]:
-    by_stack: dict[int, list[LooseRecord]] = {}
+def _group_by_stack(
+    records: Iterable[RecordOutsideCompile],
+) -> dict[int, list[RecordOutsideCompile]]:
+    by_stack: dict[int, list[RecordOutsideCompile]] = {}
     for record in records:
         by_stack.setdefault(record.stack_id, []).append(record)
     return by_stack
@@ -220,7 +224,7 @@ def _list_single_callees(top: StackTreeNode) -> list[StackTreeNode]:
     return chain
 
 
-def list_frames(block: StackBlock) -> list[int]:
+def list_shown_node_ids(block: StackBlock) -> list[int]:
     numbers, waiting = [], [block]
     while waiting:
         current = waiting.pop()
@@ -315,7 +319,7 @@ class StacksScreen:
     top: StackTreeNode
     block: StackBlock
     codes: Mapping[int, str]
-    loose: Sequence[LooseStack]
+    loose: Sequence[StackOutsideCompile]
     recorded_count: int
 
     @property
@@ -358,7 +362,7 @@ def build_stacks(
         tree=tree,
         top=top,
         block=block,
-        codes=list_codes(reader, list_frames(block)),
+        codes=list_codes(reader, list_shown_node_ids(block)),
         loose=list_loose_stacks(nodes, list_loose_records(reader, run_id)),
         recorded_count=len(nodes),
     )

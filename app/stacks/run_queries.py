@@ -74,7 +74,7 @@ limit :limit
 """
 
 
-class LooseRecord(NamedTuple):
+class RecordOutsideCompile(NamedTuple):
     stack_id: int
     name: str
     record_count: int
@@ -87,8 +87,10 @@ def _list_rows(connection: sqlite3.Connection, sql: str, run_id: str, limit: int
     return reader.execute(sql, {"run_id": run_id, "limit": limit}).fetchall()
 
 
-def list_loose_records(connection: sqlite3.Connection, run_id: str) -> list[LooseRecord]:
-    return [LooseRecord(*row) for row in _list_rows(connection, LOOSE_SQL, run_id, MAX_LOOSE)]
+def list_loose_records(connection: sqlite3.Connection, run_id: str) -> list[RecordOutsideCompile]:
+    return [
+        RecordOutsideCompile(*row) for row in _list_rows(connection, LOOSE_SQL, run_id, MAX_LOOSE)
+    ]
 
 
 def list_nodes(connection: sqlite3.Connection, run_id: str) -> list[StackNode]:

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from compileboard.collectors.contract.fingerprints import fingerprint
-from compileboard.collectors.contract.repros import error_pattern, find_operation
+from compileboard.collectors.contract.repros import find_operation, normalize_error_message
 
 _SAYS_NOTHING = re.compile(r"backend=.{1,200} raised:$|Set TORCH|You can suppress this exception")
 # As in torch/fx/interpreter.py and torch/_dynamo/utils.py (2.4 to 2.13).
@@ -42,7 +42,7 @@ def identify_failure(error_type: str | None, message: str | None, traceback: str
     """
     message = (message or "")[:MAX_CHARS]
     line = _SYMBOL.sub("N", _SIZES.sub("N", find_telling_line(message)))
-    pattern = _LIST.sub("N", error_pattern(line))
+    pattern = _LIST.sub("N", normalize_error_message(line))
     return Failure(error_type, _find_operation(message, traceback), pattern or None)
 
 

@@ -187,7 +187,7 @@ _PATH = re.compile(r"(?:/[^\s'\":,;]+)+")
 _QUOTED = re.compile(r"'[^']{40,}'|\"[^\"]{40,}\"")
 
 
-def error_pattern(message: str | None) -> str:
+def normalize_error_message(message: str | None) -> str:
     """Return an error's first line without numbers, addresses, paths and long texts."""
     line = next((part.strip() for part in (message or "").splitlines() if part.strip()), "")
     for pattern, instead in ((_ADDRESS, "0x…"), (_PATH, "/…"), (_QUOTED, "'…'"), (_NUMBER, "N")):
@@ -200,7 +200,7 @@ def failure_fingerprint(manifest: ReproManifest) -> str:
     parts = (
         manifest.kind,
         manifest.error_type or manifest.signal,
-        error_pattern(manifest.message),
+        normalize_error_message(manifest.message),
         subject,
     )
     body = "\x1e".join("\x00" if part is None else part for part in parts)

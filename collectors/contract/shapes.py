@@ -233,7 +233,7 @@ class TracedGraph(TypedDict):
 
 
 class TracedGap(TypedDict):
-    """Work between two compiled graphs of a traced step."""
+    """Work outside compiled graphs in a traced step: before, between or after them."""
 
     position: Annotated[int, "Graphs of the step before it."]
     host_us: Annotated[float, "All time on the host there. Microseconds."]

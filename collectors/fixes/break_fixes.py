@@ -334,7 +334,7 @@ def suggest_break_fixes(facts: BreakFacts) -> list[SuggestedFix]:
     is_outer = any(suggested.fix.id == "rest_compiled" for suggested in fixes)
     if not is_outer and (report := _find_report(site)) is not None:
         others = (suggested for suggested in fixes if suggested.can_try or suggested.fix.changes)
-        fixes = [_suggest_report(site, report), *others]
+        fixes = [_suggest_report_in_caller(site, report), *others]
     elif fixes and site.is_in_eager_loop:
         fixes += _choose_loop_body(site)
     if site.hides_breaks:
@@ -383,7 +383,7 @@ def _find_report(site: BreakSite) -> ReportingCall | None:
     return reports[0] if ways and len(reports) == len(ways) and all(reports) else None
 
 
-def _suggest_report(site: BreakSite, report: ReportingCall) -> SuggestedFix:
+def _suggest_report_in_caller(site: BreakSite, report: ReportingCall) -> SuggestedFix:
     lacking = " and ".join(f"`{shorten(text)}`" for text in report.lacking)
     names = {
         "calling": f"Return {lacking}, and call" if lacking else "Call",

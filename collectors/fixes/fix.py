@@ -35,7 +35,7 @@ _PROGRAM = re.compile(
 
 @dataclass(frozen=True)
 class Fix:
-    """A fix of the catalogue, as `catalogue/README.md` describes its file.
+    """A fix from the catalogue; `catalogue/README.md` describes the format of its file.
 
     `keys` are guard categories or torch's IDs of graph breaks (GB0036). `title` has the
     placeholders {source}, {sources}, {dim}, {name}, {expression}.

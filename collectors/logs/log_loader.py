@@ -280,7 +280,7 @@ class LogLoader:
         self._store(RunEnded(run_id, end, last, run_id, STATE))
         checkpoint(self._connection)
 
-    def read_new(self, group: SourceGroup) -> None:
+    def read_new_logs(self, group: SourceGroup) -> None:
         """Read logs that were added or restarted. Raises OSError or ValueError."""
         for source in group.sources:
             held = {
@@ -505,6 +505,6 @@ def follow(loader: LogLoader, find: Find, progress: Progress) -> None:
 
 def _poll_logs(loader: LogLoader, find: Find, progress: Progress) -> None:
     with suppress(NoSuchLog):  # deleted: the open file is read to its end
-        loader.read_new(find())
+        loader.read_new_logs(find())
     loader.read(progress)
     loader.reread_heads()

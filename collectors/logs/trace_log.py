@@ -352,7 +352,7 @@ class TraceLog:
         except UnicodeDecodeError:
             if piece:
                 self.stats.rejects.add("bad_utf8", self._blocks.line_of(piece), body)
-            value = _load_damaged(body.decode("utf-8", "replace"))
+            value = _parse_json_or_none(body.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
@@ -548,7 +548,7 @@ def _load_record(body: bytes) -> Any:
     return json.loads(body.decode())
 
 
-def _load_damaged(text: str) -> Any:
+def _parse_json_or_none(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

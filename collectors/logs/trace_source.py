@@ -27,7 +27,7 @@ from compileboard.collectors.logs.source import (
 )
 from compileboard.collectors.logs.streams import SourceDamaged
 from compileboard.collectors.logs.trace_log import PART_END, LogClock, ReadStats, TraceLog
-from compileboard.collectors.store.ingest.frames import Generation
+from compileboard.collectors.store.ingest.frames import ResetDetector
 from compileboard.collectors.store.ingest.ingestor import HELD_WHOLE
 from compileboard.collectors.store.ingest.source_files import LogRow
 
@@ -172,7 +172,7 @@ def _count_parts(event: Event) -> int:
 class GenerationTracker:
     def __init__(self) -> None:
         self._resets: list[int] = []  # sequences of starts that followed a reset()
-        self._generation = Generation()
+        self._generation = ResetDetector()
 
     def begin_logged(self, captured: TorchRecord) -> None:
         if captured.compile_id is not None and self._generation.trace(

@@ -283,7 +283,7 @@ def _find_step(source: str, parent: str) -> _Step:
     call = source.replace(parent, "___value", 1) if parent else ""
     generic = _GENERIC.fullmatch(call)
     if generic is not None:
-        return lambda value, scope: _get_found(value, generic[1])
+        return lambda value, scope: _get_attribute_statically(value, generic[1])
     if _OF_TORCH.fullmatch(call):
         code = compile(call, "<guard>", "eval")
         return lambda value, scope: eval(code, {**scope, "___value": value})  # noqa: S307
@@ -353,10 +353,10 @@ def _get_attribute(value: Any, name: str) -> Any:
         return object.__getattribute__(value, "__dict__").get(name, _UNKNOWN)
     if type(value) is types.MethodType and not hasattr(types.MethodType, name):
         value = value.__func__
-    return _get_found(value, name)
+    return _get_attribute_statically(value, name)
 
 
-def _get_found(value: Any, name: str) -> Any:
+def _get_attribute_statically(value: Any, name: str) -> Any:
     found = inspect.getattr_static(value, name)
     if type(found) is staticmethod:
         return found.__func__

@@ -136,7 +136,11 @@ class Hooks:
         self.spool.close()
 
     def open_window(self, count: int, after: int | None) -> StepWindow | None:
-        """Time some steps of this process, unless others are being timed."""
+        """Start timing `count` steps of this process after `after` calls (None: once nothing
+        compiles).
+
+        Returns None if steps are already being timed or this torch cannot be hooked.
+        """
         if self.steps is not None and not self.steps.is_ended:
             return None
         window = StepWindow(
@@ -229,10 +233,10 @@ class Hooks:
 
     def _watch_graphs(self) -> None:
         from .repro.accuracy import AccuracyCheck
-        from .repro.running import RunningGraphs
+        from .repro.running import RunningGraphWriter
         from .repro.watching import GraphWatch
 
-        self._running = RunningGraphs(self.spool)
+        self._running = RunningGraphWriter(self.spool)
         if "crash" in self.config.repro:
             self.repros.read_last = self._running.read_last
         check = AccuracyCheck(self.repros, self.spool.write, self.guard)

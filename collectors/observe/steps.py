@@ -208,7 +208,7 @@ class StepWindow:
             self._entry, self._has_compiled = frame, False  # no more: it may wait for long
         elif self._thread in (None, threading.get_ident()):
             with self._guard:
-                self._begin(frame)
+                self._begin_step(frame)
 
     def _leave(self) -> None:
         if self._phase == WAITING:
@@ -216,7 +216,7 @@ class StepWindow:
             self._count_call()
         elif self._thread == threading.get_ident():
             with self._guard:
-                self._end()
+                self._end_step()
         else:  # it was entered while the window of another thread opened
             self._entry = None
 
@@ -224,7 +224,7 @@ class StepWindow:
         self._call_count += 1
         self._calm_count = 0 if self._has_compiled else self._calm_count + 1
 
-    def _begin(self, entry: FrameType) -> None:
+    def _begin_step(self, entry: FrameType) -> None:
         # The end of a function that disables Dynamo looks like a start.
         if self._is_cut or "DisableContext" in getattr(entry.f_code, "co_qualname", ""):
             return
@@ -250,7 +250,7 @@ class StepWindow:
                 self._watch_frames()
         self._step = Step(time.perf_counter_ns(), self._record())
 
-    def _end(self) -> None:
+    def _end_step(self) -> None:
         entry, self._entry = self._entry, None
         step = self._step
         step.end, step.end_ns = self._record(), time.perf_counter_ns()

@@ -98,8 +98,10 @@ class Sender:
         (root / STATUS_NAME).unlink(missing_ok=True)  # another process's problem may be over
 
     def run(self, sleep: Callable[[float], None] = time.sleep) -> bool:
-        """Send until nothing is left and no stream is being written (True), or nothing could be
-        sent for hours (False).
+        """Send until nothing is left and no stream is being written, then return True.
+
+        Returns False if nothing could be sent for a day, or if every delivery is set aside or needs
+        a token that is not there.
         """
         idle_since_s = progress_s = time.monotonic()
         while True:

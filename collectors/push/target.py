@@ -55,7 +55,7 @@ class Target:
         Raises TargetError if it is unreadable, malformed, or would be sent unencrypted.
         """
         token = (
-            _read_file(self.token_file)
+            _read_token_file(self.token_file)
             if self.token_file
             else environment.get(TOKEN_VARIABLE, "").strip()
         )
@@ -109,7 +109,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _read_file(path: str) -> str:
+def _read_token_file(path: str) -> str:
     """Read a token file. Errors contain the name of the file but never its content."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

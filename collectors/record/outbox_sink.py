@@ -28,7 +28,7 @@ from compileboard.collectors.push.outbox import OutboxQuota, OutboxStream
 from compileboard.collectors.push.sender import spawn_sender
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.store.connection import StoreError, StoreMoved
-from compileboard.collectors.store.ingest.frames import Generation
+from compileboard.collectors.store.ingest.frames import ResetDetector
 from compileboard.collectors.store.ingest.source_files import LogRow
 from compileboard.collectors.wire.lines import (
     MAX_LINE_BYTES,
@@ -97,7 +97,7 @@ class OutboxSink:
         self._counts: Counter[type[Event]] = Counter()
         self._compile_count = 0
         self._compiles: dict[
-            str, tuple[Generation, set[str]]
+            str, tuple[ResetDetector, set[str]]
         ] = {}  # by process: the ids since its last reset()
         self._logs: dict[str, LogRead] = {}
         self._traces: dict[str, list[str]] = {}
@@ -142,7 +142,7 @@ class OutboxSink:
             and event.compile_id
         ):
             generation, compile_ids = self._compiles.setdefault(
-                event.process_id, (Generation(), set())
+                event.process_id, (ResetDetector(), set())
             )
             if isinstance(event, CompileStarted) and generation.trace(
                 event.compile_id, event.attempt

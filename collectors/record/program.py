@@ -218,7 +218,9 @@ def _must_forward(received: signal.struct_siginfo, group: ProcessGroupWatch) -> 
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process and its descendants, if they exist."""
+    """Send a signal to the process group that `pid` leads; do nothing if it no longer exists or
+    may not be signalled.
+    """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 

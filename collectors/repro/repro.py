@@ -27,7 +27,7 @@ from compileboard.collectors.contract.repros import (
     ReproInput,
     ReproManifest,
     dump_manifest,
-    error_pattern,
+    normalize_error_message,
 )
 from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.record.spool import home, new_run_id, replace_file
@@ -213,11 +213,11 @@ def unwrap_error(error_type: str, message: str) -> tuple[str, str]:
 
 
 def _find_pattern(text: str) -> str:
-    pattern = error_pattern(text)
+    pattern = normalize_error_message(text)
     compiler = _COMPILER_SAYS.search(text, len(text.split("\n", 1)[0]))
     if compiler is None:
         return pattern
-    return f"{pattern}: {error_pattern(_DIGITS.sub('N', compiler[1]))}"
+    return f"{pattern}: {normalize_error_message(_DIGITS.sub('N', compiler[1]))}"
 
 
 VERSIONS = ("torch", "python", "cuda", "triton")

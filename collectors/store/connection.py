@@ -104,7 +104,7 @@ def explain(error: sqlite3.Error | UnicodeDecodeError, path: str) -> StoreError:
             "permissions and how the disk is mounted; reading goes on."
         )
     if damaged or primary == 11 or "malformed" in text:
-        return describe_damage(path)
+        return damaged_store_error(path)
     if primary == 10 or "disk I/O" in text:
         return StoreNotReadable(
             f"{path} cannot be read or written: the disk, or the connection to it, fails. Look "
@@ -144,7 +144,7 @@ def _has_descriptors() -> bool:
     return open_count + FILES_OF_A_DATABASE <= resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def describe_damage(path: str) -> StoreNotReadable:
+def damaged_store_error(path: str) -> StoreNotReadable:
     """Return a message that a database is damaged, and what to do."""
     return StoreNotReadable(
         f"{path} is damaged. `compileboard verify --db {path}` lists what is wrong. Restore a "
@@ -474,7 +474,7 @@ def check_pages(connection: sqlite3.Connection, name: str) -> None:
     with explained(name):
         is_whole = read_value(connection, "pragma quick_check(1)") == "ok"
     if not is_whole:
-        raise describe_damage(name)
+        raise damaged_store_error(name)
 
 
 def read_value(connection: sqlite3.Connection, query: str, values: Any = ()) -> Any:

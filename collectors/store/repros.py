@@ -15,7 +15,7 @@ from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.contract.repros import MAX_STORAGE_BYTES, ReproManifest, load_manifest
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import read_value, write_transaction
-from compileboard.collectors.store.ingest.payload_writer import PayloadRows
+from compileboard.collectors.store.ingest.payload_writer import PayloadWriter
 from compileboard.collectors.store.large_runs import reopen_large_run
 from compileboard.collectors.store.reading import read_json, read_text
 from compileboard.collectors.store.reopening import reopen_run
@@ -200,12 +200,12 @@ def save_result(connection: sqlite3.Connection, repro: str, result: ReproResult)
     with write_transaction(connection):
         key = find_repro(connection, repro)
         reopen_run(connection, run_id)
-        add_result(connection, PayloadRows(connection), key, result)
+        add_result(connection, PayloadWriter(connection), key, result)
         publish_run(connection, run_id)
 
 
 def add_result(
-    connection: sqlite3.Connection, payloads: PayloadRows, repro_key: int, result: ReproResult
+    connection: sqlite3.Connection, payloads: PayloadWriter, repro_key: int, result: ReproResult
 ) -> None:
     """Save an answer once, in the caller's transaction. Raises ValueError for an unknown
     command.

@@ -28,8 +28,9 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True)
 class ResultFields:
-    """A series, a status and its numbers. A value that was not measured is None, never 0. time_us
-    is since the epoch.
+    """One benchmark result: the series it belongs to, its status and its measured values.
+
+    A value that was not measured is None, never 0. `time_us` is microseconds since the epoch.
     """
 
     tables = ("results", "series")

@@ -240,7 +240,9 @@ class RowCopy:
     def read(
         self, name: str, column: str | None = None, value: Any = None, *, descending: bool = False
     ) -> Iterator[Any]:
-        """Yield the source's rows in their order, or those with one value."""
+        """Yield the source's rows of table `name` in rowid order (backwards if `descending`), or
+        only those whose `column` equals `value`.
+        """
         one = f" and {column} = :value" if column else ""
         order = " order by rowid" if self.tables[name].has_rowid else ""
         order += " desc" if order and descending else ""

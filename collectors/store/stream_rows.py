@@ -178,7 +178,9 @@ def save_texts(
             save_text(connection, digest, size_bytes, packed, now_us)
 
 
-def save_dropped(connection: sqlite3.Connection, run_id: str, digests: Iterable[str]) -> None:
+def save_dropped_digests(
+    connection: sqlite3.Connection, run_id: str, digests: Iterable[str]
+) -> None:
     with write_transaction(connection):
         connection.executemany(
             """

@@ -365,7 +365,9 @@ def _is_ordered(pairs: Mapping[int, int]) -> bool:
 
 
 def _pair_lines(base: Sequence[str], new: Sequence[str]) -> dict[int, int]:
-    """Return the position in `new` of each line of `base` found there; each is used once."""
+    """Map each line of `base` to a line of `new` with the same text and nearly equal numbers;
+    each line of `new` is used at most once.
+    """
     parts = [_split_numbers(line) for line in new]
     waiting: dict[str, deque[int]] = {}
     for place, (text, _) in enumerate(parts):

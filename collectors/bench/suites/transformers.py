@@ -1,8 +1,8 @@
 """The catalogue of transformers models with their configurations; `transformers_build` builds them.
 
-Names and sequence lengths are those of upstream's huggingface suite if it has the model, with the
-class's default configuration as upstream. Large language models have fewer and narrower layers than
-trained ones. Batch sizes are below upstream's; --batch-size replaces them.
+Models that upstream's huggingface suite also has use its names and sequence lengths and, as
+upstream does, the class's default configuration. Large language models have fewer and narrower
+layers than trained ones. Batch sizes are below upstream's; --batch-size replaces them.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ MAX_VALUES_BYTES = 1 << 30  # Encoded values of all graphs of a process.
 RUNNING, LAST = 0, 1
 
 
-class RunningGraphs:
+class RunningGraphWriter:
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._descriptor: int | None = None

@@ -16,7 +16,7 @@ from . import origins
 from .accuracy import AccuracyCheck
 from .capture import ReproCapture, RunningGraph
 from .origins import FailedGraph
-from .running import RunningGraphs
+from .running import RunningGraphWriter
 
 IN_BACKEND = "the process ended while the backend compiled this graph"
 WATCHED = "__compileboard_watched__"
@@ -27,7 +27,7 @@ class GraphWatch:
     def __init__(
         self,
         capture: ReproCapture,
-        running: RunningGraphs,
+        running: RunningGraphWriter,
         check: AccuracyCheck,
         guard: HookGuard,
         config: RunConfig,

@@ -201,7 +201,10 @@ class GraphSearch:
 
     def _search(self, module: Any, inputs: list[Any], operation: str | None) -> None:
         annotate(module, inputs, self.how.level, self._count_harmless(module, inputs))
-        start_module, start_inputs = self._guess(module, inputs, operation) or (module, inputs)
+        start_module, start_inputs = self._find_failing_suspect(module, inputs, operation) or (
+            module,
+            inputs,
+        )
         # RuntimeError: "final graph is not failing": keep the best so far
         with _silenced(), _annotated_already(), contextlib.suppress(RuntimeError):
             fx_minifier.minifier(
@@ -225,7 +228,7 @@ class GraphSearch:
                 return None
             return int.from_bytes(Path(file.name).read_bytes()[:8], "little")
 
-    def _guess(
+    def _find_failing_suspect(
         self, module: Any, inputs: list[Any], operation: str | None
     ) -> tuple[Any, list[Any]] | None:
         """Try the suspected operation alone. If it fails, most of the search is saved."""

@@ -17,7 +17,7 @@ from compileboard.collectors.contract.values import MAX_SUMMED_INTEGER
 from compileboard.collectors.store.codec import dumps
 from compileboard.collectors.store.connection import has_row, read_value
 from compileboard.collectors.store.ingest.insert import Insert, select_table_fields
-from compileboard.collectors.store.ingest.payload_writer import PayloadRows, PendingText
+from compileboard.collectors.store.ingest.payload_writer import PayloadWriter, PendingText
 from compileboard.collectors.store.reading import read_json
 
 
@@ -257,7 +257,7 @@ _AOT_GRAPH = Insert("aot_graphs", once=True)
 class TraceRows:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
-        self.payloads = PayloadRows(connection)
+        self.payloads = PayloadWriter(connection)
         self._artifacts: list[tuple[ArtifactSeen, dict[str, Any]]] = []
         self.spans = SpanRows(connection, self.payloads.add)
 

@@ -38,7 +38,7 @@ class Compile:
 
 
 @dataclass
-class Generation:
+class ResetDetector:
     number: int = 0
     traced: set[str] = field(
         default_factory=set
@@ -55,7 +55,7 @@ class Generation:
 
 @dataclass
 class Process:
-    generation: Generation = field(default_factory=Generation)
+    generation: ResetDetector = field(default_factory=ResetDetector)
     compiles: dict[str, Compile] = field(default_factory=dict)
     frames: dict[int, list[Compile]] = field(default_factory=dict)  # the same by frame id
     configs: set[tuple[str, str]] = field(

@@ -83,7 +83,7 @@ class TextPacker:
         return _Packed(digest, len(body), packed)
 
 
-class PayloadRows:
+class PayloadWriter:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
         self._known: OrderedDict[bytes, int] = OrderedDict()

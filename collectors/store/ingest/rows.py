@@ -296,7 +296,7 @@ def write_skip(batch: Batch, event: CudagraphSkipped) -> None:
 
 def write_cudagraph(batch: Batch, event: CudagraphMade) -> None:
     compile_ = _count_compile(batch, event)
-    reason_id = _find_reason(batch, event, compile_.function_id if compile_ else None)
+    reason_id = _save_rerecording_reason(batch, event, compile_.function_id if compile_ else None)
     own = {"reasons": dumps(event.reasons), "reason_id": reason_id}
     _add_row(batch, event, "cudagraphs", compile_, **own)
     batch.totals.add(
@@ -328,7 +328,9 @@ def _find_costs(event: StepsTimed) -> str | None:
     return dumps(costs) if costs else None
 
 
-def _find_reason(batch: Batch, event: CudagraphMade, function_id: int | None) -> int | None:
+def _save_rerecording_reason(
+    batch: Batch, event: CudagraphMade, function_id: int | None
+) -> int | None:
     if event.status is None:
         return None
     function = batch.connection.execute(

@@ -78,11 +78,11 @@ def test_an_errors_pattern_has_no_values() -> None:
         for name, digits in (("a", 12), ("b", 99))
     )
     assert (
-        repros.error_pattern(first)
-        == repros.error_pattern(second)
+        repros.normalize_error_message(first)
+        == repros.normalize_error_message(second)
         == "could not read /… at 0x…: expected N of N"
     )
-    assert repros.error_pattern(None) == ""
+    assert repros.normalize_error_message(None) == ""
 
 
 def test_failures_are_told_apart_by_error_and_operation_and_by_nothing_else() -> None:

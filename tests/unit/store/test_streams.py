@@ -35,7 +35,7 @@ from compileboard.collectors.store.stream_rows import (
     find_texts,
     get_stream,
     list_unindexed_runs,
-    save_dropped,
+    save_dropped_digests,
     save_text,
 )
 from compileboard.collectors.store.stream_writer import RunDeleted, StreamWriter
@@ -182,7 +182,7 @@ def test_texts_come_first_or_were_dropped(store: sqlite3.Connection) -> None:
     lines = write([*START, ARTIFACT])
     with pytest.raises(TextsMissing) as missing:
         send(store, lines)
-    save_dropped(store, "R", missing.value.digests)
+    save_dropped_digests(store, "R", missing.value.digests)
     assert send(store, lines).dropped_text_count == 1
     assert store.execute("select state, payload_id from artifacts").fetchone()[:] == (
         "left_out",
