@@ -173,7 +173,7 @@ import os, signal, sys
 from pathlib import Path
 from compileboard.app.clickhouse import publisher, tables
 from compileboard.app.core.address import ClickHouseAddress
-from compileboard.app.clickhouse.client import Clients, connect
+from compileboard.app.clickhouse.client import ClientPool, connect
 from compileboard.app.clickhouse.passes import Publisher, publish_changes
 from tests.unit.app.clickhouse.publication.boards import assert_same, write
 
@@ -187,7 +187,7 @@ if step:
         made(*values)
         os.kill(os.getpid(), signal.SIGKILL)
     setattr(publisher, step, make_and_die)
-publish_changes(path, Publisher(Clients(address)), 1_795_420_000_000_000, everything=True)
+publish_changes(path, Publisher(ClientPool(address)), 1_795_420_000_000_000, everything=True)
 with write(Path(path)) as board:
     assert_same(client, board)
 print("same")
