@@ -11,7 +11,10 @@ from compileboard.app.compiles.run_queries import OUTCOME_SQL
 from compileboard.app.core.page import Page, bind_page, make_page
 from compileboard.collectors.contract.shapes import Frame
 from compileboard.collectors.contract.values import fit_json
+from compileboard.collectors.fixes.causes import CodeIndex
+from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.store.reading import read_json
+from compileboard.collectors.store.run_causes import list_source_lines
 
 MAX_RECORDS = 400  # Records of one compile.
 MAX_LINES = 25
@@ -131,8 +134,9 @@ def count_kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
 def list_lines(
     connection: sqlite3.Connection, run_id: str, limit: int = MAX_LINES
 ) -> list[ShapeLine]:
+    code = CodeIndex(list_source_lines(connection, run_id))
     shape_lines = [
-        ShapeLine(**dict(row))
+        ShapeLine(**{**dict(row), "source_line": _find_source(code, row)})
         for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})
     ]
     # A record without a user line has torch's generated code as its location: <string>.
@@ -160,22 +164,33 @@ def list_shape_compiles(
     records = connection.execute(COMPILES_SQL, values).fetchall()
     started = {row["key"]: row["started_us"] for row in records}
     page = make_page(records, limit, lambda row: (started[row["key"]], row["key"]))
-    return page.map(lambda row: _read_compile(connection, row))
+    code = CodeIndex(list_source_lines(connection, run_id))
+    return page.map(lambda row: _read_compile(connection, row, code))
 
 
-def _read_compile(connection: sqlite3.Connection, row: sqlite3.Row) -> ShapeCompile:
+def _read_compile(
+    connection: sqlite3.Connection, row: sqlite3.Row, code: CodeIndex
+) -> ShapeCompile:
     values = {name: row[name] for name in row.keys() if name != "started_us"}  # noqa: SIM118 - a row iterates its values
     records = connection.execute(RECORDS_SQL, {"key": row["key"], "limit": MAX_RECORDS})
     sizes = connection.execute(SIZES_SQL, {"key": row["key"]}).fetchone()
     return ShapeCompile(
         **values,
-        records=tuple(map(_read_record, records)),
+        records=tuple(_read_record(record, code) for record in records),
         sizes=_read_sizes(sizes["metadata"] if sizes else None),
     )
 
 
-def _read_record(row: sqlite3.Row) -> SymbolRecord:
-    values = dict(row)
+def _find_source(code: CodeIndex, row: sqlite3.Row) -> str | None:
+    """Return the statement that contains a recorded line, or the line, marked if it is a part."""
+    text: str | None = row["source_line"]
+    part = code.find(row["file"], row["line"]) if text else None
+    whole = find_whole(part.lines, part.first_line, row["line"]) if part else None
+    return whole if whole and text and text in whole else text and mark_part(text)
+
+
+def _read_record(row: sqlite3.Row, code: CodeIndex) -> SymbolRecord:
+    values = {**dict(row), "source_line": _find_source(code, row)}
     detail = read_json(dict[str, Any], values.pop("detail")) or {}
     frames = fit_json(list[Frame], detail.get("user_stack")) or ()
     return SymbolRecord(

@@ -279,7 +279,8 @@ def list_command(db: str, run_id: str | None, limit: int, as_json: bool) -> int:
             f"{collector_command('run', then='-- …')}"
         )
     else:
-        head = ["repro", "recorded", "kind", "phase", "nodes", "run", "operation or error"]
+        head = ["repro", "recorded", "kind", "phase", "nodes", "run", "function"]
+        head.append("operation or error")
         print("\n".join(format_table([head, *map(_format_cells, lines)])))
     return DONE
 
@@ -298,6 +299,7 @@ def _format_cells(line: ReproLine) -> list[str]:
         line.phase,
         str(line.node_count) if line.node_count is not None else "–",
         printable(line.run_name)[:30],
+        printable(line.function or "–")[:30],
         printable(line.operation or error or "–")[:70],
     ]
 

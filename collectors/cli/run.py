@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +21,7 @@ from compileboard.collectors.cli.common import (
 from compileboard.collectors.contract.repros import DEFAULT_VALUES_BYTES
 from compileboard.collectors.contract.run_config import describe_uncompiled, parse_steps
 from compileboard.collectors.observe.torch_compat import describe_too_old
-from compileboard.collectors.store.connection import StoreError, describe_error
+from compileboard.collectors.store.connection import StoreError, describe_error, open_reader
 from compileboard.collectors.terminal.progress_line import (
     ProgressLine,
     count_text,
@@ -326,6 +326,7 @@ def reporting_errors(what: str) -> Iterator[None]:
 
 
 def list_summary_lines(database: str, run_id: str) -> list[str]:
+    from compileboard.collectors.store.repros import list_runnable
     from compileboard.collectors.terminal.run_summary import summarize
 
     try:
@@ -356,12 +357,14 @@ def list_summary_lines(database: str, run_id: str) -> list[str]:
                 "try the fixes on a copy of the source: "
                 f"{collector_command(*words, database=database)}"
             )
-        if len(summary.repros) == 1:
-            command = collector_command("repro", "run", summary.repros[0].id, database=database)
+        with closing(open_reader(database)) as connection:
+            repros = list(list_runnable(connection, summary.repros))
+        if len(repros) == 1:
+            command = collector_command("repro", "run", repros[0].id, database=database)
             lines.append(f"the graph that failed can be run again: {command}")
-        elif summary.repros:
+        elif repros:
             command = collector_command("repro", "list", "--run", run_id, database=database)
-            lines.append(f"{len(summary.repros)} graphs that failed can be run again: {command}")
+            lines.append(f"{len(repros)} graphs that failed can be run again: {command}")
         return [line for line in lines if line]
     doctor = collector_command("doctor", database=database)
     if summary.torch_version and (too_old := describe_too_old(summary.torch_version)):

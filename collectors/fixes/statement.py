@@ -82,7 +82,8 @@ def mark_part(line: str) -> str:
     'print( …'
     """
     line = line.strip()
-    before = "… " if line.startswith(_CONTINUED) else ""
+    is_end = line.startswith(_CONTINUED) or line.count(")") > line.count("(")
+    before = "… " if is_end else ""
     return before + line + (" …" if _is_open(line) else "")
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -191,6 +193,16 @@ def list_repros(
         {"run_id": run_id, "limit": limit},
     )
     return [ReproLine(**{**dict(row), "id": format_id(row["id"])}) for row in rows]
+
+
+def list_runnable(
+    connection: sqlite3.Connection, repros: Iterable[ReproLine]
+) -> Iterator[ReproLine]:
+    """Yield the repros that `repro run` can run: those without a compiler of the program's own."""
+    for repro in repros:
+        with suppress(NoSuchRepro):
+            if repro.level != "aot" or load_repro(connection, repro.id).manifest.compiler is None:
+                yield repro
 
 
 def save_result(connection: sqlite3.Connection, repro: str, result: ReproResult) -> None:

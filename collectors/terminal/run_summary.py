@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import math
 import re
 import shutil
@@ -369,11 +370,11 @@ def read_alive_since_us() -> int:
 NEWEST = "latest"
 
 
-def find_run(connection: sqlite3.Connection, given: str, source: str | None = None) -> str | None:
+def find_run(connection: sqlite3.Connection, given: str, *sources: str) -> str | None:
     """Return a run by id or unique, case-insensitive prefix.
 
-    `latest` is the last started run that has ended, otherwise a running one, optionally of one
-    `source`. Raises ValueError if several runs match.
+    `latest` is the last started run that has ended, otherwise a running one, optionally of some
+    `sources`. Raises ValueError if several runs match.
     """
     if given == NEWEST:
         row = connection.execute(
@@ -381,11 +382,11 @@ def find_run(connection: sqlite3.Connection, given: str, source: str | None = No
             select id
             from runs
             where source <> 'trial'
-              and (:source is null or source = :source)
+              and (:sources = '[]' or source in (select value from json_each(:sources)))
             order by state = 'running' and heartbeat_us >= :alive_since_us, started_us desc, id desc
             limit 1
             """,
-            {"source": source, "alive_since_us": read_alive_since_us()},
+            {"sources": json.dumps(sources), "alive_since_us": read_alive_since_us()},
         ).fetchone()
         return str(row["id"]) if row else None
     upper = given.upper()
@@ -515,7 +516,8 @@ def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> l
         notes += [strip_ticks(cause.fixes[0].title)] if cause.fixes else ["no fix is known"]
         notes += [
             f"{'verified' if trial.is_verified else trial.label.lower()} on "
-            f"{datetime.fromtimestamp(trial.ended_us / 1e6):%Y-%m-%d}: {trial.summary}"
+            f"{datetime.fromtimestamp(trial.ended_us / 1e6):%Y-%m-%d}: "
+            f"{strip_ticks(trial.title)}: {trial.summary}"
             for trial in cause.trials[:1]
         ]
         if run_id is not None and cause.can_try:

@@ -281,7 +281,7 @@ def load_program(
 ) -> RecordedProgram:
     """Load a run's program, optionally with another command. Raises CannotTry."""
     # With `latest`, where no program was run, the newest of the others says why it is refused.
-    run_id = find_run(connection, given, source="live") or find_run(connection, given)
+    run_id = find_run(connection, given, "live", "bench") or find_run(connection, given)
     if run_id is None:
         raise CannotTry(f"there is no run {given!r}; `{collector_command('list')}` names them")
     row = connection.execute(

@@ -435,6 +435,7 @@ def test_a_line_is_shown_with_its_statement_or_marked_as_a_part() -> None:
     assert find_whole(lines, 7, 12) == "return x" and find_whole(lines, 7, 13) is None
     assert [mark_part(line) for line in lines[1:3]] == ["print( …", '"x", …']
     assert mark_part("    and y > 0") == "… and y > 0" and mark_part("return x") == "return x"
+    assert mark_part("y.shape)") == "… y.shape)" and mark_part("f(g(x))") == "f(g(x))"
 
 
 @pytest.mark.parametrize(

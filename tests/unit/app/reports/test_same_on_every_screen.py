@@ -286,7 +286,7 @@ def test_an_imported_log_that_names_no_gpu_ran_on_a_cpu_only_if_its_torch_has_no
 
 
 def test_what_a_trial_measured_is_said_everywhere(
-    get: Callable[..., str], store: sqlite3.Connection
+    get: Callable[..., str], store: sqlite3.Connection, database: Path
 ) -> None:
     add_observed_run(store, compile_count=1, recompile_count=1, compile_us=10**6)
     add_recompiles(store, 1)
@@ -298,7 +298,7 @@ def test_what_a_trial_measured_is_said_everywhere(
         new_run_id=None,
         fix_id=cause.fixes[0].fix.id,
         cause_fingerprint=cause.fingerprint,
-        title="fix",
+        title="Take `print` out",
         patch=None,
         settings=cause.fixes[0].settings,
         outcome="improved",
@@ -310,3 +310,5 @@ def test_what_a_trial_measured_is_said_everywhere(
     save_trial(store, trial)
     for path in (f"/runs/{RUN}", f"/runs/{RUN}/report.html", f"/runs/{RUN}/report.md"):
         assert "compile time 5.00 s → 4.00 s, verified 2026-" in get(path), path
+    summary = summarize(str(database), RUN)
+    assert summary and ": Take print out: recompiles 1 → 0" in summary.causes[0].note

@@ -17,6 +17,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.cli.main import main
 from compileboard.app.repros.model import describe_message
+from compileboard.collectors.cli.main import main as collect
 from compileboard.collectors.cli.run import list_summary_lines
 from compileboard.collectors.contract.events import ReproCaptured
 from compileboard.collectors.contract.fingerprints import format_id
@@ -350,6 +351,21 @@ def test_a_run_ends_with_the_command_for_its_repros(
     store.execute("delete from repros where position = 0")
     store.commit()
     assert f" repro run {ACCURACY_REPRO} --db " in list_summary_lines(str(database), RUN)[-1]
+
+
+def test_a_graph_of_the_programs_own_compiler_is_not_offered_to_run_again(
+    store: sqlite3.Connection, database: Path
+) -> None:
+    add_repro(store, RUN, compiler="own")
+    assert list_summary_lines(str(database), RUN)[-1].startswith("2 graphs that failed")
+
+
+def test_the_list_on_the_terminal_names_the_functions(
+    database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert collect(["repro", "list", "--db", str(database)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and all("  Tower.forward  " in line for line in lines[1:])
 
 
 def test_a_wrong_result_comes_before_the_fixes(

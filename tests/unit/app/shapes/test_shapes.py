@@ -24,8 +24,11 @@ from compileboard.app.shapes.run_queries import (
     list_lines,
     list_shape_compiles,
 )
+from compileboard.collectors.fixes.fix import SourceLines
 from compileboard.collectors.store.codec import pack
+from compileboard.collectors.store.run_causes import save_source_lines
 from tests.unit.app.recorded import MARKUP, RUN, record_run
+from tests.unit.app.seed import insert
 
 
 @pytest.fixture
@@ -165,6 +168,24 @@ def test_torchs_own_conditions_ask_for_nothing() -> None:
     assert view.symbols[0].advice == ()
     assert [guard.words for guard in view.symbols[0].guards] == ["s0 must be at most 99"]
     assert view.cut_count == 400
+
+
+@pytest.mark.parametrize(("kept", "shown"), [(True, "h(x,\n  y.shape)"), (False, "… y.shape)")])
+def test_a_call_over_two_lines_is_shown_whole(
+    client: FlaskClient, store: sqlite3.Connection, kept: bool, shown: str
+) -> None:
+    record_run(store)
+    key = store.execute("select min(id) from compiles").fetchone()[0]
+    place = {"compile_key": key, "file": "m.py", "line": 3, "source_line": "y.shape)"}
+    common = {"run_id": RUN, "process_id": "p", "detail": pack("{}"), "time_us": 1}
+    for sequence, kind in enumerate(("created", "guarded")):
+        insert(store, "symbols", sequence=sequence, kind=kind, symbol="s0", **place, **common)
+    lines = ("def f(x, y):", "    h(x,", "      y.shape)")
+    save_source_lines(store, RUN, [SourceLines("m.py", 1, lines)] if kept else [])
+    store.commit()
+    assert [line.source_line for line in list_lines(store, RUN)] == [shown]
+    row = client.get(f"/api/v1/runs/{RUN}/shapes").json["data"][0]
+    assert symbol(row, "s0")["source_line"] == shown
 
 
 def test_a_run_without_symbols_says_why_and_hostile_text_stays_text(
