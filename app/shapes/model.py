@@ -40,7 +40,9 @@ _REASONS = {
 class _Location:
     file: fields.FileName
     line: fields.LineNumber
-    source_line: fields.SourceLine
+    source_line: Annotated[
+        str | None, "The statement, or as much of it as was recorded; null with `--no-source`."
+    ]
     stack: fields.Stack
     record_id: int | None = field(metadata=PRIVATE)
 
