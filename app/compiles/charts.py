@@ -10,7 +10,7 @@ from compileboard.app.core.charts import Chart, build_figure, duration_axis
 from compileboard.app.core.format import format_duration
 from compileboard.app.core.labels import PHASES, HasPhases, Phase, sum_phases
 
-_MAX_LABEL = 60
+_MAX_LABEL_LENGTH = 60
 
 
 def _list_traces(bars: Sequence[HasPhases], divisor: float) -> dict[Phase, dict[str, Any]]:
@@ -113,7 +113,7 @@ def _format_cell(value: int | None) -> str | None:
 def _label_compile(compile_row: CompileRow) -> str:
     label = compile_row.label
     return (
-        f"{label if len(label) <= _MAX_LABEL else '…' + label[1 - _MAX_LABEL :]} "
+        f"{label if len(label) <= _MAX_LABEL_LENGTH else '…' + label[1 - _MAX_LABEL_LENGTH :]} "
         f"{compile_row.compile_id} "
     )
 

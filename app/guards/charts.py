@@ -9,7 +9,7 @@ from compileboard.app.core.format import format_count, format_percent
 from compileboard.app.guards.model import describe_kind
 
 _SHOWN = 12
-_MAX_LABEL = 32
+_MAX_LABEL_LENGTH = 32
 
 
 def chart_kinds(kinds: Sequence[tuple[str, int]], guard_count: int) -> Chart:
@@ -32,7 +32,7 @@ def chart_kinds(kinds: Sequence[tuple[str, int]], guard_count: int) -> Chart:
         yaxis={
             "tickmode": "array",
             "tickvals": positions,
-            "ticktext": [f"{kind[:_MAX_LABEL]} " for kind, _count in shown],
+            "ticktext": [f"{kind[:_MAX_LABEL_LENGTH]} " for kind, _count in shown],
             "autorange": "reversed",
             "showgrid": False,
             "zeroline": False,

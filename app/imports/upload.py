@@ -39,7 +39,7 @@ MAX_FILES = 1000
 FIELD_BYTES = 500_000  # also werkzeug's buffer, which must exceed its 64 KiB blocks
 BLOCK_BYTES = 256 * 1024
 DRAIN_S = 2.0
-_MAX_NAME = 200
+_MAX_NAME_LENGTH = 200
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # EFBIG: ulimit -f
 
 
@@ -78,7 +78,7 @@ def clean_path(name: str) -> str:
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in name
     )
     parts = [part for part in re.split(r"[/\\]+", text) if part not in ("", ".", "..")]
-    return "/".join(parts)[-_MAX_NAME:].lstrip("/") or "log"
+    return "/".join(parts)[-_MAX_NAME_LENGTH:].lstrip("/") or "log"
 
 
 def receive(

@@ -17,7 +17,7 @@ from compileboard.collectors.fixes.titles import strip_ticks
 
 _MAX_SERIES = 7  # the eighth colour is for all others
 _OTHERS = "all others"
-_MAX_LABEL = 44
+_MAX_LABEL_LENGTH = 44
 WIDTH, HEIGHT = 96, 22
 
 
@@ -143,7 +143,7 @@ def _time_axis(whens: Sequence[str]) -> dict[str, object]:
 
 def _shorten(name: str) -> str:
     line = name.partition("\n")[0]
-    return line if len(line) <= _MAX_LABEL else line[: _MAX_LABEL - 1] + "…"
+    return line if len(line) <= _MAX_LABEL_LENGTH else line[: _MAX_LABEL_LENGTH - 1] + "…"
 
 
 def chart_kinds(kinds: Sequence[KindTrend], slots: Sequence[TrendSlot]) -> Chart:

@@ -25,7 +25,7 @@ from compileboard.collectors.store.search import KINDS, kind_tag, list_pending, 
 LONGEST = 300  # characters searched for
 MAX_TERMS = 12
 MAX_WORDS = 20  # per term, as in a pasted line of code
-MIN_PREFIX = 3  # shorter ones match too many words of a big index
+MIN_PREFIX_LENGTH = 3  # shorter ones match too many words of a big index
 
 _TERM = re.compile(r'(-?)"([^"]*)"?|(\S+)')
 _WORD = re.compile(r"[^\W_]+")  # a word according to unicode61
@@ -75,7 +75,7 @@ def read_terms(text: str) -> SearchTerms:
             is_cut = True
             break
         last = not quoted and match.end() == len(text.rstrip())
-        prefix = last and not minus and body[-1:].isalnum() and len(words[-1]) >= MIN_PREFIX
+        prefix = last and not minus and body[-1:].isalnum() and len(words[-1]) >= MIN_PREFIX_LENGTH
         (excluded if minus else included).append(Term(words, prefix))
     return SearchTerms(tuple(included), tuple(excluded), is_cut)
 

@@ -70,7 +70,7 @@ class RequestCounts(Collector):
 
 ID_HEADER = "X-Request-Id"
 _OF_PROXY = re.compile(r"[A-Za-z0-9._-]{1,64}")
-MAX_PATH = 300
+MAX_PATH_LENGTH = 300
 
 
 def begin() -> None:
@@ -95,7 +95,7 @@ def finish(response: Response) -> Response:
                 "request_id": g.request_id,
                 "method": request.method[:16],
                 "route": route,
-                "path": request.path[:MAX_PATH],
+                "path": request.path[:MAX_PATH_LENGTH],
                 "status": response.status_code,
                 "duration_ms": round(seconds * 1000, 1),
                 "bytes": response.content_length,

@@ -63,8 +63,7 @@ def show(run_id: str) -> str:
 
 @operation("/runs/<run_id>/trie")
 def list_trie(detail: RunDetail, page: PageQuery) -> Page[StackFrame]:
-    """Return the stack frames from which a run's compiles, and records outside them, were made,
-    callers first.
+    """Return the stack frames of a run's compiles and of records outside them, callers first.
 
     Compiles without a stack are at frame 0, which has no name.
     """

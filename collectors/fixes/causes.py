@@ -220,7 +220,7 @@ class SteadySources:
         return f"after {self.stable_after or 'its first compile'}"
 
 
-MAX_VALUES, MAX_VALUE, MAX_FEWER_NOTES = 6, 60, 2  # as lines of text show them
+MAX_VALUES, MAX_VALUE_LENGTH, MAX_FEWER_NOTES = 6, 60, 2  # as lines of text show them
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ class Variation:
         lines = []
         for source in self.sources:
             seen = [
-                f"{value.value[:MAX_VALUE]} ({value.compile_id})"
+                f"{value.value[:MAX_VALUE_LENGTH]} ({value.compile_id})"
                 for value in source.values[:MAX_VALUES]
             ]
             left_out = len(source.values) - MAX_VALUES

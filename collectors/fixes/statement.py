@@ -12,7 +12,7 @@ from compileboard.collectors.fixes.fix import Block, BreakFacts, LineEdit, Sourc
 MAX_LINES = 8
 _OPEN_ENDS = ("(", "[", "{", ",", "\\", "+", "-", "*", "/", "=", " and", " or", " not", "|", "&")
 _CONTINUED = ("and ", "or ", "+ ", "- ", "* ", "/ ", "| ", "& ", ".", ")", "]", "}")
-_MAX_EXPRESSION = 48
+_MAX_EXPRESSION_LENGTH = 48
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def shorten(text: str) -> str:
         node = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return text
-    if len(text) <= _MAX_EXPRESSION or not isinstance(node, ast.Call):
+    if len(text) <= _MAX_EXPRESSION_LENGTH or not isinstance(node, ast.Call):
         return text
     return f"{ast.get_source_segment(text, node.func)}({'…' * bool(node.args or node.keywords)})"
 

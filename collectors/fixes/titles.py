@@ -22,7 +22,7 @@ from compileboard.collectors.fixes.statement import dotted_name, find_statement
 
 MAX_VALUES = 4
 MAX_NAMES = 4
-_MAX_VALUE = 60
+_MAX_VALUE_LENGTH = 60
 _GLOBAL = re.compile(r"^G\[(['\"])(?P<name>\w+)\1\]")
 _LEFT = "the value left by the break"
 _SOURCE_VALUE = re.compile(r"\b___stack\d*|\btorch_dynamo_resume_in_\w*")
@@ -174,7 +174,7 @@ def _describe_values(values: Sequence[str]) -> str:
 
 def _shorten_value(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"
+    return text if len(text) <= _MAX_VALUE_LENGTH else text[: _MAX_VALUE_LENGTH - 1] + "…"
 
 
 def strip_ticks(title: str) -> str:

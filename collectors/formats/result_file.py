@@ -375,7 +375,7 @@ SPEEDUPS = (
 # Columns whose numbers upstream writes as %.6f: a plain 0 there is padding.
 FLOATS = list_upstream("models", counts=False)
 COUNTS = list_upstream("models", counts=True)
-_MAX_NUMBER = 64
+_MAX_NUMBER_LENGTH = 64
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
@@ -392,7 +392,7 @@ def read_status(accuracy: str) -> tuple[str, str | None]:
 
 def read_number(text: str) -> float | None:
     text = text.strip()
-    if len(text) > _MAX_NUMBER or not _NUMBER.fullmatch(text):
+    if len(text) > _MAX_NUMBER_LENGTH or not _NUMBER.fullmatch(text):
         return None
     value = float(text)
     return value if math.isfinite(value) else None
@@ -404,7 +404,7 @@ def find_fault(name: str, text: str) -> str | None:
     Unknown columns may hold text and negative numbers.
     """
     value, text = read_number(text), text.strip()
-    is_short = len(text) <= _MAX_NUMBER  # the patterns take the square of a long text's time
+    is_short = len(text) <= _MAX_NUMBER_LENGTH  # the patterns take the square of a long text's time
     if value is None and is_short and (_NOT_FINITE.fullmatch(text) or _NUMBER.fullmatch(text)):
         return "not_finite"
     is_known = name in FLOATS or name in COUNTS

@@ -187,7 +187,7 @@ def _format_cell(value: Cell) -> Cell:
 BREAK_COLUMNS = ("model", "reason", "user_stack")
 _DIAGNOSTICS = ("rule_id", "rule_name", "diagnostic_level", "diagnostic_message")
 _NO_METRICS = ("dev", "name", "batch_size")  # columns without a record in upstream's JSON
-_MAX_NAME = 150
+_MAX_NAME_LENGTH = 150
 _ONE_ROW = (
     "_multi_tensor_sgd"  # upstream counts graph breaks in it as one, although their texts differ
 )
@@ -284,7 +284,9 @@ def _list_labels(result: BenchMeasured) -> Iterable[str]:
 def _file_stem(result: BenchMeasured, label: str) -> str:
     experiment = FILE_WORDS.get(result.experiment, result.experiment)
     parts = (label, result.suite, result.dtype, result.mode, result.device, experiment)
-    return "_".join(safe for part in parts if part and (safe := safe_name(part)))[-_MAX_NAME:]
+    return "_".join(safe for part in parts if part and (safe := safe_name(part)))[
+        -_MAX_NAME_LENGTH:
+    ]
 
 
 def _write_json(table: OutputTable) -> bytes:

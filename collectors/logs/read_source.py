@@ -18,7 +18,7 @@ from compileboard.collectors.store.run_causes import MAX_EXCERPTS
 
 LINES_BEFORE, LINES_AFTER = 4, 5  # if the line is in no function
 MAX_LINES = 60  # Lines of a function on either side of the line.
-MAX_LINE = 200
+MAX_LINE_LENGTH = 200
 MAX_FILES = 200
 _MAY_BE_SECRET = re.compile(r"[\"'#]|\d{4}")  # text, a comment, or a number like a PIN
 
@@ -56,7 +56,7 @@ class SourceReader:
             self._outlines[file] = _read_outline("\n".join(lines))
         outline = self._outlines[file]
         first, last = outline.find_function(line)
-        kept = [part[:MAX_LINE] for part in lines[max(1, first) - 1 : last]]
+        kept = [part[:MAX_LINE_LENGTH] for part in lines[max(1, first) - 1 : last]]
         scrubbed = scrub_text("\n".join(kept)).split("\n")
         if len(scrubbed) != len(kept):  # a secret may have spanned several lines
             return None

@@ -18,7 +18,7 @@ CHUNK_BYTES = 256 * 1024
 RATIO_FROM_BYTES = (
     16 << 20
 )  # a short repetitive log may be packed a thousand times without being an attack
-_MAX_NAME = 300
+_MAX_NAME_LENGTH = 300
 
 
 class NoSuchLog(ValueError):
@@ -42,7 +42,7 @@ def clean_name(text: str) -> str:
     text = "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
     )
-    return text if len(text) <= _MAX_NAME else "…" + text[1 - _MAX_NAME :]
+    return text if len(text) <= _MAX_NAME_LENGTH else "…" + text[1 - _MAX_NAME_LENGTH :]
 
 
 class Closable(Protocol):

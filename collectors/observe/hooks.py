@@ -188,8 +188,8 @@ class Hooks:
             torch_compat.attribute(capability),
         )
         ours = make(original)
-        find_modules_with = torch_compat.find_modules_with(original, attribute)
-        for module in {id(m): m for m in [owner, *find_modules_with]}.values():
+        holders = torch_compat.find_modules_with(original, attribute)
+        for module in {id(m): m for m in [owner, *holders]}.values():
             setattr(module, attribute, ours)
             self._replaced.append((module, attribute, original, ours))
         self.capabilities[capability] = "ok"

@@ -26,7 +26,7 @@ from tests.tools.serving import server_environ
 
 SIDE = Path(__file__).with_name("crawl_side.py")
 CANNOT_OPEN = 3  # the exit code of a side
-MAX_SHOWN, MAX_LINE = 40, 300
+MAX_SHOWN, MAX_LINE_LENGTH = 40, 300
 
 
 def start(checkout: Path, folder: Path, task: str, max_pages: int = 0) -> subprocess.Popen[str]:
@@ -84,8 +84,10 @@ def first_difference(old: list[str], new: list[str]) -> tuple[str, str]:
         (n for n, pair in enumerate(zip(before, after)) if pair[0] != pair[1]),
         min(len(before), len(after)),
     )
-    start_at = max(0, same - MAX_LINE // 2)
-    return before[start_at : start_at + MAX_LINE], after[start_at : start_at + MAX_LINE]
+    start_at = max(0, same - MAX_LINE_LENGTH // 2)
+    return before[start_at : start_at + MAX_LINE_LENGTH], after[
+        start_at : start_at + MAX_LINE_LENGTH
+    ]
 
 
 def compare(folders: list[Path]) -> int:

@@ -53,7 +53,7 @@ from compileboard.collectors.bench.worker.workbench import (
 
 CHECK_VARIABLE = "AOTI_RUNTIME_CHECK_INPUTS"
 MAX_ERROR = 1e-3  # relative: a correct answer for another batch may be as far from eager's
-MAX_MESSAGE = 300
+MAX_MESSAGE_LENGTH = 300
 
 
 class AotPackage:
@@ -155,7 +155,7 @@ def _check_batch(
         with eagerly():
             expected = bench.steps.step()(bench.module, inputs)
     except Exception as error:  # a model that supports one batch size
-        return {**report, "error": f"eager: {describe_error(error)}"[:MAX_MESSAGE]}
+        return {**report, "error": f"eager: {describe_error(error)}"[:MAX_MESSAGE_LENGTH]}
     limit = max(MAX_ERROR, 4 * outcome.values.get("output_error", 0.0))
     report["unchecked"] = _try_batch(package, inputs, expected, limit)
     checked = AotPackage(package.path)
@@ -172,7 +172,7 @@ def _try_batch(package: AotPackage, inputs: Inputs, expected: Any, limit: float)
         error = output_error(expected, result)
         difference = describe_difference(expected, result)
     except Exception as refusal:
-        return {"status": "refused", "message": describe_error(refusal)[:MAX_MESSAGE]}
+        return {"status": "refused", "message": describe_error(refusal)[:MAX_MESSAGE_LENGTH]}
     if error is not None and error <= limit:
         return {"status": "right", "message": ""}
-    return {"status": "wrong", "message": difference[:MAX_MESSAGE]}
+    return {"status": "wrong", "message": difference[:MAX_MESSAGE_LENGTH]}

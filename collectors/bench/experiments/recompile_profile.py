@@ -29,7 +29,7 @@ from compileboard.collectors.bench.worker.workbench import (
     list_shapes,
 )
 
-MAX_SIZES, MAX_REASONS, MAX_REASON = 4, 20, 500
+MAX_SIZES, MAX_REASONS, MAX_REASON_LENGTH = 4, 20, 500
 Change = contextlib.AbstractContextManager[Inputs]
 
 
@@ -59,7 +59,7 @@ def run(bench: Workbench) -> ExperimentOutcome:
                 {"change": name, **_list_reasons(seen), **({"error": error} if error else {})}
             )
     facts["graph_break_reasons"] = {
-        reason[:MAX_REASON]: count
+        reason[:MAX_REASON_LENGTH]: count
         for reason, count in counters["graph_break"].most_common(MAX_REASONS)
     }
     names = ("recompiles", "guard_failures")
@@ -80,12 +80,12 @@ def _call(bench: Workbench, compiled: Callable[..., Any], change: Change) -> str
     except (
         Exception
     ) as error:  # records why the model cannot be called so, and tries the other changes
-        return describe_error(error)[:MAX_REASON]
+        return describe_error(error)[:MAX_REASON_LENGTH]
     return None
 
 
 def _list_reasons(seen: RecompileCounts) -> dict[str, Any]:
-    texts = dict.fromkeys(failure.strip()[:MAX_REASON] for failure in seen.guard_failures)
+    texts = dict.fromkeys(failure.strip()[:MAX_REASON_LENGTH] for failure in seen.guard_failures)
     return {"recompiles": seen.recompiles, "reasons": list(texts)[:MAX_REASONS]}
 
 
