@@ -15,11 +15,12 @@ from compileboard.app.activity.queries import describe_absence
 from compileboard.app.core.db import get_reader
 from compileboard.app.core.page import FilterError, Page
 from compileboard.app.core.parameters import Parameter, ParameterField, list_parameters, read_filter
-from compileboard.app.core.schema import Keywords, read_docstring
+from compileboard.app.core.schema import Keywords, list_names, read_docstring
 from compileboard.app.runs import run_queries as run
 from compileboard.app.runs.run_queries import RunDetail
 
 View = TypeVar("View", bound=Callable[..., Any])
+Body = TypeVar("Body")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +130,28 @@ def check_query(known: tuple[str, ...]) -> None:
         if key not in known:
             expected = f"known are {', '.join(known)}" if known else "this address has none"
             raise FilterError(f"{key[:40]}: there is no such parameter; {expected}")
+
+
+def read_body(model: type[Body], example: str) -> Body:
+    """Read the request's JSON object into a dataclass of strings.
+
+    Raises FilterError for another body, an unknown or missing field, or a value of another type.
+    """
+    body: Any = request.get_json(force=True, silent=True)
+    if not isinstance(body, dict):
+        raise FilterError(f"body: expected a JSON object, {example}")
+    hints, names = get_type_hints(model), list_names(model)  # type: ignore[arg-type]
+    for key, value in body.items():
+        if key not in names:
+            raise FilterError(
+                f"{str(key)[:40]}: there is no such field; known are {', '.join(names)}"
+            )
+        if not isinstance(value, str) and not (value is None and hints[key] == str | None):
+            raise FilterError(f"{key}: expected a string, got {type(value).__name__}")
+    for field in dataclasses.fields(model):  # type: ignore[arg-type]
+        if field.name not in body and not field.metadata.get("optional"):
+            raise FilterError(f"{field.name}: is missing; expected {example}")
+    return model(**body)
 
 
 def find_run(run_id: str) -> RunDetail:

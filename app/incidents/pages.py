@@ -12,7 +12,7 @@ from compileboard.app.benchmarks.queries import list_bench_runs
 from compileboard.app.benchmarks.trend_charts import list_table_rows, share_runs
 from compileboard.app.benchmarks.trend_lines import resolve_choice
 from compileboard.app.core.access import choose_author, describe_author
-from compileboard.app.core.api import PageQuery, operation, refuse
+from compileboard.app.core.api import PageQuery, operation, read_body, refuse
 from compileboard.app.core.charts import draw_sparkline
 from compileboard.app.core.db import (
     get_clock,
@@ -23,7 +23,7 @@ from compileboard.app.core.db import (
     writing,
 )
 from compileboard.app.core.page import FilterError, Page, check_limit
-from compileboard.app.core.schema import OPTIONAL, Keywords, list_names
+from compileboard.app.core.schema import OPTIONAL, Keywords
 from compileboard.app.incidents import model as messages
 from compileboard.app.incidents.charts import chart_incident
 from compileboard.app.incidents.model import (
@@ -261,24 +261,9 @@ def reopen(incident_id: str) -> IncidentDetail:
 
 
 def _add_comment(incident_id: str, action: str) -> IncidentDetail:
-    body = _read_body()
+    body = read_body(CommentBody, '{"author": "your name", "text": "why"}')
     try:
         _save_comment(incident_id, action, body.author, body.text or "")
     except ValueError as error:
         raise FilterError(str(error)) from None
     return get_incident(incident_id)
-
-
-def _read_body() -> CommentBody:
-    body: Any = request.get_json(force=True, silent=True)
-    if not isinstance(body, dict):
-        raise FilterError('body: expected a JSON object, {"author": "your name", "text": "why"}')
-    names = list_names(CommentBody)
-    for key, value in body.items():
-        if key not in names:
-            raise FilterError(
-                f"{str(key)[:40]}: there is no such field; known are {', '.join(names)}"
-            )
-        if not isinstance(value, str) and not (key == "text" and value is None):
-            raise FilterError(f"{key}: expected a string, got {type(value).__name__}")
-    return CommentBody(**body)

@@ -40,6 +40,7 @@ from compileboard.app.shapes import pages as shapes
 from compileboard.app.stacks import pages as stacks
 from compileboard.app.steps import pages as steps
 from compileboard.app.timeline import pages as timeline
+from compileboard.app.views import pages as views
 
 # The operations of each subject, in the order of the document.
 _SUBJECTS = {
@@ -60,7 +61,7 @@ _SUBJECTS = {
     ),
     "Search": (search,),
     "Imports and pushes": (imports, push),
-    "Administration": (activity,),
+    "Administration": (activity, views),
     "Benchmarks": (benchmarks, comparison, trends),
     "Incidents": (incidents,),
 }
@@ -115,6 +116,7 @@ PATH_PARAMETERS = {
     "issue_id": "A failure's `id` across runs.",
     "token_id": "A token's `id`.",
     "import_id": "An import's `id`.",
+    "view_id": "A saved view's `id`.",
     "artifact_id": "An artifact's `id`.",
     "lookup_id": "The `id` of a cache lookup.",
     "baseline_name": "A stored baseline's name.",

@@ -26,9 +26,10 @@ def save_view(
     *,
     author: str | None = None,
     now_us: int | None = None,
-) -> None:
-    """Save a view. Raises ValueError for an invalid or used name, a long address, or too many
-    views.
+) -> int:
+    """Save a view and return its id.
+
+    Raises ValueError for an invalid or used name, a long address, or too many views.
     """
     if len(address) > ADDRESS_LIMIT:
         raise ValueError(
@@ -39,7 +40,8 @@ def save_view(
         if connection.execute("select count(*) from saved_views").fetchone()[0] >= MAX_VIEWS:
             raise ValueError(f"there are {MAX_VIEWS} saved views, the most; delete one first")
         values = {"name": _check_name(connection, name, None), "address": address}
-        connection.execute(INSERT, values | {"author": author, "now_us": now_us})
+        saved = connection.execute(INSERT, values | {"author": author, "now_us": now_us})
+    return saved.lastrowid or 0
 
 
 def rename_view(

@@ -20,6 +20,7 @@ from compileboard.app.imports.queue import ImportQueue
 from compileboard.app.server.openapi import OPERATIONS, get_document, write_path
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.connection import open_writer
+from compileboard.collectors.store.saved_views import save_view
 from tests.tools.field_tables import PAGE, fill_page
 from tests.tools.json_schema import list_faults
 from tests.tools.make_db import DATA
@@ -60,6 +61,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         keep_one_of_each(connection)
         capture_repros(connection)
         delete_and_audit(connection)
+        save_view(connection, "Failed runs", "/runs?state=failed")
     assert keep_baseline(["baseline", "save", "main", "--run", BENCHED[0], "--db", str(path)]) == 0
     explore(path)
     slot = ImportQueue(str(path)).enqueue("ddp.tar.gz", most_receiving=1, most_waiting=1)
@@ -182,6 +184,9 @@ def test_every_operation_has_its_own_name_and_few_write() -> None:
         "/api/v1/texts",
         restore,
         "/api/v1/tokens/{token_id}/revoke",
+        "/api/v1/views",
+        "/api/v1/views/{view_id}/rename",
+        "/api/v1/views/{view_id}/delete",
         *(f"{incident}/{action}" for action in ("acknowledge", "ignore", "comment", "reopen")),
     ]
     assert set(DOCUMENT["paths"]["/api/v1/imports"]) == {"get", "post"}

@@ -55,7 +55,7 @@ MORE = (
         "failures/trends",
         "models/mlp",
     ),
-    *("audit", "deleted_runs", "streams", "tokens", "baselines/none"),
+    *("audit", "deleted_runs", "streams", "tokens", "views", "baselines/none"),
 )
 PAGES = (
     f"/repros/{COMPILE_REPRO}/program.py",

@@ -160,6 +160,10 @@ CHANGES = (
     "/api/v1/deleted_runs/R1/restore",
     "/tokens/T1/revoke",
     "/api/v1/tokens/T1/revoke",
+    "/views",
+    "/api/v1/views",
+    "/api/v1/views/1/rename",
+    "/api/v1/views/1/delete",
 )
 
 

@@ -33,7 +33,7 @@ def save(database: Path, open_client: OpenClient) -> Callable[..., str]:
 
 def _list(database: Path) -> list[queries.SavedView]:
     with closing(open_reader(database)) as reader:
-        return queries.list_views(reader)
+        return [*queries.list_views(reader).rows]
 
 
 @on_both_engines
@@ -113,4 +113,44 @@ def test_a_server_that_only_reads_shows_views_and_saves_none(
     client = create_app(Settings(db=str(database), read_only="yes")).test_client()
     page = client.get("/runs").text
     assert "Bert fails" in page and "Save view" not in page
+    listed = client.get("/views").text
+    assert "Bert fails" in listed and ">Delete<" not in listed and "read-only" in listed
     assert client.post("/views", data={"name": "b", "address": "/runs"}).status_code == 403
+    assert client.post("/api/v1/views/1/delete").status_code == 403
+
+
+def test_the_api_saves_lists_renames_and_deletes_views(
+    database: Path, open_client: OpenClient
+) -> None:
+    client, views = open_client(database), "/api/v1/views"
+    saved = [client.post(views, json={"name": name, "address": RUNS}) for name in "ba"]
+    assert [answer.status_code for answer in saved] == [201, 201]
+    first = client.get(views, query_string={"limit": 1}).json
+    rest = client.get(views, query_string={"cursor": first["next"]}).json
+    assert [*first["data"], *rest["data"]] == [answer.json["data"] for answer in reversed(saved)]
+    one = f"{views}/{first['data'][0]['id']}"
+    assert client.post(f"{one}/rename", json={"name": "c"}).json["data"]["name"] == "c"
+    assert client.post(f"{one}/delete").json["data"]["name"] == "c"
+    assert client.post(f"{one}/delete").status_code == 404
+    actions = {row["action"] for row in client.get("/api/v1/audit").json["data"]}
+    assert actions == {"view.save", "view.rename", "view.delete"}
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ([], "body: expected a JSON object"),
+        ({"name": "a"}, "address: is missing"),
+        ({"name": "a", "address": "/runs", "path": "/"}, "path: there is no such field"),
+        ({"name": None, "address": "/runs"}, "name: expected a string, got NoneType"),
+        ({"name": "", "address": "/runs"}, "name: expected 1 to 100"),
+        ({"name": "a", "address": "/api/v1/runs"}, "is not a page"),
+        ({"name": "a", "address": "//evil.example"}, "is not the address of a page"),
+    ],
+)
+def test_the_api_refuses_what_is_no_view(
+    database: Path, open_client: OpenClient, body: object, problem: str
+) -> None:
+    answer = open_client(database).post("/api/v1/views", json=body)
+    assert answer.status_code == 400 and problem in answer.json["error"]
+    assert _list(database) == []
