@@ -1,6 +1,7 @@
 """Every table of the database, each column declared once: name, type, SQL constraint and meaning.
 
-`create table` of SQLite and ClickHouse and the lists of columns come from here. A column with `?`
+The lists of columns and ClickHouse's tables come from here; SQLite's are made by the steps of
+store/migrations.py, which a test compares with these. A column with `?`
 after its type may be null. Of a run's tables, those marked `detail` and `rollup` move into its file
 when it is sealed; `detail` is deleted by pruning. Times are microseconds since the epoch (time_us),
 durations microseconds (us), sizes bytes. Values that torch did not record are null.
@@ -1084,12 +1085,6 @@ _HELP = {
     "line": "Line number.",
     "time_us": "Time of the event.",
 }
-_SQLITE_TYPES = {
-    "text": "text",
-    "json": "text",
-    "real": "real",
-    "blob": "blob",
-}  # the others are integers
 _FILE_TYPES = {
     **dict.fromkeys(("int", "count", "bytes", "us"), "int"),
     "real": "float",
@@ -1111,16 +1106,6 @@ class Column(NamedTuple):
     is_nullable: bool
     constraint: str
     help: str
-
-    @property
-    def definition(self) -> str:
-        """Return the column for SQLite's `create table`."""
-        null = "" if self.is_nullable or self.constraint.startswith("primary key") else "not null"
-        return " ".join(
-            filter(
-                None, (self.name, _SQLITE_TYPES.get(self.type, "integer"), null, self.constraint)
-            )
-        )
 
 
 @dataclass(frozen=True)
@@ -1148,15 +1133,6 @@ class Record:
         return (
             f"into {self.name} ({', '.join(names)})\nvalues "
             f"({', '.join(f':{name}' for name in names)})"
-        )
-
-    @property
-    def create_sql(self) -> str:
-        """Return the statement that creates it in SQLite."""
-        lines = ",\n  ".join((*(column.definition for column in self.columns.values()), *self.keys))
-        return (
-            f"create table {self.name} (\n  {lines}\n) "
-            f"strict{'' if self.has_rowid else ', without rowid'}"
         )
 
 

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from compileboard.collectors.contract.records import RECORDS
 from compileboard.collectors.store.connection import (
     APPLICATION_ID,
     DATABASE_VERSION,
@@ -109,17 +108,8 @@ def _migrations() -> Any:
 
 
 def _apply_step(database: Any, name: str) -> None:
-    for statement in list_statements(name):
+    for statement in split_statements((FOLDER / f"{name}.sql").read_text(encoding="utf-8")):
         database.conn.execute(statement)
-
-
-def list_statements(name: str) -> Iterator[str]:
-    """Yield the statements of a step. The first step creates the tables of contract/records.py
-    before its own.
-    """
-    if name == STEPS[0]:
-        yield from (record.create_sql for record in RECORDS.values())
-    yield from split_statements((FOLDER / f"{name}.sql").read_text(encoding="utf-8"))
 
 
 def split_statements(script: str) -> Iterator[str]:

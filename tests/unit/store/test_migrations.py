@@ -4,6 +4,7 @@ start at once.
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from compileboard.collectors.contract.records import RECORDS, Record
 from compileboard.collectors.store.connection import (
     DATABASE_VERSION,
     UNRELEASED_APPLICATION_IDS,
@@ -21,9 +23,10 @@ from compileboard.collectors.store.connection import (
     open_reader,
     open_writer,
 )
-from compileboard.collectors.store.migrations import STEPS, migrate, split_statements
+from compileboard.collectors.store.migrations import FOLDER, STEPS, migrate, split_statements
 from tests.tools.make_db import main as make_db
 
+RELEASED = "ac2e245e5d3ab04e1eba8af7a7326289ed58de9b4101e6a584985f226e0d3f22"
 NEXT = "alter table runs add column next_fact text not null default 'old';"
 
 
@@ -34,6 +37,57 @@ def read_value(path: Path, sql: str) -> object:
 
 def test_the_version_is_the_number_of_steps() -> None:
     assert len(STEPS) == DATABASE_VERSION
+
+
+SQLITE_TYPES = {"text": "text", "json": "text", "real": "real", "blob": "blob"}
+TABLE_FACTS = (
+    'select name, type, "notnull", dflt_value, pk from pragma_table_xinfo(?)',
+    'select "from", "table", "to", on_delete from pragma_foreign_key_list(?)',
+    "select strict, wr from pragma_table_list where name = ?",
+    "select info.name from pragma_index_list(?) as list, pragma_index_info(list.name) as info "
+    "where origin = 'u'",
+)
+
+
+def create_table_sql(record: Record) -> str:
+    """Return the `create table` of a declared table."""
+    columns = [
+        " ".join(
+            (
+                column.name,
+                SQLITE_TYPES.get(column.type, "integer"),
+                "" if column.is_nullable or "primary key" in column.constraint else "not null",
+                column.constraint,
+            )
+        )
+        for column in record.columns.values()
+    ]
+    options = "strict" if record.has_rowid else "strict, without rowid"
+    return f"create table {record.name} ({', '.join((*columns, *record.keys))}) {options}"
+
+
+def describe_table(connection: sqlite3.Connection, table: str) -> list[list[str]]:
+    """Describe a table's columns and keys, whatever the order in which columns were added."""
+    return [sorted(map(repr, connection.execute(sql, (table,)))) for sql in TABLE_FACTS]
+
+
+def test_the_steps_make_the_tables_of_the_records(tmp_path: Path) -> None:
+    """A change to contract/records.py needs a step: a file here, in STEPS, and DATABASE_VERSION."""
+    migrate(tmp_path / "t.db")
+    with (
+        closing(sqlite3.connect(tmp_path / "t.db")) as migrated,
+        closing(sqlite3.connect(":memory:")) as declared,
+    ):
+        for record in RECORDS.values():
+            declared.execute(create_table_sql(record))
+        for name in RECORDS:
+            assert describe_table(migrated, name) == describe_table(declared, name), name
+
+
+def test_the_released_schema_is_not_edited() -> None:
+    """Databases of 0.2.0 have it already: an edit would reach new ones alone."""
+    digest = hashlib.sha256((FOLDER / "schema_1.sql").read_bytes()).hexdigest()
+    assert digest == RELEASED, "schema_1.sql was edited; write a step of STEPS instead"
 
 
 def test_the_next_step_keeps_what_is_recorded(
