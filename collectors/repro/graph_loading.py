@@ -22,7 +22,10 @@ from typing import Any
 
 import torch
 import torch.fx as fx
+from torch._ops import HigherOrderOperator
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.overrides import TorchFunctionMode, is_tensor_method_or_property
+from torch.utils._pytree import tree_leaves
 
 from compileboard.collectors.contract.repros import ReproInput
 from compileboard.collectors.formats.torch_repro import (
@@ -82,7 +85,7 @@ def load_graph(
     loader = _InputLoader(repro, specs, symbols, _find_index_bounds(gm, specs, symbols), device)
     inputs = [loader.load(spec) for spec in specs]
     if device is not None:
-        gm = gm.to(device)
+        gm = _move(gm, device)
     annotate(gm, specs, inputs, symbols)
     return gm, inputs
 
@@ -143,8 +146,48 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]  # torch is untyped here
 
     @classmethod
     def trace_module(cls, module: torch.nn.Module) -> fx.GraphModule:
-        graph = cls(param_shapes_constant=False).trace(module)
+        tracer = cls(param_shapes_constant=False)
+        with _FunctionsOfTorch(tracer):
+            graph = tracer.trace(module)
         return fx.GraphModule(module, graph)
+
+
+class _FunctionsOfTorch(TorchFunctionMode):  # type: ignore[misc]  # torch is untyped here
+    """Makes nodes of calls without a traced argument too, such as `torch.arange(8)`. A tracer
+    alone runs these.
+    """
+
+    def __init__(self, tracer: fx.Tracer) -> None:
+        super().__init__()
+        self._tracer = tracer
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        is_traced = any(isinstance(part, fx.Proxy) for part in tree_leaves((args, kwargs)))
+        name = getattr(func, "__name__", "")
+        if isinstance(func, type) or name == "__get__":  # `torch.device("cpu")`, `tensor.shape`
+            return func(*args, **kwargs)
+        if is_traced and isinstance(func, HigherOrderOperator):
+            return func(*args, **kwargs)
+        if is_tensor_method_or_property(func):
+            return self._tracer.create_proxy("call_method", name, args, kwargs)
+        return self._tracer.create_proxy("call_function", func, args, kwargs)
+
+
+def _move(gm: fx.GraphModule, device: str) -> fx.GraphModule:
+    """Move a graph's constants and the tensors that it makes to a device."""
+    target = torch.device(device)
+
+    def replace(value: Any) -> Any:
+        return target if isinstance(value, torch.device) else value
+
+    for node in gm.graph.nodes:
+        node.args = fx.node.map_aggregate(node.args, replace)
+        node.kwargs = fx.node.map_aggregate(node.kwargs, replace)
+    gm.recompile()
+    return gm.to(device)
 
 
 def annotate(

@@ -304,3 +304,28 @@ def test_input_that_cannot_be_made_is_one_sentence(change: dict[str, Any], sente
     manifest = ReproManifest(kind="compile", level="aot", inputs=(ReproInput("x", **fields),))
     with pytest.raises(NotRunnable, match=sentence):
         load_graph(Repro(manifest, PROGRAM.format(names="x")))
+
+
+FACTORIES = """
+import torch
+class Repro(torch.nn.Module):
+    def forward(self, x):
+        entered = torch._C._set_grad_enabled(False)
+        steps = torch.ops.aten.arange.start_step(0, 8, 0, device=torch.device("cuda"))
+        large = torch.zeros(800_000_000_000)
+        drawn = torch.ops.aten.rand.default([4])
+        add = x + steps
+        return (add, large, drawn)
+mod = Repro()
+"""
+
+
+def test_loading_runs_none_of_a_graphs_operations() -> None:
+    from compileboard.collectors.repro.graph_loading import list_calls, load_graph
+
+    spec = ReproInput("x", dtype="float32", shape=(8,), stride=(1,), storage=0)
+    repro = Repro(ReproManifest(kind="compile", level="aot", inputs=(spec,)), FACTORIES)
+    gm, _inputs = load_graph(repro, device="cpu")
+    nodes = {node.name: node for node in list_calls(gm)}
+    assert list(nodes) == ["entered", "steps", "large", "drawn", "add"]
+    assert nodes["steps"].kwargs["device"] == torch.device("cpu") and torch.is_grad_enabled()
