@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from statistics import median
 
@@ -121,10 +121,11 @@ def claim_all_but_dynamic(
 ) -> Claims:
     """Claim all recompiles, minus the extra time that the first compile takes for dynamic sizes."""
     own = [row for row in saved if row.key != first.key]
-    if dynamic := [costs[row.key].phases for row in own if row.is_dynamic]:
-        left_us = sum(_longest(dynamic))
+    longest = _longest([costs[row.key].phases for row in (first, *own)])
+    if any(row.is_dynamic for row in own):
+        # The first compile of a function takes longer in some phases, a dynamic one in others.
+        left_us = sum(longest)
     else:
-        longest = _longest([costs[row.key].phases for row in (first, *own)])
         left_us = sum(us * cost for us, cost in zip(longest, DYNAMIC_COSTS))
     return _claim_equal_share(own, max(0.0, left_us - costs[first.key].graph_us), costs)
 
@@ -152,7 +153,13 @@ def claim_joined(
         share = (len(left) * graph + joined) / (len(rows) * graph + op_count)
         share = 1.0 if has_kernels and place >= _KERNELS else min(1.0, share)
         left_us += max(*of_one, sum(of_one) * share)
-    return _claim_equal_share(rows, left_us, costs)
+    # The pass that remains is the first one through its function, as slow as the one that was
+    # thrown away: what is saved is at most another.
+    joined_costs = {}
+    for row in rows:
+        cost = costs[row.key]
+        joined_costs[row.key] = replace(cost, restart_us=min(cost.restart_us, cost.phases[0]))
+    return _claim_equal_share(rows, left_us, joined_costs)
 
 
 def _longest(phases: Collection[tuple[float, ...]]) -> list[float]:
