@@ -53,7 +53,7 @@ def test_the_first_cpp_build_moves_to_the_graph_that_is_left() -> None:
 
 
 def test_the_pass_that_remains_is_as_slow_as_the_one_that_was_thrown_away() -> None:
-    # Measured with a print in a module: 154 + 46 ms and 41 ms traced before its fix, 150 to 200 after.
+    # Measured with a print in a module: 154 + 46 and 41 ms traced before its fix, 150 to 200 after.
     broken = replace(_compile(2, 46), total_us=200, restart_us=154)
     first, resumed = _compile(1, 900), _compile(3, 41)
     costs = measure_costs([first, broken, resumed])
