@@ -50,6 +50,7 @@ from compileboard.collectors.fixes.titles import (
     describe_expected,
     describe_saving,
     describe_savings,
+    takes_longer,
 )
 from compileboard.collectors.store.run_costs import Rerecordings
 
@@ -608,6 +609,10 @@ def describe_order(causes: Sequence[Cause]) -> str:
     listed = [cause for cause in causes if not cause.is_expected]
     if len(listed) < 2:
         return ""
+    slower_count = sum(map(takes_longer, listed))
+    listed = listed[: len(listed) - slower_count]
+    if not listed or any(map(takes_longer, listed)):
+        return ""
     rest = [cause for cause in listed if not cause.verified]
     by_time = [-cause.ranked_us for cause in rest]
     by_eager = [(not cause.is_eager, us) for cause, us in zip(rest, by_time, strict=True)]
@@ -619,7 +624,9 @@ def describe_order(causes: Sequence[Cause]) -> str:
     if rest != listed[len(listed) - len(rest) :]:
         return ""
     is_run = any(cause.run_us is not None for cause in listed)
-    first, *more = [*keys, "most of the run's time" if is_run else "most compile time"]
+    keys.append("most of the run's time" if is_run else "most compile time")
+    keys += ["verified fixes that take longer"] if slower_count else []
+    first, *more = keys
     return ", then ".join([f"{first[0].upper()}{first[1:]} first", *more])
 
 
@@ -637,9 +644,9 @@ class SavingBarSegment:
 
 def list_savings(causes: Sequence[Cause], compile_us: int | None) -> list[SavingBarSegment]:
     compile_us = causes[0].clock_us or compile_us if causes else None
-    if not compile_us or not any(cause.saved_us for cause in causes):
+    parts = [(cause.number, us) for cause in causes if (us := cause.saved_us or 0) > 0]
+    if not compile_us or not parts:
         return []
-    parts = [(cause.number, cause.saved_us) for cause in causes if cause.saved_us]
     rest_us = max(0, compile_us - sum(time_us for _number, time_us in parts))
     shares, start = [], 0.0
     for number, time_us in [*parts, (None, rest_us)]:

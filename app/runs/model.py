@@ -60,11 +60,10 @@ from compileboard.app.runs.run_queries import (
 )
 from compileboard.app.runs.trace_files import Log, Note, RejectedLines, TraceFile
 from compileboard.collectors.fixes.fix import TriedFix
-from compileboard.collectors.store.dashboard import list_trials
 from compileboard.collectors.store.results import fill
 from compileboard.collectors.store.run_causes import (
     find_first_call,
-    list_tried_fixes,
+    list_other_trials,
     load_causes,
 )
 from compileboard.collectors.store.run_costs import (
@@ -254,25 +253,10 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
             for incident in list_incidents(reader, selected, limit=MAX_INCIDENTS).rows
             if incident.state != "withdrawn"
         ],
-        trials=_list_other_trials(reader, run.id, causes),
+        trials=list_other_trials(reader, run.id, causes),
         costs=rank_run_costs(reader, run.id, causes),
         is_pruned=is_pruned(reader, run.id),
     )
-
-
-def _list_other_trials(
-    reader: sqlite3.Connection, run_id: str, causes: Sequence[CauseRow]
-) -> list[TriedFix]:
-    """List the trials shown under no cause: those of patches, of several fixes, and of fixes no
-    longer suggested.
-    """
-    own = {trial.key for trial in list_trials(reader, run_id)}
-    shown = {trial.key[:2] for cause in causes for trial in cause.trials}
-    return [
-        trial
-        for trial in list_tried_fixes(reader, run_id)
-        if trial.cause_fingerprint is None or (trial.key in own and trial.key[:2] not in shown)
-    ]
 
 
 def rank_run_costs(

@@ -119,7 +119,7 @@ def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
         run_id=run.id,
         name=run.shown_name,
         sentence=describe_savings(causes, run.compile_us, format_duration),
-        saved_us=sum(cause.saved_us or 0 for cause in fixable),
+        saved_us=sum(max(0, cause.saved_us or 0) for cause in fixable),
         run_us=None
         if all(cause.run_us is None for cause in fixable)
         else sum(cause.ranked_us for cause in fixable),

@@ -524,7 +524,8 @@ def _make_row(tried: TriedCandidate) -> tuple[str, str, str]:
 
     assert tried.result is not None
     result, candidate = tried.result, tried.candidate
-    label = "Verified" if tried.is_improved else OUTCOME_LABELS[result.outcome]
+    verified = "Verified, takes longer" if tried.is_slower else "Verified"
+    label = verified if tried.is_improved else OUTCOME_LABELS[result.outcome]
     different = result.output.describe() if result.outcome == "different" else ""
     return _name_candidate(candidate), label, f"{candidate.title}: {different or result.summary}"
 

@@ -74,6 +74,7 @@ from compileboard.collectors.fixes.titles import (
     name_builtin,
     name_sources,
     name_stack_values,
+    takes_longer,
     title_breaks,
     title_recompiles,
 )
@@ -319,8 +320,9 @@ class Cause:
     fingerprint: Annotated[str, "What identifies it in every database."]
     saved_us: Annotated[
         int | None,
-        "Estimate of the compile time that fixing it saves; time that several causes share "
-        "counts once, ranks that compile at the same time count by the clock. Microseconds.",
+        "Compile time that fixing it saves: measured where a fix was verified, negative if it "
+        "grew, else an estimate. Time that several causes share counts once, ranks that compile "
+        "at the same time count by the clock. Microseconds.",
     ]
     is_eager: Annotated[bool, "Whether code runs eagerly for it."]
     event_count: Annotated[int, "Graph breaks, or recompiles."]
@@ -507,7 +509,8 @@ class UnionFind:
 
 
 def build_causes(run: RecordedRun) -> list[Cause]:
-    """List causes: those with a verified fix first, by its saving, then by time.
+    """List causes: those with a verified fix first, by its saving, then by time. Those whose
+    verified fix takes longer come after the others.
 
     Causes are numbered by compile time alone, so that trials and step times do not renumber them.
     """
@@ -610,11 +613,10 @@ def _is_part(part: Cause, cause: Cause) -> bool:
     return is_same and bool(part.sources) and {*part.sources} < {*cause.sources}
 
 
-def _rank_verified(cause: Cause) -> tuple[bool, int, float]:
+def _rank_verified(cause: Cause) -> tuple[int, int]:
     if cause.verified is None:
-        return True, 0, 0.0
-    saved = cause.measured.saved_share if cause.measured else None
-    return False, -(cause.run_us or 0), -(saved or 0.0)
+        return (3 if cause.is_expected else 1), 0
+    return (2 if takes_longer(cause) else 0), -cause.ranked_us
 
 
 def _add_steps(cause: Cause, steps: RunSteps) -> Cause:
@@ -729,7 +731,7 @@ def _assign_savings(
             saved_us = round(measured.get(draft.cause.fingerprint, 0.0) * whole_us)
         is_timed = any(costs[key].total_us for key in draft.cause.compile_keys)
         saved_us = min(saved_us, left_us)
-        left_us -= saved_us
+        left_us -= max(0, saved_us)
         settled.append(replace(draft.cause, saved_us=saved_us if is_timed else None))
     return [replace(cause, clock_us=clock_us) for cause in settled]
 
@@ -737,21 +739,22 @@ def _assign_savings(
 def _share_measured_savings(causes: Sequence[Cause]) -> dict[str, float]:
     """Return the share of the compile time that the fix of each cause saved, by fingerprint.
 
-    One fix of several causes counts once, for the first of them. The shares of fixes that were
-    tried together add up to the time they saved together.
+    One fix of several causes counts once: each has an equal part of it. The shares of fixes that
+    were tried together add up to the time they saved together.
     """
     shares: dict[str, float] = {}
-    counted = set()
+    sharing = Counter(cause.measured.new_run_id for cause in causes if cause.measured)
     for cause in causes:
-        trial = cause.measured
-        if trial is not None and trial.new_run_id not in counted:
-            counted.add(trial.new_run_id)
-            shares[cause.fingerprint] = trial.saved_share or 0.0
+        if (trial := cause.measured) is not None:
+            count = sharing[trial.new_run_id] if trial.new_run_id else 1
+            share = 0.0 if trial.is_noise else trial.saved_share or 0.0
+            shares[cause.fingerprint] = share / count
     for together in dict.fromkeys(cause.together for cause in causes if cause.together):
-        alone = sum(shares.get(fingerprint, 0.0) for fingerprint in together.causes)
+        saving = [name for name in together.causes if shares.get(name, 0.0) > 0]
+        alone = sum(shares[name] for name in saving)
         if together.saved_share is not None and alone:
-            for fingerprint in {*together.causes} & shares.keys():
-                shares[fingerprint] *= together.saved_share / alone
+            for name in saving:
+                shares[name] *= max(0.0, together.saved_share) / alone
     return shares
 
 

@@ -215,16 +215,34 @@ class TriedFix:
         "another program, source or GPU than the run's.",
     ] = None
     has_fewer_breaks: Annotated[bool, "Whether graph breaks became fewer."] = False
+    compile_label: Annotated[
+        str | None, "Whether its compile time differs by more than noise; null where not measured."
+    ] = None
+    fewer: Annotated[str, 'What became fewer: "3 recompiles fewer"; empty if nothing.'] = ""
+    slower: Annotated[
+        tuple[str, ...], 'Times that grew by more than noise: "compile time 12% more".'
+    ] = ()
 
     @property
     def is_verified(self) -> bool:
         return self.outcome == "improved"
 
     @property
+    def verdict(self) -> str:
+        if not self.is_verified:
+            return self.label
+        return "Verified, takes longer" if self.slower else "Verified"
+
+    @property
     def saved_share(self) -> float | None:
+        """Return the saved share of the compile time, negative if it grew."""
         if not self.base_us or self.new_us is None:
             return None
-        return max(0.0, 1 - self.new_us / self.base_us)
+        return 1 - self.new_us / self.base_us
+
+    @property
+    def is_noise(self) -> bool:
+        return self.compile_label == LABELS["noise"]
 
     @property
     def key(self) -> tuple[str | None, str | None, int]:

@@ -10,6 +10,7 @@ from typing import Protocol
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.contract.library_names import is_library_name
+from compileboard.collectors.contract.verdicts import LABELS
 from compileboard.collectors.fixes.fix import (
     Block,
     BreakFacts,
@@ -223,6 +224,19 @@ class HasSavings(Protocol):
     def is_expected(self) -> bool: ...
 
 
+def describe_slower(name: str, change: float | None, word: str) -> str | None:
+    """Return "compile time 12% more" if a trial's metric is a time that grew by more than noise."""
+    label = {"compile_s": "compile time", "abs_latency_ms": "step"}.get(name)
+    if label is None or word not in ("worse", "single") or not change or change < 0:
+        return None
+    return f"{label} {change:.0%} more{' in one execution' if word == 'single' else ''}"
+
+
+def takes_longer(cause: HasSavings) -> bool:
+    """Return whether a cause's verified fix costs the run time."""
+    return bool(cause.verified and cause.verified.slower) and (cause.run_us or 0) <= 0
+
+
 def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) -> str | None:
     """Return "saves an estimated 1.20 s", or what a trial measured; None if nothing was timed."""
     step = ""
@@ -235,6 +249,7 @@ def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) ->
             format_duration(us or 0) for us in (cause.measured.base_us, cause.measured.new_us)
         )
         once = " in one execution" if cause.measured.is_single else ""
+        once = f" ({LABELS['noise']})" if cause.measured.is_noise else once
         measured.append(f"compile time {base} → {new}{once}")
     if cause.measured_step is not None:
         tried = cause.measured_step
@@ -246,6 +261,8 @@ def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) ->
         day = datetime.fromtimestamp(trial.ended_us / 1e6, timezone.utc).date()
         estimate = f"; an estimated {step}" if step else ""
         word = "verified" if trial.is_verified else "measured"
+        if trial.is_verified and trial.slower:
+            return f"verified {day}: {', '.join(filter(None, [trial.fewer, *trial.slower]))}"
         return f"{', '.join(measured)}, {word} {day}{estimate}"
     verb = "saves" if cause.is_fixable else "takes"
     beyond = f" beyond fix {cause.beyond}" if cause.beyond else ""
@@ -269,7 +286,7 @@ def describe_savings(
 ) -> str:
     """Return "4 fixes save an estimated 3.09 s of 5.87 s compile time", or what was measured."""
     fixable = [cause for cause in causes if cause.is_fixable]
-    saved_us = sum(cause.saved_us or 0 for cause in fixable or causes)
+    saved_us = sum(max(0, cause.saved_us or 0) for cause in fixable or causes)
     step = _describe_step(fixable or causes, format_duration)
     clock_us = causes[0].clock_us if causes else None
     whole_us = clock_us or compile_us
@@ -278,16 +295,26 @@ def describe_savings(
     if fixable:
         subject = "1 fix" if len(fixable) == 1 else f"{len(fixable)} fixes"
         verb = "saves" if len(fixable) == 1 else "save"
+        in_vain = sum(
+            bool(c.measured) and not (c.saved_us or 0) > 0 for c in fixable if not c.step_us
+        )
+        if in_vain and (saved_us or step):
+            subject = f"{len(fixable) - in_vain} of {subject}"
+            verb = "saves" if len(fixable) - in_vain == 1 else "save"
         if not saved_us and step:
             return f"{subject} {verb} an estimated {step}"
         if all(cause.saved_us is None for cause in fixable):
             return f"{subject} known, saved compile time not recorded"
         if not saved_us:
-            return f"{subject} known, {verb} no compile time"
-        saving = [cause for cause in fixable if cause.saved_us]
+            verified = ", verified" if in_vain == len(fixable) else ""
+            return f"{subject} known, {verb} no compile time{verified}"
+        saving = [cause for cause in fixable if (cause.saved_us or 0) > 0]
         if whole_us and all(cause.measured for cause in saving):
             together = {cause.together for cause in saving}
-            if len(saving) == 1 or (len(together) == 1 and None not in together):
+            first = next(iter(together))
+            if len(saving) > 1 and len(together) == 1 and first and first.is_noise:
+                return f"{subject}, verified each alone; together no clear difference {whole}"
+            if len(saving) == 1 or (len(together) == 1 and first):
                 verified = f"{subject} {verb} {saved_us / whole_us:.0%} {whole}, verified"
                 tried = [cause.measured_step for cause in fixable if cause.step_us]
                 estimate = "" if all(one and one.is_judged for one in tried) else "an estimated "

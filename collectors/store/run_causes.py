@@ -27,8 +27,9 @@ from compileboard.collectors.fixes.fix import (
     TriedFix,
     TriedStep,
 )
+from compileboard.collectors.fixes.titles import describe_slower
 from compileboard.collectors.store.connection import read_value
-from compileboard.collectors.store.dashboard import OUTCOME_LABELS, TOGETHER
+from compileboard.collectors.store.dashboard import OUTCOME_LABELS, TOGETHER, list_trials
 from compileboard.collectors.store.ingest.insert import InsertOnce
 from compileboard.collectors.store.reading import read_body, read_event, read_json
 from compileboard.collectors.store.run_steps import load_run_steps
@@ -298,10 +299,49 @@ def list_tried_fixes(connection: sqlite3.Connection, run_id: str) -> list[TriedF
                 if row["has_same_step"]
                 else None,
                 has_fewer_breaks=metrics.get("graph_break_count", {}).get("word") == "better",
+                compile_label=LABELS.get(times.get("word")),
+                fewer=_name_fewer(metrics),
+                slower=_list_slower(metrics, bool(result.get("is_step_changed"))),
                 **{name: row[name] for name in _OF_TRIAL},
             )
         )
     return trials
+
+
+def list_other_trials(
+    connection: sqlite3.Connection, run_id: str, causes: Iterable[Cause]
+) -> list[TriedFix]:
+    """List the trials shown under no cause: those of patches, of several fixes, and of fixes no
+    longer suggested.
+    """
+    own = {trial.key for trial in list_trials(connection, run_id)}
+    shown = {trial.key[:2] for cause in causes for trial in cause.trials}
+    return [
+        trial
+        for trial in list_tried_fixes(connection, run_id)
+        if trial.key in own and (trial.cause_fingerprint is None or trial.key[:2] not in shown)
+    ]
+
+
+def _name_fewer(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    fewer = []
+    for name, noun in (("graph_break_count", "graph break"), ("recompile_count", "recompile")):
+        metric = metrics.get(name, {})
+        if metric.get("word") == "better":
+            count = round(metric.get("base", 0) - metric.get("new", 0))
+            fewer.append(f"{count} {noun}{'' if count == 1 else 's'}")
+    return f"{' and '.join(fewer)} fewer" if fewer else ""
+
+
+def _list_slower(
+    metrics: Mapping[str, Mapping[str, Any]], is_step_changed: bool
+) -> tuple[str, ...]:
+    texts = (
+        describe_slower(name, metric.get("change"), metric.get("word", ""))
+        for name, metric in metrics.items()
+        if name != "abs_latency_ms" or is_step_changed
+    )
+    return tuple(text for text in texts if text)
 
 
 def _read_step(result: Mapping[str, Any], metric: Mapping[str, Any] | None) -> TriedStep | None:

@@ -97,7 +97,8 @@ def rank_costs(
             cause.title,
             cause.number,
             *(cause.function, cause.file, cause.line),
-            *(cause.saved_us, cause.step_us, cause.run_us),
+            *(None if cause.saved_us is None else max(0, cause.saved_us), cause.step_us),
+            cause.run_us,
         )
         for cause in causes
         if cause.run_us is not None and cause.run_us > 0

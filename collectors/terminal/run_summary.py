@@ -28,6 +28,7 @@ from compileboard.collectors.contract.run_config import (
 )
 from compileboard.collectors.contract.secrets import can_run_again
 from compileboard.collectors.fixes.causes import Cause
+from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.fixes.titles import (
     NOTHING_TO_FIX,
     describe_expected,
@@ -39,7 +40,7 @@ from compileboard.collectors.observe.torch_compat import describe_too_old
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.cudagraph_reasons import list_cudagraph_reasons
 from compileboard.collectors.store.repros import ReproLine, list_repros
-from compileboard.collectors.store.run_causes import load_causes
+from compileboard.collectors.store.run_causes import list_other_trials, load_causes
 from compileboard.collectors.store.run_costs import RunCost, list_run_costs
 from compileboard.collectors.store.runs import load_process_names
 from compileboard.collectors.terminal import values as command_hints
@@ -154,6 +155,7 @@ class RunSummary:
     can_try: bool  # whether `try` has an automatic fix
     wrong: list[CountedItem]  # functions whose graphs give other results than eager
     causes: list[CountedItem]
+    trials: list[CountedItem]  # of patches, of several fixes, of fixes no longer suggested
     costs: list[CountedItem]  # if steps were timed
     cudagraphs: list[CountedItem]
     ranks: list[CountedItem]  # those that behaved the same, if not all did
@@ -253,6 +255,7 @@ class RunSummary:
             ("Results", self.outcomes),
             ("Geomean speedup, by the number of models", self.geomeans),
             (self.fixes_title, self.causes),
+            ("Tried on this program", self.trials),
             (
                 "Time of the run, steps included, an estimate where not verified",
                 self.costs,
@@ -443,6 +446,7 @@ def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: st
         can_try=can_try and any(cause.can_try for cause in causes),
         wrong=wrong,
         causes=_list_fixes(causes, row["id"] if can_try else None, database),
+        trials=_list_trials(list_other_trials(connection, row["id"], causes)),
         costs=_describe_costs(list_run_costs(connection, row["id"], causes)),
         cudagraphs=_list_cudagraphs(connection, row["id"]),
         ranks=_list_diverging_ranks(connection, row["id"]),
@@ -515,10 +519,8 @@ def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> l
             notes += [cause.variation.sentence, *cause.variation.lines]
         notes += [strip_ticks(cause.fixes[0].title)] if cause.fixes else ["no fix is known"]
         notes += [
-            f"{'verified' if trial.is_verified else trial.label.lower()} on "
-            f"{datetime.fromtimestamp(trial.ended_us / 1e6):%Y-%m-%d}: "
-            f"{strip_ticks(trial.title)}: {trial.summary}"
-            for trial in cause.trials[:1]
+            f"{_describe_verdict(trial)}: {strip_ticks(trial.title)}: {trial.summary}"
+            for trial in cause.trials
         ]
         if run_id is not None and cause.can_try:
             words = ("try", run_id, "--fix", str(cause.number), *["--apply"] * bool(cause.verified))
@@ -529,6 +531,21 @@ def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> l
             CountedItem(strip_ticks(cause.title), cause.number, "\n".join(notes), is_numbered=True)
         )
     left_out = len(causes) - len(items)
+    return [*items, CountedItem("more on the run's page", left_out)] if left_out else items
+
+
+def _describe_verdict(trial: TriedFix) -> str:
+    day = f"{datetime.fromtimestamp(trial.ended_us / 1e6):%Y-%m-%d}"
+    return f"{'verified' if trial.is_verified else trial.label.lower()} on {day}"
+
+
+def _list_trials(trials: Sequence[TriedFix]) -> list[CountedItem]:
+    items = []
+    for place, trial in enumerate(trials[:TOP], 1):
+        gone = " (this advice is no longer given)" if trial.cause_fingerprint else ""
+        note = f"{_describe_verdict(trial)}: {trial.summary}{gone}"
+        items.append(CountedItem(strip_ticks(trial.title), place, note, is_numbered=True))
+    left_out = len(trials) - len(items)
     return [*items, CountedItem("more on the run's page", left_out)] if left_out else items
 
 

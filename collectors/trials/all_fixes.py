@@ -42,6 +42,10 @@ class TriedCandidate:
         return self.result is not None and self.result.outcome == "improved"
 
     @property
+    def is_slower(self) -> bool:
+        return self.result is not None and bool(self.result.slower)
+
+    @property
     def saved_s(self) -> float:
         """Return the saved compile time, 0 if it was not measured."""
         verdicts = self.result.verdicts if self.result else ()
@@ -107,7 +111,7 @@ class FixTrials:
             self._run_alternatives(options)
         self._fill()
         for tried in self.tried.values():
-            if tried.result and tried.result.is_unclear:
+            if tried.result and tried.result.needs_repeats:
                 self._repeat(tried)
         self._judge()
         self.best = self._choose_set()
@@ -191,9 +195,10 @@ class FixTrials:
 
     def _choose_set(self) -> TriedCandidate | None:
         """Combine the fixes that helped alone, the largest saving first. A fix that changes the
-        same lines as an earlier one is left out.
+        same lines as an earlier one is left out, and so is one with which a time grew.
         """
-        improved = [tried for tried in self.tried.values() if tried.is_improved]
+        alone = self.tried.values()
+        improved = [tried for tried in alone if tried.is_improved and not tried.is_slower]
         members: list[TriedCandidate] = []
         joined: Candidate | None = None
         for tried in sorted(improved, key=lambda tried: tried.saved_s, reverse=True):
@@ -211,7 +216,7 @@ class FixTrials:
     def list_ordered(self) -> list[TriedCandidate]:
         """Return the combined set, then each fix: those that helped first, by saving."""
         alone = [tried for tried in self._list_tried() if tried.result and tried is not self.best]
-        alone.sort(key=lambda tried: (not tried.is_improved, -tried.saved_s))
+        alone.sort(key=lambda tried: (not tried.is_improved, tried.is_slower, -tried.saved_s))
         return [*([self.best] if self.best and self.best.result else []), *alone]
 
     def _save(self) -> None:

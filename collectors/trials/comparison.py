@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from compileboard.collectors.contract.verdicts import ComparedMetric, Measurement, Verdict, decide
+from compileboard.collectors.fixes.titles import describe_slower
 from compileboard.collectors.record.program import read_tail
 from compileboard.collectors.store.dashboard import Outcome
 from compileboard.collectors.trials.execution import STDERR, Execution, pick_step
@@ -83,6 +84,22 @@ class TrialResult:
         )
 
     @property
+    def slower(self) -> list[str]:
+        """Return the times that grew by more than noise: ["compile time 12% more"]."""
+        texts = (
+            describe_slower(verdict.metric.name, verdict.change, verdict.word)
+            for verdict in self.verdicts
+            if verdict.metric is not STEP or self.is_step_changed
+        )
+        return [text for text in texts if text]
+
+    @property
+    def needs_repeats(self) -> bool:
+        """Return whether a fix that has fewer breaks or recompiles took longer in one execution."""
+        is_single = any("in one execution" in text for text in self.slower)
+        return self.is_unclear or (self.outcome == "improved" and is_single)
+
+    @property
     def summary(self) -> str:
         """Return the trial on one line: 7 breaks → 0, recompiles 4 → 1, output equal, compile 12.1
         → 4.0 s.
@@ -107,7 +124,7 @@ class TrialResult:
         ):
             if noun:
                 parts.append(f"{noun} {' → '.join(format_change(verdict))}")
-        return ", ".join(parts)
+        return ": ".join([", ".join(parts), *filter(None, [", ".join(self.slower)])])
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -208,8 +208,8 @@ def run_trial(
             # What differs between two executions of the program as it is was not lost.
             executions.print_line("the output differs; does it without the fix too?")
             base.append(executions.run(None))
-        if compare(base, new, candidate).is_unclear:
-            executions.print_line("fewer recompiles took longer to compile; twice more each")
+        if compare(base, new, candidate).needs_repeats:
+            executions.print_line("it took longer in one execution; twice more each")
             while len(new) < 3:
                 base.append(executions.run(None))
                 new.append(executions.run(candidate))

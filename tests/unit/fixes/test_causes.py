@@ -831,6 +831,45 @@ def test_fixes_tried_together_save_what_they_saved_together() -> None:
     assert describe_savings(together, 2_000, str) == words
 
 
+def _two_sizes() -> RecordedRun:
+    guards = (_size("x"), replace(_size("n"), category="int_value", fingerprint="n"))
+    recompiles = [RecordedRecompile(key, (guard,)) for key, guard in enumerate(guards, start=2)]
+    compiles = [_compile(1, 400), _again(2, of=1, total_us=900), _again(3, of=1, total_us=700)]
+    return RecordedRun(compiles, recompiles)
+
+
+def test_a_verified_fix_that_takes_longer_stands_last_and_is_no_saving() -> None:
+    run = _two_sizes()
+    first, second = build_causes(run)
+    slower = "compile time 12% more in one execution"
+    costly = replace(
+        _try(first, "improved"), new_us=5_600, fewer="1 recompile fewer", slower=(slower,)
+    )
+    saving, tried = build_causes(replace(run, trials=[costly]))
+    assert (saving.number, tried.number, tried.saved_us) == (2, 1, -240)  # of 2,000
+    assert describe_saving(tried, str) == f"verified 2026-11-30: 1 recompile fewer, {slower}"
+    words = f"1 of 2 fixes saves an estimated {second.saved_us} of 2000 compile time"
+    assert describe_savings([saving, tried], 2_000, str) == words
+    words = "1 fix known, saves no compile time, verified"
+    assert describe_savings([tried], 2_000, str) == words
+
+
+def test_what_is_within_noise_is_said_and_saves_nothing() -> None:
+    run = RecordedRun(*_varied_size())
+    (cause,) = build_causes(run)
+    trial = replace(_try(cause, "improved"), compile_label=LABELS["noise"])
+    (tried,) = build_causes(replace(run, trials=[trial]))
+    assert tried.saved_us == 0
+    words = "compile time 5000 → 4000 (no clear difference), verified 2026-11-30"
+    assert describe_saving(tried, str) == words
+
+
+def test_one_fix_of_two_causes_counts_once_in_equal_parts() -> None:
+    run = _two_sizes()
+    trials = [replace(_try(cause, "improved"), new_run_id="R") for cause in build_causes(run)]
+    assert [cause.saved_us for cause in build_causes(replace(run, trials=trials))] == [200, 200]
+
+
 def test_what_varied_stays_with_the_cause_that_leads_after_a_trial() -> None:
     compiles = [_compile(1), _again(2, of=1, total_us=500), _again(3, of=1, total_us=400)]
     mode = replace(_size("mode"), category="module_attribute", fingerprint="mode")

@@ -5,6 +5,7 @@ import pytest
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.dashboard import Trial, get_trial_of, list_trials, save_trial
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.run_causes import list_tried_fixes
 from compileboard.collectors.store.trash import delete_run, restore_run
 
 
@@ -48,6 +49,27 @@ def test_trials_of_a_run_come_newest_first(connection):
     assert list_trials(connection, "A")[1] == trial("1")
     assert list_trials(connection, "A")[0].outcome_label == "Failed"
     assert list_trials(connection, "B") == []
+
+
+def test_times_that_grew_and_what_became_fewer_are_named(connection):
+    metrics = [
+        {"name": "graph_break_count", "base": 2.0, "new": 1.0, "word": "better"},
+        {"name": "recompile_count", "base": 6.0, "new": 3.0, "word": "better"},
+        {"name": "compile_s", "base": 1.0, "new": 1.12, "change": 0.12, "word": "single"},
+        {"name": "abs_latency_ms", "base": 1.0, "new": 2.0, "change": 1.0, "word": "worse"},
+    ]
+    result = {"metrics": metrics, "is_step_changed": False}
+    save_trial(connection, trial("1", result=result))
+    save_trial(connection, trial("2", started_us=7, result={**result, "is_step_changed": True}))
+    slower = [tried.slower for tried in list_tried_fixes(connection, "A")]
+    compile_time = "compile time 12% more in one execution"
+    assert sorted(slower) == [(compile_time,), (compile_time, "step 100% more")]
+    (tried, _same) = list_tried_fixes(connection, "A")
+    assert (tried.fewer, tried.verdict) == (
+        "1 graph break and 3 recompiles fewer",
+        "Verified, takes longer",
+    )
+    assert (tried.compile_label, tried.saved_share) == ("one sample each", pytest.approx(-0.12))
 
 
 def test_a_run_knows_the_trial_that_it_was_made_for(connection):

@@ -139,6 +139,15 @@ def test_fewer_recompiles_that_take_longer_are_measured_three_times(tmp_path, co
     assert (fixes.best is not None) == (outcome == "improved")
 
 
+def test_a_fix_that_takes_longer_comes_after_those_that_save_and_is_in_no_set(tmp_path):
+    longer = {"graph_break_count": 2, "recompile_count": 1, "compile_us": -1_500_000}
+    program = Program(tmp_path, {"a": longer, "b": BREAK, "c": LARGE})
+    fixes = try_all(program, [fix("a", 1)], [fix("b", 2)], [fix("c", 3)])
+    ordered = fixes.list_ordered()
+    assert [tried.candidate.title for tried in ordered] == ["c+b", "c", "b", "a"]
+    assert ordered[-1].result.summary.endswith("compile time 19% more in one execution")
+
+
 def test_what_was_measured_before_an_interruption_is_saved(tmp_path):
     program = Program(tmp_path, {"a": BREAK, "b": {**BREAK, "lines": []}}, stops_at=3)
     fixes = try_all(program, [fix("a", 1)], [fix("b", 2)])

@@ -240,5 +240,11 @@ def test_causes_name_the_order_that_they_are_in() -> None:
     verified = "Verified fixes first, then most compile time"
     assert describe_order([cause(1, verified=True), cause(3), cause(2)]) == verified
     assert describe_order([cause(3), cause(1, verified=True)]) == ""
+    slow = cause(-4, verified=True)
+    slow = replace(slow, trials=(replace(slow.trials[0], slower=("step 9% more",)),))
+    assert describe_order([cause(3), cause(2), slow]) == (
+        "Most compile time first, then verified fixes that take longer"
+    )
+    assert describe_order([slow, cause(3)]) == ""
     timed = [cause(1, run_us=9), cause(3, True, run_us=3)]
     assert describe_order(timed) == "Most of the run's time first"

@@ -19,6 +19,7 @@ from compileboard.app.runs.run_queries import get_run_state
 from compileboard.collectors.cli.listing import list_text
 from compileboard.collectors.contract.fingerprints import format_id
 from compileboard.collectors.store.dashboard import Trial, list_trials, save_trial
+from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.clickhouse.published import OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_run, insert
 
@@ -140,10 +141,17 @@ def test_the_list_has_trials_where_asked_for(client: FlaskClient, store):
     assert list_text(database, 9).count("(trial)") == 2
 
 
-def test_a_patch_that_was_tried_stands_on_the_page_of_its_run(client: FlaskClient):
+def test_a_patch_that_was_tried_stands_with_its_run_on_its_page_and_in_show(
+    client: FlaskClient, store: sqlite3.Connection
+):
     words = " ".join(client.get("/runs/R2").text.split())
     assert "Tried on this program" in words
     assert "Take &lt;print&gt; out: 7 breaks → 0, output equal" in words
+    database = store.execute("pragma database_list").fetchone()["file"]
+    shown = {run_id: summarize(database, run_id) for run_id in ("R1", "R2")}
+    words = " ".join(shown["R2"].text().split())
+    assert "Tried on this program: 1. Take <print> out verified on 20" in words
+    assert ": 7 breaks → 0, output equal" in words and not shown["R1"].trials
 
 
 def test_a_trial_of_advice_that_is_no_longer_given_stands_on_the_page_of_its_run(
