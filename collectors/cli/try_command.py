@@ -205,7 +205,9 @@ def _try_one_fix(
         _confirm_changed_answer(fix, yes)
     verified = None
     with closing(open_reader(database)) as connection:
-        programs = _list_programs(connection, run, database, command, folder)
+        # A patch is of one program, which a benchmark is only if its command is given.
+        sources = ("live", "bench") if patch is None or command else ("live",)
+        programs = _list_programs(connection, run, database, command, folder, sources)
         program, causes = next(
             (pair for pair in programs if any(cause.number == fix for cause in pair[1])),
             programs[0],
@@ -213,7 +215,7 @@ def _try_one_fix(
         if patch is not None and program.source == "bench":
             raise CannotTry(
                 f"run {program.run_id} is a benchmark of many models; a patch is tried on one "
-                "program: give its command after `--`"
+                "program: name a run of one, or give its command after `--`"
             )
         if patch is not None:
             candidate = _read_patch(patch, program, folder)
@@ -329,6 +331,7 @@ def _list_programs(
     database: str,
     command: Sequence[str],
     folder: Path | None = None,
+    sources: Sequence[str] = ("live", "bench"),
 ) -> list[tuple[RecordedProgram, list[Cause]]]:
     """Return a run's program with its causes; for a benchmark, each model that has any.
 
@@ -339,7 +342,7 @@ def _list_programs(
     from compileboard.collectors.store.run_causes import load_causes
     from compileboard.collectors.trials.patches import load_program
 
-    program = load_program(connection, run, os.environ, command)
+    program = load_program(connection, run, os.environ, command, sources)
     reopen_run_of_database(database, program.run_id)
     causes = load_causes(connection, program.run_id)
     if program.source != "bench":
@@ -433,13 +436,14 @@ def try_all(
         tried.append(fixes)
         if not as_json:
             title = [f"{program.name}:"] if program.source == "bench" else []
-            print("\n".join([*title, *_list_all(fixes)]), file=file, flush=True)
+            lines = _list_all(fixes, causes, _list_earlier(fixes, database))
+            print("\n".join([*title, *lines]), file=file, flush=True)
         if fixes.stopped:
             break
     if not tried:
         raise CannotTry(_list_fixes((), programs[0][0], database))
     if as_json:
-        bodies = [_all_to_json(fixes) for fixes in tried]
+        bodies = [_all_to_json(fixes, _list_earlier(fixes, database)) for fixes in tried]
         print_json(bodies if programs[0][0].source == "bench" else bodies[0])
     show = collector_command("show", run_id, database=database)
     print_message(f"the run lists those that helped first, by the same numbers: {show}")
@@ -482,7 +486,7 @@ def _try_program(
         raise CannotTry(f"the fixes of run {program.run_id} are being tried already")
     candidates = Candidates(causes, program, session / "copies")
     choices = candidates.list_choices(print_message)
-    if not choices:
+    if not choices and not any(session.glob("*.id")):  # nor any that an earlier call tried
         return None
     for warning in program.warnings:
         print_message(warning)
@@ -499,7 +503,14 @@ def _try_program(
     return fixes
 
 
-def _list_all(fixes: FixTrials) -> list[str]:
+def _list_earlier(fixes: FixTrials, database: str) -> list[Trial]:
+    from compileboard.collectors.store.dashboard import list_trials
+
+    with closing(open_reader(database)) as connection:
+        return fixes.list_earlier(list_trials(connection, fixes.executions.program.run_id))
+
+
+def _list_all(fixes: FixTrials, causes: Sequence[Cause], earlier_trials: list[Trial]) -> list[str]:
     executions = fixes.executions
     earlier = f", {executions.earlier_count} of earlier calls" if executions.earlier_count else ""
     lines = [
@@ -507,6 +518,12 @@ def _list_all(fixes: FixTrials) -> list[str]:
         "",
     ]
     rows = [_make_row(tried) for tried in fixes.list_ordered()]
+    for trial in earlier_trials:
+        numbers = [c.number for c in causes if trial.cause_fingerprint in c.fingerprints]
+        name = f"fix {numbers[0]}" if numbers else "fixes"
+        output = trial.result.get("output", {}).get("text")
+        text = output if output and trial.outcome == "different" else trial.summary
+        rows.append((name, trial.outcome_label, f"{trial.title}: {text}"))
     rows += [(_name_candidate(candidate), "not tried", "") for candidate in fixes.untried]
     widths = [max(map(len, column)) for column in zip(*rows)][:2]
     for numbers, label, summary in rows:
@@ -530,14 +547,14 @@ def _make_row(tried: TriedCandidate) -> tuple[str, str, str]:
     return _name_candidate(candidate), label, f"{candidate.title}: {different or result.summary}"
 
 
-def _all_to_json(fixes: FixTrials) -> dict[str, Any]:
+def _all_to_json(fixes: FixTrials, earlier_trials: list[Trial]) -> dict[str, Any]:
     return {
         "run": fixes.executions.program.run_id,
         "execution_count": fixes.executions.count,
         "earlier_count": fixes.executions.earlier_count,
         "stopped": str(fixes.stopped) if fixes.stopped else None,
         "untried": [list(candidate.numbers) for candidate in fixes.untried],
-        "trials": [_to_json(trial) for trial in fixes.trials],
+        "trials": [_to_json(trial) for trial in [*fixes.trials, *earlier_trials]],
     }
 
 

@@ -239,6 +239,14 @@ class FixTrials:
                 )
         self.executions.save(self.trials)
 
+    def list_earlier(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Return those of a run's `trials` that an earlier call of this session saved, and that
+        this call left alone: a fix that did not help is no longer suggested.
+        """
+        named = {path.read_text(encoding="utf-8") for path in self.executions.folder.glob("*.id")}
+        named -= {trial.id for trial in self.trials}
+        return [trial for trial in trials if trial.id in named]
+
     def _name_trial(self, key: str, fingerprint: str | None) -> str:
         """Return the trial's id, which stays the same when an interrupted call is continued."""
         path = self.executions.folder / f"{key}-{fingerprint or TOGETHER}.id"

@@ -278,10 +278,13 @@ def load_program(
     given: str,
     environment: Mapping[str, str],
     command: Sequence[str] = (),
+    sources: Sequence[str] = ("live", "bench"),
 ) -> RecordedProgram:
-    """Load a run's program, optionally with another command. Raises CannotTry."""
-    # With `latest`, where no program was run, the newest of the others says why it is refused.
-    run_id = find_run(connection, given, "live", "bench") or find_run(connection, given)
+    """Load a run's program, optionally with another command. With `latest`, it is the newest run of
+    some `sources`. Raises CannotTry.
+    """
+    # Where there is none of them, the newest of the others says why it is refused.
+    run_id = find_run(connection, given, *sources) or find_run(connection, given)
     if run_id is None:
         raise CannotTry(f"there is no run {given!r}; `{collector_command('list')}` names them")
     row = connection.execute(

@@ -17,6 +17,10 @@ from compileboard.collectors.trials.trial import Candidate, Stopped
 COUNTS = Counts(9, 4, 4, 0, 0, 8_000_000, None)
 
 
+class Saved(tuple):
+    id = ""
+
+
 class Program:
     """Stand in for `Executions`: each setting saves what the test says; nothing is run."""
 
@@ -59,7 +63,9 @@ class Program:
         return execution
 
     def make_trial(self, candidate, sides, result, **rest):
-        return (candidate.title, result.outcome, rest["fingerprint"])
+        saved = Saved((candidate.title, result.outcome, rest["fingerprint"]))
+        saved.id = rest["id"]
+        return saved
 
     def save(self, trials):
         self.saved = list(trials)
@@ -169,6 +175,21 @@ def test_a_continued_call_compares_times_with_a_base_of_its_own(tmp_path):
     program.continue_with(compile_us=1)
     try_all(program, *choices)
     assert program.order == []
+
+
+def test_a_continued_call_names_the_fixes_that_are_no_longer_suggested(tmp_path):
+    program = Program(tmp_path, {"a": {**BREAK, "lines": []}, "b": BREAK, "c": BREAK}, stops_at=4)
+    assert try_all(program, [fix("a", 1)], [fix("b", 2)], [fix("c", 3)]).stopped
+    assert ("a", "different", "c1") not in program.saved  # it may differ by itself
+    program.continue_with(compile_us=8_000_000)
+    program.stops_at = 1
+    assert try_all(program, [fix("a", 1)], [fix("b", 2)], [fix("c", 3)]).stopped
+    stored = program.saved
+    assert ("a", "different", "c1") in stored
+    program.continue_with(compile_us=8_000_000)
+    fixes = try_all(program, [fix("b", 2)], [fix("c", 3)])  # the run's page no longer has a
+    assert "a" not in [tried.candidate.title for tried in fixes.list_ordered()]
+    assert fixes.list_earlier(stored) == [("a", "different", "c1")]
 
 
 def test_two_fixes_of_a_line_exclude_each_other():

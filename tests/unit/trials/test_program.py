@@ -49,4 +49,6 @@ def test_latest_may_be_a_benchmark_as_in_show(tmp_path):
             run = {"source": source, "cwd": str(tmp_path), "facts": facts}
             add_run(store, source, started_us=started_us, state="finished", **run)
         assert load_program(store, "latest", os.environ).run_id == "bench"
+        # A patch is tried on one program.
+        assert load_program(store, "latest", os.environ, sources=("live",)).run_id == "live"
         assert (find_run(store, "latest"), find_run(store, "latest", "live")) == ("import", "live")
