@@ -81,7 +81,7 @@ MAX_COMPILES = 5_000  # a run with more is too slow for a list of several
 
 @dataclass(frozen=True)
 class ProgramSavings:
-    """The time that fixes of a program's newest run would save."""
+    """The time that fixes of a program's or benchmark's newest run would save."""
 
     run_id: RunId
     name: Annotated[str, "The run's name."]
@@ -96,10 +96,13 @@ class ProgramSavings:
     fix_count: Annotated[Count, "Causes with a known fix."]
     first_cause: Annotated[str, "The cause to fix first."]
     first_fix: Annotated[str, "The fix of it."]
+    is_benchmark: Annotated[bool, "Whether the run measured models."]
 
 
 def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> list[ProgramSavings]:
-    """List the newest run of each recent program that has a fix, the largest saving first."""
+    """List the newest run of each recent program and benchmark that has a fix, the largest saving
+    first.
+    """
     run_ids = list_program_runs(
         store.engine, filters.suite, filters.name, newest=run_count, most_compiles=MAX_COMPILES
     )
@@ -127,6 +130,7 @@ def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
         fix_count=len(fixable),
         first_cause=fixable[0].title,
         first_fix=fixable[0].fixes[0].title,
+        is_benchmark=bool(run.result_count),
     )
 
 
@@ -637,7 +641,8 @@ def _collect_facts(
     totals: DatabaseTotals,
     clock: RecorderClock,
 ) -> VerdictFacts:
-    if suite and programs and is_stale(suite.run.started_us, clock.now_us):
+    is_stale_suite = suite is not None and is_stale(suite.run.started_us, clock.now_us)
+    if is_stale_suite and not all(program.is_benchmark for program in programs):
         suite = None  # programs are what people work on
     newest = next((recent.run for recent in runs if recent.run.standing.word != "running"), None)
     failing = [model.model for model in suite.failed] if suite else []

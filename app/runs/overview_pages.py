@@ -197,7 +197,7 @@ class Overview:
     ]
     programs: Annotated[
         Sequence[ProgramSavings],
-        "The newest programs with a fix, except benchmarks, most to win first.",
+        "The newest programs and benchmarks with a fix, most to win first.",
     ]
     totals: Annotated[DatabaseTotals, "Sums over every run, or those of `suite` and `name`."]
     series: Annotated[Sequence[RunSeries], "Each suite and name with its runs, at most 500."]

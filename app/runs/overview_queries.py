@@ -320,13 +320,12 @@ limit :limit
 
 
 def programs_sql(scope: str) -> str:
-    """Return the SQL of observed runs that ended without results, the newest first."""
+    """Return the SQL of observed runs that ended, the newest first."""
     return f"""
 select id, suite, name
 from (
   select
     r.id, r.suite, r.name, r.state, r.started_us,
-    coalesce($t.result_count, 0) as result_count,
     coalesce($t.compile_count, 0) as compile_count
   from runs as r
   $totals
@@ -335,7 +334,6 @@ from (
   limit :newest
 ) as n
 where state <> 'running'
-  and result_count = 0
   and compile_count between 1 and :most_compiles
 order by started_us desc, id desc
 limit :newest
@@ -426,7 +424,7 @@ def list_top(
 def list_program_runs(
     engine: Engine, suite: str | None, name: str | None, *, newest: int, most_compiles: int
 ) -> list[str]:
-    """List the ids of the newest run of each program that is not a benchmark."""
+    """List the ids of the newest run of each program and benchmark."""
     values = {**bind_suite(engine, suite), "name": name, "newest": newest}
     values["most_compiles"] = most_compiles
     run_ids: dict[tuple[str | None, str], str] = {}

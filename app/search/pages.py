@@ -14,7 +14,7 @@ from compileboard.app.core.api import find_run as check_run
 from compileboard.app.core.db import get_clock, get_engine, get_reader, get_settings, get_store
 from compileboard.app.core.fields import Count
 from compileboard.app.core.filters import run_url
-from compileboard.app.core.format import format_time
+from compileboard.app.core.format import format_plural, format_time
 from compileboard.app.core.newest import LATEST
 from compileboard.app.core.page import FilterError, check_limit
 from compileboard.app.core.parameters import Parameter
@@ -30,6 +30,7 @@ from compileboard.app.search.queries import (
     SearchHit,
     SearchLine,
     list_models,
+    list_suites,
     read_terms,
     search,
 )
@@ -45,14 +46,14 @@ _COMMIT = re.compile(r"[0-9a-fA-F]{4,40}")
 class Suggestion:
     """A page whose name or content matches a text."""
 
-    kind: Annotated[str, one_of(("run", "model", *_SUGGESTED_TEXTS)), "Kind of page."]
+    kind: Annotated[str, one_of(("run", "suite", "model", *_SUGGESTED_TEXTS)), "Kind of page."]
     label: Annotated[str, "Name of the page."]
     detail: Annotated[str, "Distinguishes it from others of that name."]
     address: Annotated[str, "The page's path."]
 
 
 def find_by_name(text: str) -> list[Suggestion]:
-    """List runs by ID, name, title, note, command, commit or branch, and models by name."""
+    """List runs by ID, name, title, note, command, commit or branch, suites and models by name."""
     if not text:
         return []
     engine, clock = get_engine(), get_clock()
@@ -68,6 +69,12 @@ def find_by_name(text: str) -> list[Suggestion]:
     named = [
         Suggestion("run", run.shown_name, _describe_run(run), run_url(run.id))
         for run in [*runs.values()][:MAX_PER_KIND]
+    ]
+    named += [
+        Suggestion(
+            "suite", suite, format_plural(count, "run"), url_for("overview.index", suite=suite)
+        )
+        for suite, count in list_suites(engine, text, MAX_PER_KIND)
     ]
     named += [
         Suggestion("model", model, suites, url_for("models.show", model=model))
@@ -209,7 +216,8 @@ class SuggestionList:
     """Pages that match a text."""
 
     suggestions: Annotated[
-        Sequence[Suggestion], "Runs, models, functions, failures, graph breaks and recompiles."
+        Sequence[Suggestion],
+        "Runs, suites, models, functions, failures, graph breaks and recompiles.",
     ]
 
 

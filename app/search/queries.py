@@ -149,6 +149,23 @@ def list_models(engine: Engine, text: str, limit: int) -> list[tuple[str, str]]:
     ]
 
 
+SUITES_SQL = """
+select suite, count(*) as run_count
+from runs
+where source <> 'trial'
+  and instr(lower(suite), lower(:text)) > 0
+group by suite
+order by length(suite), suite
+limit :limit
+"""
+
+
+def list_suites(engine: Engine, text: str, limit: int) -> list[tuple[str, int]]:
+    """List suites whose name contains a text, each with the number of its runs."""
+    rows = engine.rows(SUITES_SQL, {"text": text, "limit": limit})
+    return [(row["suite"], row["run_count"]) for row in rows]
+
+
 # Of these, backticks are torch's marks around code; of programs, a part of the code.
 _WITH_TICKS = ("graph_break", "recompile", "issue", "failure", "result", "cudagraph_skip")
 KIND_WORDS = {

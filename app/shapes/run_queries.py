@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from compileboard.collectors.contract.values import fit_json
 from compileboard.collectors.fixes.causes import CodeIndex
 from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.store.reading import read_json
-from compileboard.collectors.store.run_causes import list_source_lines
+from compileboard.collectors.store.run_causes import list_source_lines_at
 
 MAX_RECORDS = 400  # Records of one compile.
 MAX_LINES = 25
@@ -134,10 +135,10 @@ def count_kinds(connection: sqlite3.Connection, run_id: str) -> dict[str, int]:
 def list_lines(
     connection: sqlite3.Connection, run_id: str, limit: int = MAX_LINES
 ) -> list[ShapeLine]:
-    code = CodeIndex(list_source_lines(connection, run_id))
+    rows = connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit}).fetchall()
+    code = _read_code(connection, run_id, rows)
     shape_lines = [
-        ShapeLine(**{**dict(row), "source_line": _find_source(code, row)})
-        for row in connection.execute(LINES_SQL, {"run_id": run_id, "limit": limit})
+        ShapeLine(**{**dict(row), "source_line": _find_source(code, row)}) for row in rows
     ]
     # A record without a user line has torch's generated code as its location: <string>.
     own = [
@@ -164,15 +165,21 @@ def list_shape_compiles(
     records = connection.execute(COMPILES_SQL, values).fetchall()
     started = {row["key"]: row["started_us"] for row in records}
     page = make_page(records, limit, lambda row: (started[row["key"]], row["key"]))
-    code = CodeIndex(list_source_lines(connection, run_id))
-    return page.map(lambda row: _read_compile(connection, row, code))
+    return page.map(lambda row: _read_compile(connection, run_id, row))
 
 
-def _read_compile(
-    connection: sqlite3.Connection, row: sqlite3.Row, code: CodeIndex
-) -> ShapeCompile:
+def _read_code(
+    connection: sqlite3.Connection, run_id: str, rows: Iterable[sqlite3.Row]
+) -> CodeIndex:
+    places = [(row["file"], row["line"]) for row in rows]
+    return CodeIndex(list_source_lines_at(connection, run_id, places))
+
+
+def _read_compile(connection: sqlite3.Connection, run_id: str, row: sqlite3.Row) -> ShapeCompile:
     values = {name: row[name] for name in row.keys() if name != "started_us"}  # noqa: SIM118 - a row iterates its values
-    records = connection.execute(RECORDS_SQL, {"key": row["key"], "limit": MAX_RECORDS})
+    limit = {"key": row["key"], "limit": MAX_RECORDS}
+    records = connection.execute(RECORDS_SQL, limit).fetchall()
+    code = _read_code(connection, run_id, records)
     sizes = connection.execute(SIZES_SQL, {"key": row["key"]}).fetchone()
     return ShapeCompile(
         **values,

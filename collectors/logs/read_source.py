@@ -14,10 +14,9 @@ from compileboard.collectors.contract.secrets import scrub_text
 from compileboard.collectors.contract.shapes import Frame
 from compileboard.collectors.decode.records import FILE_LIMIT_BYTES, PathNamer, is_library, is_torch
 from compileboard.collectors.fixes.fix import SourceLines
-from compileboard.collectors.store.run_causes import MAX_EXCERPTS
+from compileboard.collectors.store.run_causes import MAX_EXCERPTS, MAX_LINES
 
 LINES_BEFORE, LINES_AFTER = 4, 5  # if the line is in no function
-MAX_LINES = 60  # Lines of a function on either side of the line.
 MAX_LINE_LENGTH = 200
 MAX_FILES = 200
 _MAY_BE_SECRET = re.compile(r"[\"'#]|\d{4}")  # text, a comment, or a number like a PIN

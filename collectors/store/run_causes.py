@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 from collections import defaultdict
@@ -35,6 +36,7 @@ from compileboard.collectors.store.reading import read_body, read_event, read_js
 from compileboard.collectors.store.run_steps import load_run_steps
 
 MAX_EXCERPTS = 500  # a run's
+MAX_LINES = 60  # of an excerpt, before and after the line that it was read for
 
 _EXCERPT = InsertOnce("source_excerpts", "file", "first_line", "text")
 
@@ -78,6 +80,42 @@ def list_source_lines(connection: sqlite3.Connection, run_id: str) -> list[Sourc
     return [
         SourceLines(row["file"], row["first_line"], tuple(row["text"].split("\n"))) for row in rows
     ]
+
+
+def list_source_lines_at(
+    connection: sqlite3.Connection, run_id: str, places: Iterable[tuple[str | None, int | None]]
+) -> list[SourceLines]:
+    """List the excerpts that may contain one of the lines, given by file and number."""
+    lines: dict[str, set[int]] = defaultdict(set)
+    for file, line in places:
+        if file is not None and line is not None:
+            lines[file].add(line)
+    rows = connection.execute(
+        """
+        select e.id, e.file, e.first_line
+        from run_source_excerpts as r
+        join source_excerpts as e on e.id = r.excerpt_id
+        where r.run_id = :run_id
+          and e.file in (select value from json_each(:files))
+        limit :most
+        """,
+        {"run_id": run_id, "files": json.dumps([*lines]), "most": MAX_EXCERPTS},
+    )
+    ids = [
+        row["id"]
+        for row in rows
+        if any(0 <= line - row["first_line"] <= 2 * MAX_LINES for line in lines[row["file"]])
+    ]
+    texts = connection.execute(
+        """
+        select file, first_line, text
+        from source_excerpts
+        where id in (select value from json_each(:ids))
+        order by file, first_line
+        """,
+        {"ids": json.dumps(ids)},
+    )
+    return [SourceLines(row[0], row[1], tuple(row[2].split("\n"))) for row in texts]
 
 
 MAX_ROWS = 100_000

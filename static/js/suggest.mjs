@@ -3,8 +3,8 @@
 
 const WAIT_MS = 120;
 const KINDS = {
-  run: "Run", model: "Model", function: "Function", failure: "Failure", graph_break: "Graph break", recompile: "Recompile",
-  rerecording: "CUDA graph",
+  run: "Run", suite: "Suite", model: "Model", function: "Function", failure: "Failure", graph_break: "Graph break",
+  recompile: "Recompile", rerecording: "CUDA graph",
   issue: "Failure across runs",
 };
 

@@ -378,6 +378,20 @@ def test_programs_that_win_most_come_first_and_lead_to_their_fixes(
 
 
 @on_both_engines
+def test_a_benchmark_with_a_fix_stands_among_the_programs(
+    client: FlaskClient, store: sqlite3.Connection
+) -> None:
+    program, benchmark = record_run(store), record_run(store)
+    store.execute("update runs set name = 'nightly' where id = ?", (benchmark,))
+    store.execute("update run_totals set result_count = 2 where run_id = ?", (benchmark,))
+    checkpoint(store)
+    listed = client.get("/api/v1/overview").get_json()["data"]["programs"]
+    is_benchmark = {row["run_id"]: row["is_benchmark"] for row in listed}
+    assert is_benchmark == {program: False, benchmark: True}
+    assert f'href="/runs/{benchmark}">nightly' in client.get("/").text
+
+
+@on_both_engines
 def test_programs_are_shown_beside_benchmarks_and_found_by_their_suite(
     client: FlaskClient, store: sqlite3.Connection
 ) -> None:

@@ -205,3 +205,9 @@ def test_runs_and_models_are_found_by_id_name_commit_and_word(
     (model,) = client.get(f"/api/v1/suggestions?q={MLP.model}").get_json()["data"]["suggestions"]
     assert (model["kind"], model["address"]) == ("model", f"/models/{MLP.model}")
     assert client.get("/api/v1/suggestions?q=").get_json()["data"]["suggestions"] == []
+    store.execute("update runs set suite = 'nightly'")
+    checkpoint(store)
+    found = client.get("/api/v1/suggestions?q=NIGHT").get_json()["data"]["suggestions"]
+    (suite,) = [own for own in found if own["kind"] == "suite"]
+    assert (suite["address"], suite["detail"]) == ("/?suite=nightly", "1 run")
+    assert 'href="/?suite=nightly"' in client.get("/search?q=night").text
