@@ -47,7 +47,6 @@ from compileboard.collectors.fixes.fix import Fix, SourceLines, SuggestedFix, fi
 from compileboard.collectors.fixes.statement import find_whole, mark_part
 from compileboard.collectors.fixes.titles import (
     NOTHING_TO_FIX,
-    describe_expected,
     describe_saving,
     describe_savings,
     takes_longer,
@@ -558,7 +557,12 @@ def find_line(cause: Cause, file: str, line: int) -> str | None:
 
 
 def judge_run(
-    run: RunRow, causes: Sequence[Cause], problems: Sequence[Problem], *, is_pruned: bool = False
+    run: RunRow,
+    causes: Sequence[Cause],
+    problems: Sequence[Problem],
+    *,
+    is_pruned: bool = False,
+    disabling: Sequence[str] = (),
 ) -> RunVerdict:
     grave = [problem for problem in problems if problem.severity == "bad"]
     eager = [cause for cause in causes if cause.is_eager and not cause.is_expected]
@@ -573,7 +577,7 @@ def judge_run(
         if run.has_only_results:
             words = "Compiles not recorded"
         elif run.state != "running" and run.source != "import" and not problems:
-            reason = describe_uncompiled(run.state, run.torch_version)
+            reason = describe_uncompiled(run.state, run.torch_version, disabling)
             reason = reason.removeprefix(f"{words.lower()}: ")
             notes.append(f"{reason[0].upper()}{reason[1:]}")
         return RunVerdict("bad" if grave else "quiet", words, ". ".join(notes), None)
@@ -598,9 +602,8 @@ def judge_run(
         return RunVerdict(tone, sentence, ". ".join(notes), None)
     is_expected = all(cause.is_expected for cause in causes) and not failed
     tone = "bad" if grave or eager else "good" if is_expected else "warn"
-    sentence = describe_savings(causes, run.compile_us, format_duration)
-    if grave and all(cause.is_expected for cause in causes):
-        sentence = f"{format_plural(len(grave), 'problem')}; {describe_expected(causes)}"
+    found = format_plural(len(grave), "problem") if grave else ""
+    sentence = describe_savings(causes, run.compile_us, format_duration, found)
     return RunVerdict(tone, sentence, ". ".join(notes), fix_count or None)
 
 

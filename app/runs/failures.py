@@ -215,7 +215,14 @@ left join functions as f on f.id = c.function_id
 where c.run_id = :run_id
   and c.outcome = 'failed'
 group by 1, c.function_id
-order by compile_count desc, 1, c.function_id
+union all
+select x.error_type, min(x.message), null, null, null, count(*)
+from failures as x
+where x.run_id = :run_id
+  and x.phase = 'compile'
+  and x.compile_key is null
+group by 1
+order by compile_count desc, 1, function
 limit :limit
 """
 CACHE_RESULTS_SQL = """

@@ -71,6 +71,7 @@ from compileboard.collectors.store.run_costs import (
     list_recorded_again,
     list_run_costs,
 )
+from compileboard.collectors.store.runs import list_disabling
 
 
 @dataclass(frozen=True)
@@ -176,10 +177,17 @@ class RunSummaryScreen:
     trials: Sequence[TriedFix] = ()  # Trials that belong to no cause.
     costs: Sequence[RunCost] = ()  # only if steps were timed
     is_pruned: bool = False
+    disabling: Sequence[str] = ()  # what turned torch.compile off, where nothing was compiled
 
     @cached_property
     def verdict(self) -> RunVerdict:
-        return judge_run(self.run, self.causes, self.problems, is_pruned=self.is_pruned)
+        return judge_run(
+            self.run,
+            self.causes,
+            self.problems,
+            is_pruned=self.is_pruned,
+            disabling=self.disabling,
+        )
 
     @cached_property
     def savings(self) -> list[SavingBarSegment]:
@@ -256,6 +264,7 @@ def build_summary(reader: sqlite3.Connection, run: RunRow) -> RunSummaryScreen:
         trials=list_other_trials(reader, run.id, causes),
         costs=rank_run_costs(reader, run.id, causes),
         is_pruned=is_pruned(reader, run.id),
+        disabling=() if run.compile_count else list_disabling(reader, run.id),
     )
 
 

@@ -24,11 +24,10 @@ from compileboard.collectors.observe.torch_compat import describe_too_old
 from compileboard.collectors.store.connection import StoreError, describe_error, open_reader
 from compileboard.collectors.terminal.progress_line import (
     ProgressLine,
-    count_text,
     counts_text,
     progress_line,
 )
-from compileboard.collectors.terminal.values import collector_command, read_size
+from compileboard.collectors.terminal.values import collector_command, count_text, read_size
 from compileboard.command_line import Choice, Command, Value
 from compileboard.exit_codes import REFUSED
 
@@ -336,7 +335,7 @@ def list_summary_lines(database: str, run_id: str) -> list[str]:
     if summary is None:
         return [f"run {run_id} is not in {database}"]
     show = collector_command("show", run_id, database=database)
-    if summary.compile_count:
+    if summary.compile_count or summary.failure_count:
         counts = counts_text(
             summary.compile_count, summary.graph_break_count, summary.recompile_count
         )
@@ -369,6 +368,8 @@ def list_summary_lines(database: str, run_id: str) -> list[str]:
     doctor = collector_command("doctor", database=database)
     if summary.torch_version and (too_old := describe_too_old(summary.torch_version)):
         return [f"nothing was recorded: {too_old}"]
-    reason = describe_uncompiled(summary.state, summary.torch_version)
+    reason = describe_uncompiled(summary.state, summary.torch_version, summary.disabling)
+    if summary.disabling:
+        return [f"{reason}; {show}"]
     hint = f" (check: `{doctor}`)" if summary.torch_version or summary.state == "finished" else ""
     return [f"{reason}{hint}; {show}"]

@@ -526,8 +526,8 @@ def _list_all(fixes: FixTrials, causes: Sequence[Cause], earlier_trials: list[Tr
         rows.append((name, trial.outcome_label, f"{trial.title}: {text}"))
     rows += [(_name_candidate(candidate), "not tried", "") for candidate in fixes.untried]
     widths = [max(map(len, column)) for column in zip(*rows)][:2]
-    for numbers, label, summary in rows:
-        lines.append(f"  {numbers:<{widths[0]}}  {label:<{widths[1]}}  {summary}".rstrip())
+    for fix, label, summary in rows:
+        lines.append(f"  {fix:<{widths[0]}}  {label:<{widths[1]}}  {summary}".rstrip())
     return lines
 
 

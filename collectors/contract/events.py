@@ -356,6 +356,7 @@ class SnapshotTaken(Event):
     losses: dict[str, int] = field(default_factory=dict)
     gpus: list[Gpu] = field(default_factory=list)
     cudnn_version: str | None = None
+    disabling: list[str] = field(default_factory=list)  # what turns torch.compile off, at the end
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ This module is imported in the observed process, so it needs only the standard l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
@@ -132,12 +132,19 @@ def is_device_known(source: str, torch_version: str | None) -> bool:
     return source != "import" or (torch_version or "").endswith("+cpu")
 
 
-def describe_uncompiled(state: str, torch_version: str | None) -> str:
-    """Return why an observed program compiled nothing. `state` is how it ended."""
+def describe_uncompiled(
+    state: str, torch_version: str | None, disabling: Sequence[str] = ()
+) -> str:
+    """Return why an observed program compiled nothing. `state` is how it ended, `disabling` what
+    turned torch.compile off.
+    """
+    if disabling:
+        verb = "turns" if len(disabling) == 1 else "turn"
+        return f"nothing was compiled: {' and '.join(disabling)} {verb} torch.compile off"
     if torch_version:
         return (
             "nothing was compiled although torch was loaded: no compiled function was called, "
-            "or TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE is set"
+            "or torch.compile was turned off while it ran"
         )
     if state != "finished":  # it had no chance to
         return "the program ended before it loaded torch.compile"

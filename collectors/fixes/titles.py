@@ -283,8 +283,12 @@ def describe_savings(
     causes: Sequence[HasSavings],
     compile_us: int | None,
     format_duration: Callable[[float | None], str],
+    problems: str = "",
 ) -> str:
-    """Return "4 fixes save an estimated 3.09 s of 5.87 s compile time", or what was measured."""
+    """Return "4 fixes save an estimated 3.09 s of 5.87 s compile time", or what was measured.
+
+    `problems` are named where no cause is anything to fix.
+    """
     fixable = [cause for cause in causes if cause.is_fixable]
     saved_us = sum(max(0, cause.saved_us or 0) for cause in fixable or causes)
     step = _describe_step(fixable or causes, format_duration)
@@ -324,7 +328,12 @@ def describe_savings(
         estimate = f"{subject} {verb} an estimated {format_duration(saved_us)} {whole}"
         return f"{estimate}, and {step}" if step else estimate
     if all(cause.is_expected for cause in causes):
-        return f"Nothing to fix: {describe_expected(causes)}"
+        expected = "1 cause is" if len(causes) == 1 else f"{len(causes)} causes are"
+        return (
+            f"{problems}; {expected} as expected"
+            if problems
+            else (f"Nothing to fix: {expected} as expected")
+        )
     subject = "1 cause" if len(causes) == 1 else f"{len(causes)} causes"
     verb = "costs" if len(causes) == 1 else "cost"
     costs = [f"{format_duration(saved_us)} {whole}"] if saved_us else []
@@ -333,10 +342,6 @@ def describe_savings(
         f"{verb} an estimated {' and '.join(costs)}" if costs else "of graph breaks or recompiles"
     )
     return f"{subject} {cost}, no fix is known"
-
-
-def describe_expected(causes: Sequence[HasSavings]) -> str:
-    return f"{'1 cause is' if len(causes) == 1 else f'{len(causes)} causes are'} as expected"
 
 
 def _describe_step(

@@ -331,6 +331,8 @@ class Hooks:
 
     def _record_metrics(self, metrics: Any) -> None:
         fields = {name: value for name, value in vars(metrics).items() if value is not None}
+        if not fields.get("fail_type") and (error := torch_compat.find_abort()) is not None:
+            fields |= {"fail_type": type(error).__name__, "fail_reason": str(error)}
         is_backward = fields.get("is_forward") is False or type(metrics).__name__.startswith("Bwd")
         name = _METRICS_NAMES[is_backward, fields.get("is_runtime") is True]
         if not self._settings_recorded:
@@ -416,11 +418,13 @@ class Hooks:
 
     def _snapshot(self, *, final: bool) -> None:
         self._snapshot_due_s = time.monotonic() + SNAPSHOT_INTERVAL_S
-        if not self.spool.record_count and not self.spool.losses:
+        disabling = torch_compat.list_disabling() if final else []
+        if not self.spool.record_count and not self.spool.losses and not disabling:
             return
         with self.guard:
             body: dict[str, Any] = {"final": final, "counters": torch_compat.counters()}
             if final:
+                body["disabling"] = disabling
                 self._record_settings()
                 if self._handler is not None and torch_compat.trace_logger().disabled:
                     self.spool.losses[

@@ -642,6 +642,33 @@ def changed_settings() -> dict[str, dict[str, dict[str, str]]]:
     return changed
 
 
+def list_disabling() -> list[str]:
+    """Return what turns torch.compile off in this process: variables, a setting, the stance.
+
+    Source: `_optimize` and `DynamoStance` of torch/_dynamo/eval_frame.py; 2.5 has no stance.
+    """
+    names = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+    found = [f"{name}=1" for name in names if os.environ.get(name) == "1"]
+    config = sys.modules.get("torch._dynamo.config")
+    if not found and getattr(config, "disable", False) is True:
+        found = ["torch._dynamo.config.disable = True"]
+    stance = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
+    if getattr(stance, "stance", None) == "force_eager":
+        found.append('torch.compiler.set_stance("force_eager")')
+    return found
+
+
+def find_abort() -> BaseException | None:
+    """Return the exception that ends the compile whose record is written, if torch does not record
+    it: KeyboardInterrupt and SystemExit.
+    """
+    error = sys.exc_info()[1]
+    if error is None or isinstance(error, Exception) or error.__traceback__ is None:
+        return None
+    # One that the program handles while it compiles is of the program's own frame.
+    return error if "_dynamo" in error.__traceback__.tb_frame.f_code.co_filename else None
+
+
 def list_changed_settings() -> Iterator[tuple[str, str, Any, Any]]:
     """Yield kind, name, value and default."""
     for kind, module_name in CONFIG_MODULES.items():

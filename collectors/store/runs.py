@@ -14,6 +14,7 @@ from typing import Any
 
 from compileboard.collectors.contract.compile_labels import ProcessIdentity, name_processes
 from compileboard.collectors.store.connection import StoreError, has_row, read_value
+from compileboard.collectors.store.reading import read_body
 from compileboard.collectors.store.tokens import ActionOrigin, record_action
 
 
@@ -41,6 +42,22 @@ class NotOwner(StoreError):
             "nothing of it was added. "
             "Use the token that sent it, or one of the scope write."
         )
+
+
+def list_disabling(connection: sqlite3.Connection, run_id: str) -> list[str]:
+    """Return what turned torch.compile off in a run's processes when they ended."""
+    rows = connection.execute(
+        """
+        select body
+        from events
+        where run_id = :run_id
+          and kind = 'snapshot_taken'
+        limit 100
+        """,
+        {"run_id": run_id},
+    )
+    found = (name for row in rows for name in read_body(row["body"]).get("disabling") or ())
+    return list(dict.fromkeys(found))
 
 
 def may_add(connection: sqlite3.Connection, run_id: str, sender: RunSender) -> bool:

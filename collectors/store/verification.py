@@ -59,7 +59,12 @@ class Recount(NamedTuple):
 # Each table once: its counters, by run; what two tables count is their sum.
 _FORWARD = "kind = 'forward'"
 RUN_TOTALS = {
-    "compiles": {"compile_count": "count(*)"},
+    "compiles": {
+        "compile_count": "count(*)",
+        "failure_count": """sum(outcome = 'failed' and not exists (
+          select 1 from compilations as k where k.compile_key = compiles.id and k.kind = 'forward'
+        ))""",
+    },
     "compilations": {
         "record_count": "count(*)",
         "recompile_limit_count": f"sum({_FORWARD} and outcome = 'recompile_limit')",

@@ -27,7 +27,7 @@ from compileboard.collectors.push.outbox import list_run, outbox_root
 from compileboard.collectors.push.target import Target
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.terminal.values import dashboard_command
+from compileboard.collectors.terminal.values import count_text, dashboard_command
 
 if TYPE_CHECKING:
     from compileboard.collectors.record.recorder import Recorder
@@ -153,10 +153,6 @@ def _terminal_size(descriptor: int) -> tuple[int, int] | None:
 def counts_text(compiles: int, breaks: int, recompiles: int) -> str:
     parts = [(compiles, "compile"), (breaks, "graph break"), (recompiles, "recompile")]
     return ", ".join(count_text(count, name) for count, name in parts)
-
-
-def count_text(count: int, name: str) -> str:
-    return f"{count} {name}{'' if count == 1 else 's'}"
 
 
 STEP_S = 0.25

@@ -31,7 +31,6 @@ from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.fixes.titles import (
     NOTHING_TO_FIX,
-    describe_expected,
     describe_saving,
     describe_savings,
     strip_ticks,
@@ -42,7 +41,7 @@ from compileboard.collectors.store.cudagraph_reasons import list_cudagraph_reaso
 from compileboard.collectors.store.repros import ReproLine, list_repros
 from compileboard.collectors.store.run_causes import list_other_trials, load_causes
 from compileboard.collectors.store.run_costs import RunCost, list_run_costs
-from compileboard.collectors.store.runs import load_process_names
+from compileboard.collectors.store.runs import list_disabling, load_process_names
 from compileboard.collectors.terminal import values as command_hints
 
 MAX_OUTCOMES = 12
@@ -150,6 +149,7 @@ class RunSummary:
     suite: str | None
     database: str
     tags: dict[str, str]
+    disabling: list[str]  # what turned torch.compile off, where nothing was compiled
     savings: str  # potential savings of the fixes, in one sentence
     is_needless: bool  # whether all causes are as expected
     can_try: bool  # whether `try` has an automatic fix
@@ -437,11 +437,13 @@ def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: st
     repros = list_repros(connection, row["id"])
     wrong = _list_wrong_results(repros, database)
     can_try = can_run_again(row["source"], row["command"])
+    disabling = [] if row["compile_count"] else list_disabling(connection, row["id"])
     return RunSummary(
         **dict(row),
         database=database,
         tags={tag["key"]: tag["value"] for tag in tags},
-        savings=_describe_savings(row, causes, bool(wrong)),
+        disabling=disabling,
+        savings=_describe_savings(row, causes, len(wrong), disabling),
         is_needless=all(cause.is_expected for cause in causes),
         can_try=can_try and any(cause.can_try for cause in causes),
         wrong=wrong,
@@ -459,15 +461,17 @@ def _make_summary(connection: sqlite3.Connection, row: sqlite3.Row, database: st
     )
 
 
-def _describe_savings(row: sqlite3.Row, causes: Sequence[Cause], is_wrong: bool) -> str:
+def _describe_savings(
+    row: sqlite3.Row, causes: Sequence[Cause], wrong_count: int, disabling: Sequence[str]
+) -> str:
     if not causes:
-        return "" if is_wrong else _describe_fine(row)
-    if is_wrong and all(cause.is_expected for cause in causes):
-        return describe_expected(causes)
-    return describe_savings(causes, row["compile_us"], format_us)
+        return "" if wrong_count else _describe_fine(row, disabling)
+    counts = ((wrong_count, "wrong result"), (row["failure_count"] or 0, "failure"))
+    problems = ", ".join(command_hints.count_text(count, noun) for count, noun in counts if count)
+    return describe_savings(causes, row["compile_us"], format_us, problems)
 
 
-def _describe_fine(row: sqlite3.Row) -> str:
+def _describe_fine(row: sqlite3.Row, disabling: Sequence[str]) -> str:
     """Describe a run without causes: either everything was compiled, or nothing."""
     counts = (
         *("graph_break", "recompile", "recompile_limit", "failure", "skipped_frame"),
@@ -479,7 +483,7 @@ def _describe_fine(row: sqlite3.Row) -> str:
     if not row["compile_count"] and row["source"] != "import" and not row["result_count"]:
         torch_version = row["torch_version"]
         too_old = describe_too_old(torch_version) if torch_version else None
-        reason = too_old or describe_uncompiled(row["state"], torch_version)
+        reason = too_old or describe_uncompiled(row["state"], torch_version, disabling)
         return f"{reason[0].upper()}{reason[1:]}."
     return NOTHING_TO_FIX if row["state"] == "finished" and row["compile_count"] else ""
 

@@ -116,3 +116,7 @@ def _program_name(script: str) -> str:
             else script
         )
     return script if shutil.which(script) else f"python -m compileboard.{PACKAGES[script]}"
+
+
+def count_text(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"

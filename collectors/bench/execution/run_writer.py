@@ -19,7 +19,8 @@ from compileboard.collectors.contract.run_config import RunConfig
 from compileboard.collectors.record.facts import describe_run, make_spool, spool_folder
 from compileboard.collectors.record.live import TRACE_NAME, Recording, child_environment
 from compileboard.collectors.record.spool import append_event
-from compileboard.collectors.terminal.progress_line import DestinationLine, count_text
+from compileboard.collectors.terminal.progress_line import DestinationLine
+from compileboard.collectors.terminal.values import count_text
 
 
 @dataclass

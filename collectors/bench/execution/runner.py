@@ -51,8 +51,8 @@ from compileboard.collectors.push.target import Target
 from compileboard.collectors.record.program import end_as_interrupted
 from compileboard.collectors.store.connection import StoreError
 from compileboard.collectors.store.results import EXPORTS
-from compileboard.collectors.terminal.progress_line import DestinationLine, count_text
-from compileboard.collectors.terminal.values import collector_command
+from compileboard.collectors.terminal.progress_line import DestinationLine
+from compileboard.collectors.terminal.values import collector_command, count_text
 from compileboard.exit_codes import DONE, EMPTY, FAILED, INTERRUPTED
 
 # Caches that a second process can read. Enabled by default from torch 2.6 on.

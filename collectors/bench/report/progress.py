@@ -17,9 +17,8 @@ from compileboard.collectors.contract.verdicts import (
     Verdict,
     judge_sides,
 )
-from compileboard.collectors.terminal.progress_line import count_text
 from compileboard.collectors.terminal.run_summary import printable
-from compileboard.collectors.terminal.values import first_line
+from compileboard.collectors.terminal.values import count_text, first_line
 
 REASONS = {
     "OOM": "out of memory",

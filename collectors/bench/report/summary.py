@@ -35,9 +35,8 @@ from compileboard.collectors.contract.verdicts import (
 from compileboard.collectors.formats.result_file import SPEEDUPS
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.rollups import HUD_PASSING, geomean
-from compileboard.collectors.terminal.progress_line import count_text
 from compileboard.collectors.terminal.run_summary import printable
-from compileboard.collectors.terminal.values import format_table
+from compileboard.collectors.terminal.values import count_text, format_table
 
 
 def summarize(results: Sequence[BenchMeasured]) -> str:

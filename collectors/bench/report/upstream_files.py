@@ -17,7 +17,7 @@ from compileboard.collectors.formats.reader import read_results
 from compileboard.collectors.formats.writer import render_files, render_untabled, write_files
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import open_reader
-from compileboard.collectors.terminal.progress_line import count_text
+from compileboard.collectors.terminal.values import count_text
 
 
 def read_baseline(path: str | None) -> dict[str, float]:

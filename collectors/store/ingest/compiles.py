@@ -30,6 +30,7 @@ from compileboard.collectors.store.rollups import BREAKS, CAUSES, FUNCTIONS, ISS
 
 _RECOMPILE = Insert("recompiles")
 _GUARD_FAILURE = Insert("guard_failures")
+_FAILURE = Insert("failures")
 _RECOMPILE_CAUSE = InsertOnce("recompile_causes", "fingerprint")
 
 
@@ -226,6 +227,7 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
     compile_, new = batch.frames.begin(batch.run_id, event, started)
     function_id = function_id or compile_.function_id
     if not new:
+        uncount_failure(batch, compile_)
         compile_.function_id, compile_.line = function_id, event.line
         batch.connection.execute(
             """
@@ -246,6 +248,12 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
         set_recompile_function(batch, event.process_id, compile_, function_id, event.line)
     batch.totals.add(compile_count=int(new))
     batch.totals.add_to(FUNCTIONS, function_id, compile_count=1)
+
+
+def uncount_failure(batch: Batch, compile_: Compile) -> None:
+    """Take back what an exception counted as a failure, once more is known of its compile."""
+    batch.totals.add(failure_count=-int(compile_.is_failure_counted))
+    compile_.is_failure_counted = False
 
 
 def _is_loaded(event: CompileStarted) -> bool:
@@ -284,6 +292,9 @@ def write_compiled(batch: Batch, event: Compiled) -> None:
     )
     batch.totals.add_to(FUNCTIONS, function_id, compile_count=int(untraced), compile_us=duration_us)
     if compile_ is None:
+        # The record has no compile: of `aot_compile` or an export.
+        is_failed = event.record_kind == "forward" and outcome == "failed"
+        batch.totals.add(failure_count=int(is_failed))
         return
     if event.record_kind == "forward":
         _update_compile(batch, event, compile_, function_id, outcome, restarts)
@@ -335,6 +346,15 @@ def _count_failure(
         {"key": compile_key},
     ).fetchone()
     recorded = event.metrics.get("fail_type"), event.metrics.get("fail_reason")
+    if row is None:
+        failure = {
+            **select_fields(event, "process_id", "sequence", "time_us", "compile_id"),
+            "run_id": batch.run_id,
+            "compile_key": compile_key,
+            "error_type": recorded[0],
+            "message": recorded[1],
+        }
+        _FAILURE.add(batch.connection, failure)
     issue_id = find_issue(batch, identify_failure(*(row or recorded)), function_id)
     batch.connection.execute(
         """
@@ -387,6 +407,7 @@ def _update_compile(
                 "outcome": "skipped" if outcome in ("failed", "skipped") else "resumed",
             },
         )
+    uncount_failure(batch, compile_)
     batch.totals.add(
         failure_count=int(outcome == "failed"),
         skipped_frame_count=int(outcome == "skipped"),
@@ -397,8 +418,10 @@ def _update_compile(
 
 
 def _outcome(connection: Connection, event: Compiled, compile_: Compile | None) -> str:
-    if event.outcome != "skipped" or compile_ is None:
+    if event.outcome != "skipped":
         return event.outcome
+    if compile_ is None:  # torch skips frames alone: it raised
+        return "failed" if event.record_kind == "forward" else "skipped"
     row = connection.execute(
         """
         select

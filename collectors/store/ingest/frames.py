@@ -35,6 +35,7 @@ class Compile:
     recompiled: bool = False
     has_unnamed_recompiles: bool = False  # or may have: their function was not known when they came
     has_breaks: bool = False
+    is_failure_counted: bool = False  # by its exception, before its record came
 
 
 @dataclass
@@ -86,7 +87,13 @@ class FrameIndex:
         rows = self.connection.execute(
             """
             select id, generation, compile_id, frame_id, function_id, line, outcome,
-            recompiled_from, graph_break_count
+            recompiled_from, graph_break_count,
+            outcome = 'failed' and not exists (
+              select 1
+              from compilations as k
+              where k.compile_key = compiles.id
+                and k.kind = 'forward'
+            ) as is_failure_counted
             from compiles
             where process_id = :process_id
               and generation = (select max(generation) from compiles where process_id = :process_id)
@@ -109,6 +116,7 @@ class FrameIndex:
                     recompiled=row["recompiled_from"] is not None,
                     has_unnamed_recompiles=row["recompiled_from"] is not None,
                     has_breaks=row["graph_break_count"] > 0,
+                    is_failure_counted=bool(row["is_failure_counted"]),
                 )
             )
         return process

@@ -279,7 +279,18 @@ def write_config(batch: Batch, event: ConfigSeen) -> None:
 
 
 def write_failure(batch: Batch, event: CompileFailed) -> None:
-    _add_of_compile(batch, event, "failures")
+    compile_ = _count_compile(batch, event)
+    _add_row(batch, event, "failures", compile_)
+    if compile_ is None:
+        return
+    # The record of its end says more, if it comes: a log may end before.
+    has_begun = batch.connection.execute(
+        "update compiles set outcome = 'failed' where id = :key and outcome = 'started'",
+        {"key": compile_.key},
+    ).rowcount
+    if has_begun:
+        compile_.is_failure_counted = True
+        batch.totals.add(failure_count=1)
 
 
 def write_cache(batch: Batch, event: CacheLookedUp) -> None:

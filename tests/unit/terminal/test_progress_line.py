@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from compileboard.collectors.terminal.progress_line import count_text, counts_text
+from compileboard.collectors.terminal.progress_line import counts_text
+from compileboard.collectors.terminal.values import count_text
 
 
 def test_one_of_a_thing_is_not_called_many() -> None:

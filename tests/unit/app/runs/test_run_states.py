@@ -14,6 +14,8 @@ from compileboard.app.benchmarks.labels import describe_status
 from compileboard.app.runs.advice import judge_run
 from compileboard.app.runs.queries import get_run
 from compileboard.app.runs.rows import describe_state
+from compileboard.collectors.contract.events import SnapshotTaken, dump_event
+from compileboard.collectors.store.codec import pack
 from compileboard.collectors.store.results import ExperimentResult, fill
 from compileboard.collectors.terminal.run_summary import summarize
 from tests.unit.app.clickhouse.published import OpenEngine, on_both_engines
@@ -168,13 +170,24 @@ def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
 
 
 @pytest.mark.parametrize(
-    ("torch_version", "reason"),
-    [(None, "a generator"), ("2.13.0", "TORCH_COMPILE_DISABLE")],
+    ("torch_version", "disabling", "reason"),
+    [
+        (None, [], "a generator"),
+        ("2.13.0", [], "turned off while it ran"),
+        ("2.13.0", ["TORCHDYNAMO_DISABLE=1"], "TORCHDYNAMO_DISABLE=1 turns torch.compile off"),
+    ],
 )
 def test_a_run_that_compiled_nothing_says_why_wherever_it_is_shown(
-    client: FlaskClient, store: sqlite3.Connection, torch_version: str | None, reason: str
+    client: FlaskClient,
+    store: sqlite3.Connection,
+    torch_version: str | None,
+    disabling: list[str],
+    reason: str,
 ) -> None:
     add_run(store, "R1", torch_version=torch_version, source="live", totals={"compile_count": 0})
+    end = SnapshotTaken("p", 2, 3, final=True, disabling=disabling)
+    told = {"run_id": "R1", "process_id": "p", "sequence": 2, "time_us": 3}
+    insert(store, "events", kind=end.KIND, body=pack(dump_event(end)), **told)
     (database,) = [row["file"] for row in store.execute("pragma database_list")]
     summary = summarize(database, "R1")
     assert summary is not None

@@ -21,6 +21,7 @@ from compileboard.collectors.contract.events import (
 from compileboard.collectors.store.connection import open_writer
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from compileboard.collectors.store.migrations import migrate_connection
+from compileboard.collectors.store.verification import list_differences
 
 FRAME: dict[str, Any] = {"compile_id": "0/0", "frame_id": 0, "frame_compile_id": 0}
 
@@ -116,3 +117,38 @@ def test_what_compiled_code_raises_fails_no_compile(store: sqlite3.Connection) -
     )
     assert store.execute("select outcome from compiles").fetchone()[0] == "skipped"
     assert count(store) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("later", "outcome", "counted"),
+    [
+        ([], "failed", (1, 0)),  # a log that ends there
+        ([(Compiled, FRAME | {"outcome": "failed"})], "failed", (1, 0)),
+        ([(CompileStarted, FRAME | {"attempt": 1})], "started", (0, 0)),
+        ([(Compiled, FRAME | {"outcome": "compiled"})], "compiled", (0, 0)),
+    ],
+)
+def test_a_compile_that_raised_is_counted_until_its_record_says_more(
+    store: sqlite3.Connection, later: Any, outcome: str, counted: tuple[int, int]
+) -> None:
+    ingest(store, (CompileStarted, FRAME), (CompileFailed, FRAME | {"error_type": "E"}), *later)
+    assert store.execute("select outcome from compiles").fetchone()[0] == outcome
+    assert count(store) == counted
+    assert not list(list_differences(store))
+
+
+def test_a_failed_record_is_a_failure_without_its_exception_and_without_a_compile(
+    store: sqlite3.Connection,
+) -> None:
+    failed = {"outcome": "failed", "metrics": {"fail_type": "KeyboardInterrupt"}}
+    raised = {"outcome": "skipped", "metrics": {"fail_type": "Unsupported", "fail_reason": "why"}}
+    rows = ingest(
+        store,
+        (CompileStarted, FRAME),
+        (Compiled, FRAME | failed),
+        (Compiled, raised),  # by `aot_compile`: no frame is skipped
+    )
+    values = [(row["compile_key"], row["error_type"], row["message"]) for row in rows]
+    assert values == [(1, "KeyboardInterrupt", None), (None, "Unsupported", "why")]
+    assert count(store) == (2, 0)
+    assert not list(list_differences(store))
