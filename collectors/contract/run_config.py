@@ -139,8 +139,7 @@ def describe_uncompiled(
     turned torch.compile off.
     """
     if disabling:
-        verb = "turns" if len(disabling) == 1 else "turn"
-        return f"nothing was compiled: {' and '.join(disabling)} {verb} torch.compile off"
+        return f"nothing was compiled: compiling is turned off by {' and '.join(disabling)}"
     if torch_version:
         return (
             "nothing was compiled although torch was loaded: no compiled function was called, "

@@ -32,7 +32,7 @@ def test_what_turns_compiling_off_is_named(monkeypatch, environment, disable, st
     monkeypatch.setitem(sys.modules, "torch._dynamo.eval_frame", frames)
     assert torch_compat.list_disabling() == expected
     if expected:
-        reason = f"nothing was compiled: {expected[0]} turns torch.compile off"
+        reason = f"nothing was compiled: compiling is turned off by {expected[0]}"
         assert describe_uncompiled("finished", "2.13.0", expected) == reason
 
 

@@ -174,7 +174,7 @@ def test_pages_of_a_run_of_results_alone_claim_nothing_of_its_compiles(
     [
         (None, [], "a generator"),
         ("2.13.0", [], "turned off while it ran"),
-        ("2.13.0", ["TORCHDYNAMO_DISABLE=1"], "TORCHDYNAMO_DISABLE=1 turns torch.compile off"),
+        ("2.13.0", ["TORCHDYNAMO_DISABLE=1"], "ompiling is turned off by TORCHDYNAMO_DISABLE=1"),
     ],
 )
 def test_a_run_that_compiled_nothing_says_why_wherever_it_is_shown(
