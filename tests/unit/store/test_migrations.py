@@ -72,7 +72,7 @@ def describe_table(connection: sqlite3.Connection, table: str) -> list[list[str]
 
 
 def test_the_steps_make_the_tables_of_the_records(tmp_path: Path) -> None:
-    """A change to contract/records.py needs a step: a file here, in STEPS, and DATABASE_VERSION."""
+    """A change to contract/records.py needs a step of STEPS and a new DATABASE_VERSION."""
     migrate(tmp_path / "t.db")
     with (
         closing(sqlite3.connect(tmp_path / "t.db")) as migrated,
