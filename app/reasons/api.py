@@ -302,7 +302,7 @@ def list_failure_issues(
     listed = list_reasons(
         engine, FAILURES, chosen, sort=order.sort, cursor=page.cursor, limit=limit
     )
-    return Page(describe_issues(engine, get_reader(), listed.rows), listed.next)
+    return Page(describe_issues(engine, get_reader(), listed.rows, chosen.status), listed.next)
 
 
 @operation("/failures/trends")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,12 +14,13 @@ from compileboard.app.core.parameters import Parameter
 from compileboard.app.core.schema import one_of, published
 from compileboard.app.reasons.queries import ReasonSubject
 from compileboard.app.reasons.reason_trends import TrendGrid
+from compileboard.app.reasons.sums import DatabaseState, read_database_state
 from compileboard.app.runs.queries import RunFilter
 from compileboard.collectors.contract.fingerprints import parse_id
 from compileboard.collectors.contract.records import RECORDS
 
 OPEN, REGRESSED, GONE = "open", "regressed", "gone"
-STATUSES = (OPEN, REGRESSED, GONE)
+STATUSES = (GONE, OPEN, REGRESSED)  # of several programs, the last one counts
 MAX_PER_STATUS = 5_000  # a request to ClickHouse has room for some 6,000 ids
 StatusOfIssue = Annotated[
     str | None,
@@ -141,22 +141,45 @@ _EVENTS_OF_NEWEST = """cross join (
   ) as e on e.run_id = newest.run_id"""
 # A run that ended early may have missed it, and a file of results recorded no compile.
 _COULD_HAVE_IT = "r.state in ('finished', 'imported') and $t.compile_count > 0"
-SEEN_SQL = """
-select b.issue_id, b.run_id
-from $stored(run_issues) as b
-where true
-order by b.issue_id, b.run_id
-limit 2000000
-"""
-RUNS_SQL = f"""
-select r.id, r.suite, r.name, r.started_us, {_COULD_HAVE_IT} as could_have_it
-from runs as r
-$totals
-where r.source <> 'trial'
-  and ($t.failure_count > 0 or {_COULD_HAVE_IT})
-order by r.started_us, r.id
-limit 200000
+# Of a program's complete runs in order of time: how many there are, how many started up to a run's
+# start, and how many at the same time.
+STATUSES_SQL = f"""
+with candidates as (
+  select
+    r.id as id, $pub(r) as pub, r.suite as suite, r.name as name, r.started_us as started_us,
+    coalesce({_COULD_HAVE_IT}, 0) as could_have_it
+  from runs as r
+  $totals
+  where r.source <> 'trial'
+), program_runs as materialized (
+  select
+    id, pub, started_us, could_have_it, dense_rank() over (order by suite, name) as program,
+    sum(could_have_it) over (partition by suite, name) as all_count,
+    sum(could_have_it) over (partition by suite, name order by started_us) as until_count,
+    sum(could_have_it) over (partition by suite, name, started_us) as same_count
+  from candidates
+)
+select issue_id, max(status) as worst_status, max(program_last_us) as last_us
+from (
+  select
+    b.issue_id as issue_id, max(p.started_us) as program_last_us,
+    case
+      when max(p.until_count) < max(p.all_count) then {STATUSES.index(GONE)}
+      when max(p.until_count) - min(p.until_count - p.same_count) > sum(p.could_have_it)
+        then {STATUSES.index(REGRESSED)}
+      else {STATUSES.index(OPEN)}
+    end as status
+  from program_runs as p
+  join $stored(run_issues) as b on $of(b, p)
+  where true
+  group by b.issue_id, p.program
+) as judged
+group by issue_id
+having :status is null or max(status) = :status
+order by last_us desc, issue_id
+limit :limit
 """  # noqa: S608 - our own names
+STATUSES_OF_SQL = STATUSES_SQL.replace("where true", "where b.issue_id $in(:ids)")
 VARIANTS_SQL = """
 select b.issue_id as id, r.torch_version, r.gpu_name
 from runs as r
@@ -178,71 +201,44 @@ limit 20000
 """
 
 
+# By status: the state of the database, and the ids that were chosen in it.
+_chosen: dict[str, tuple[DatabaseState, tuple[int, ...]]] = {}
+
+
 def choose_issues(engine: Engine, selected: IssueFilter) -> IssueFilter:
     """Add to a filter the ids of the failures with its status, at most the newest 5,000."""
     if selected.status is None:
         return selected
-    seen = find_statuses(engine)
-    chosen = [issue_id for issue_id, status in seen.items() if status == selected.status]
-    return replace(selected, issue_ids=tuple(chosen[:MAX_PER_STATUS]))
+    state = read_database_state(engine)
+    known = _chosen.get(selected.status)
+    if known and known[0] == state:
+        return replace(selected, issue_ids=known[1])
+    values = {"status": STATUSES.index(selected.status), "limit": MAX_PER_STATUS}
+    rows = engine.stream(STATUSES_SQL, values)
+    issue_ids = tuple(issue_id for issue_id, _status, _last_us in rows)
+    if state:
+        _chosen[selected.status] = state, issue_ids
+    return replace(selected, issue_ids=issue_ids)
 
 
-def find_statuses(engine: Engine, ids: Sequence[int] | None = None) -> dict[int, str]:
-    """Return the status of each failure, the last seen failure first."""
-    programs: dict[tuple[str | None, str], list[int]] = defaultdict(list)
-    runs: dict[str, tuple[tuple[str | None, str], int, int]] = {}
-    for run_id, suite, name, started_us, could_have_it in engine.stream(RUNS_SQL):
-        runs[run_id] = (suite, name), started_us, int(could_have_it or 0)
-        if could_have_it:
-            programs[suite, name].append(started_us)
-    seen: dict[int, dict[tuple[str | None, str], _ProgramOccurrences]] = defaultdict(dict)
-    sql = SEEN_SQL if ids is None else SEEN_SQL.replace("true", "b.issue_id $in(:ids)")
-    for issue_id, run_id in engine.stream(sql, {"ids": ids or []}):
-        if run_id not in runs:  # a trial, or deleted
-            continue
-        program, started_us, could_have_it = runs[run_id]
-        of_program = seen[issue_id].get(program)
-        if of_program is None:
-            seen[issue_id][program] = _ProgramOccurrences(started_us, started_us, could_have_it)
-        else:
-            of_program.first_us = min(of_program.first_us, started_us)
-            of_program.last_us = max(of_program.last_us, started_us)
-            of_program.complete_count += could_have_it
-    found = []
-    for issue_id, by_program in seen.items():
-        judged = {_judge(it, programs[program]) for program, it in by_program.items()}
-        status = next(it for it in (REGRESSED, OPEN, GONE) if it in judged)
-        found.append((-max(it.last_us for it in by_program.values()), issue_id, status))
-    return {issue_id: status for _last, issue_id, status in sorted(found)}
-
-
-@dataclass
-class _ProgramOccurrences:
-    """The runs of one program that have a failure."""
-
-    first_us: int
-    last_us: int
-    complete_count: int
-
-
-def _judge(seen: _ProgramOccurrences, starts: Sequence[int]) -> str:
-    """Return the status in one program. `starts` has the start times of its complete runs, in
-    order.
-    """
-    first, after = bisect_left(starts, seen.first_us), bisect_right(starts, seen.last_us)
-    if after < len(starts):
-        return GONE
-    return REGRESSED if after - first > seen.complete_count else OPEN
+def find_statuses(engine: Engine, ids: Sequence[int]) -> dict[int, str]:
+    """Return the status of each failure that runs have, other than trials."""
+    values = {"ids": ids, "status": None, "limit": len(ids)}
+    rows = engine.stream(STATUSES_OF_SQL, values)
+    return {issue_id: STATUSES[status] for issue_id, status, _last in rows}
 
 
 def describe_issues(
-    engine: Engine, board: sqlite3.Connection, issues: Sequence[FailureIssue]
+    engine: Engine,
+    board: sqlite3.Connection,
+    issues: Sequence[FailureIssue],
+    status: str | None = None,
 ) -> tuple[FailureIssue, ...]:
-    """Add status, versions, GPUs and number of repros."""
+    """Add status, versions, GPUs and number of repros. `status` is that of all, if it is known."""
     ids = [parse_id(issue.id) for issue in issues]
     if not ids:
         return ()
-    statuses = find_statuses(engine, ids)
+    statuses = dict.fromkeys(ids, status) if status else find_statuses(engine, ids)
     versions: dict[int, set[str]] = defaultdict(set)
     gpus: dict[int, set[str]] = defaultdict(set)
     for issue_id, version, gpu in engine.rows(VARIANTS_SQL, {"ids": ids}):

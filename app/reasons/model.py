@@ -132,7 +132,7 @@ def build_failures(
     engine = store.engine
     chosen = choose_issues(engine, selected)
     screen = build_reasons(engine, FAILURES, chosen, order, cursor, limit, program)
-    rows = describe_issues(engine, store.board, screen.listed.rows)
+    rows = describe_issues(engine, store.board, screen.listed.rows, selected.status)
     return replace(screen, listed=Page(rows, screen.listed.next))
 
 

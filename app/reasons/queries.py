@@ -149,21 +149,17 @@ class ReasonSubject:
     def bind(self, selected: Any) -> dict[str, Any]:
         own = {name: getattr(selected, name) for name in (*self.exact, "function")}
         if self.has_statuses:
-            own |= {
-                "of_any": int(selected.issue_ids is None),
-                "issue_ids": selected.issue_ids or (),
-            }
+            own["issue_ids"] = selected.issue_ids or ()
         return bind_runs(selected.runs) | own | {"reason_text": selected.text}
 
-    @property
-    def matching(self) -> str:
+    def matching_sql(self, selected: Any) -> str:
         location = "coalesce(f.file, '') || ':' || coalesce(f.name, '')"
         exact = "".join(
             f"and (:{name} is null or {column} = :{name})\n    "
             for name, column in self.exact.items()
         )
-        if self.has_statuses:
-            exact += "and (:of_any > 0 or d.id $in(:issue_ids))\n    "
+        if self.has_statuses and selected.issue_ids is not None:
+            exact += "and d.id $in(:issue_ids)\n    "
         texts = (f"instr(lower(coalesce({text}, '')), lower(:reason_text))" for text in self.texts)
         return f"""
 matching as materialized (
@@ -194,7 +190,9 @@ matching as materialized (
         `last_us`; of the kinds: `kind`, `gb_id`, `distinct_count`, `function_count`, `is_of_all`.
         """
         is_narrow = self.is_narrowed(selected)
-        matching = self.matching if is_narrow else self._everything if with_kinds else ""
+        matching = (
+            self.matching_sql(selected) if is_narrow else self._everything if with_kinds else ""
+        )
         only = only or ("{key} in (select id from matching)" if is_narrow else "")
         parts = [self._listed_sql(ordering)] if ordering else []
         parts += [self._kinds_sql] if with_kinds else []
@@ -319,20 +317,18 @@ limit 200000
         names = (*self.exact, "text", "function", *(["issue_ids"] * self.has_statuses))
         return any(getattr(selected, name) is not None for name in names)
 
-    @property
-    def kinds_sql(self) -> str:
+    def kinds_sql(self, selected: Any) -> str:
         return f"""
-with {self.matching}
+with {self.matching_sql(selected)}
 select id, kind, function_id, gb_id
 from matching
 order by id
 limit 200000
 """  # noqa: S608 - our own names
 
-    @property
-    def scope_sql(self) -> str:
+    def scope_sql(self, selected: Any) -> str:
         return f"""
-with {WANTED}, {self.matching}
+with {WANTED}, {self.matching_sql(selected)}
 select
   (
     select count(*)
@@ -360,7 +356,7 @@ select
         limit_count = f"{_LIMITS_OF_WANTED if self.has_limits else '0'} as limit_count"
         if self.is_narrowed(selected):  # reads the rows once, and counts runs too
             return f"""
-with {WANTED_SLOT_PUBS}, {self.matching}
+with {WANTED_SLOT_PUBS}, {self.matching_sql(selected)}
 select m.kind as kind, {sums}, uniqExact(b.pub) as run_count, grouping(kind) as is_of_all,
 {limit_count}
 from (
@@ -387,7 +383,7 @@ select
     def lines_sql(self, selected: Any, are_shown: bool) -> str:
         of = "$in(:shown)" if are_shown else "in (select id from matching)"
         return f"""
-with {WANTED_SLOT_PUBS}{"" if are_shown else f", {self.matching}"}
+with {WANTED_SLOT_PUBS}{"" if are_shown else f", {self.matching_sql(selected)}"}
 select b.{self.key} as id, w.slot as slot, sum(b.{self.count}) as count
 from (
   select *
@@ -627,8 +623,7 @@ def _list_summed(
     sums = _sum_up(engine, subject, selected)
     totals = sums.totals
     if subject.is_narrowed(selected):
-        rows = engine.stream(subject.kinds_sql, subject.bind(selected))
-        totals = {row[0]: totals[row[0]] for row in rows if row[0] in totals}
+        totals = {key: totals[key] for key in _find_matching(engine, subject, selected, sums)}
     renamed = {subject.count: "event_count", subject.time: "duration_us"}
     column = ReasonSum._fields.index(renamed.get(key, key))
     ranked = ((total[column], reason_id) for reason_id, total in totals.items())
@@ -651,6 +646,23 @@ def _list_summed(
             row["limit_count"] = 0 if function_id is None else sums.limits.get(function_id, 0)
         reasons.append(make_row(subject.reason, row))
     return reasons
+
+
+def _find_matching(
+    engine: Engine, subject: ReasonSubject, selected: Any, sums: ReasonSums
+) -> dict[int, tuple[Any, ...]]:
+    """Return kind, function and GB id of each reason that a filter selects.
+
+    The last filter's are kept with the sums: a page needs them for its list and its trends.
+    """
+    values = subject.bind(selected)
+    matching: dict[int, tuple[Any, ...]]
+    known_values, matching = sums.made.get("matching", (None, {}))
+    if known_values != values:
+        rows = engine.stream(subject.kinds_sql(selected), values)
+        matching = {row[0]: row[1:] for row in rows if row[0] in sums.totals}
+        sums.made["matching"] = values, matching
+    return matching
 
 
 def _sum_up(engine: Engine, subject: ReasonSubject, selected: Any) -> ReasonSums:
@@ -728,10 +740,8 @@ def _summed_trend(engine: Engine, subject: ReasonSubject, selected: Any) -> Reas
         return made
     if is_narrowed:
         values = subject.bind(selected)
-        things = {
-            row[0]: row[1:] for row in engine.stream(subject.kinds_sql, values) if row[0] in totals
-        }
-        scope = dict(engine.rows(subject.scope_sql, values)[0])
+        things = _find_matching(engine, subject, selected, sums)
+        scope = dict(engine.rows(subject.scope_sql(selected), values)[0])
     else:
         things = sums.things
         if missing := [reason_id for reason_id in totals if reason_id not in things]:

@@ -182,6 +182,15 @@ def sum_reasons(
     return sums
 
 
+DatabaseState = tuple[tuple[str, int, int], int]
+
+
+def read_database_state(engine: Engine) -> DatabaseState | None:
+    """Return the file and the number of its last commit that changed a run; None in ClickHouse."""
+    file = _identify(engine)
+    return (file, engine.rows(NEWEST_PUB_SQL)[0][0]) if file else None
+
+
 def _identify(engine: Engine) -> tuple[str, int, int] | None:
     try:
         status = os.stat(engine.name)

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.reasons.failure_issues import FAILURES, find_statuses
+from compileboard.app.reasons.failure_issues import FAILURES, choose_issues, find_statuses
 from compileboard.app.reasons.queries import get_reason, list_reasons
 from compileboard.collectors.contract.failures import identify_failure
 from compileboard.collectors.contract.fingerprints import content_id, parse_id
+from compileboard.collectors.store.runs import publish_run
 from tests.unit.app.clickhouse.published import OpenClient, OpenEngine, on_both_engines
 from tests.unit.app.repros.captured import RUN, capture_repros
 from tests.unit.app.seed import START_US, add_run, insert
@@ -70,7 +71,7 @@ def test_the_state_is_that_of_complete_runs(
         row["id"]: row["operation"]
         for row in store.execute("select id, operation from failure_issues")
     }
-    assert {names[key]: status for key, status in find_statuses(engine).items()} == {
+    assert {names[key]: status for key, status in find_statuses(engine, list(names)).items()} == {
         "aten.op0.default": "open",
         "aten.op1.default": "regressed",
         "aten.op2.default": "gone",
@@ -78,6 +79,20 @@ def test_the_state_is_that_of_complete_runs(
     }
     for issue in list_reasons(engine, FAILURES, FAILURES.read_filter({})).rows:
         assert get_reason(engine, FAILURES, parse_id(issue.id)) == issue
+
+
+def test_a_later_run_changes_the_state(store: sqlite3.Connection, open_engine: OpenEngine) -> None:
+    gone = FAILURES.read_filter({"status": "gone"})
+    before = choose_issues(open_engine(store), gone).issue_ids
+    assert choose_issues(open_engine(store), gone).issue_ids == before and len(before) == 1
+    add_run(
+        *(store, "01TRAIN9"),
+        name="train",
+        started_us=START_US + 9 * HOUR_US,
+        totals={"compile_count": 3},
+    )
+    publish_run(store, "01TRAIN9")
+    assert len(choose_issues(open_engine(store), gone).issue_ids) == 2
 
 
 @pytest.mark.parametrize(
