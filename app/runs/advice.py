@@ -295,7 +295,7 @@ def _list_disabled_problems(facts: RunFacts) -> list[Problem]:
         return []
     cost_us = facts.cacheable_us
     number = (
-        f"{format_duration(cost_us)} compiled that a cache could keep"
+        f"at most {format_duration(cost_us)} that a cache could save the next start"
         if cost_us
         else "no compile was kept"
     )
@@ -639,6 +639,8 @@ class SavingBarSegment:
     time_us: int
     start: float
     width: float
+    label: str
+    basis: str  # measured or an estimate; empty of the remaining time
 
     @property
     def color(self) -> str:
@@ -647,13 +649,27 @@ class SavingBarSegment:
 
 def list_savings(causes: Sequence[Cause], compile_us: int | None) -> list[SavingBarSegment]:
     compile_us = causes[0].clock_us or compile_us if causes else None
-    parts = [(cause.number, us) for cause in causes if (us := cause.saved_us or 0) > 0]
-    if not compile_us or not parts:
+    saving = [cause for cause in causes if (cause.saved_us or 0) > 0]
+    if not compile_us or not saving:
         return []
-    rest_us = max(0, compile_us - sum(time_us for _number, time_us in parts))
-    shares, start = [], 0.0
-    for number, time_us in [*parts, (None, rest_us)]:
+    shares: list[SavingBarSegment] = []
+    start = 0.0
+    for cause in (*saving, None):
+        time_us = (
+            (cause.saved_us or 0) if cause else max(0, compile_us - sum(s.time_us for s in shares))
+        )
+        noun = "Fix" if cause and cause.is_fixable else "Cause"
+        basis = "" if cause is None else "measured" if cause.measured else "estimate"
         width = 100 * time_us / compile_us
-        shares.append(SavingBarSegment(number, time_us, round(start, 3), round(width, 3)))
+        shares.append(
+            SavingBarSegment(
+                cause.number if cause else None,
+                time_us,
+                round(start, 3),
+                round(width, 3),
+                f"{noun} {cause.number}" if cause else "Remaining",
+                basis,
+            )
+        )
         start += width
     return shares

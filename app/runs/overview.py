@@ -70,7 +70,7 @@ from compileboard.app.runs.rows import RunRow
 from compileboard.collectors.contract.fingerprints import parse_id
 from compileboard.collectors.contract.library_names import is_library_name
 from compileboard.collectors.fixes.causes import Cause
-from compileboard.collectors.fixes.titles import describe_savings
+from compileboard.collectors.fixes.titles import describe_savings, saves_nothing
 from compileboard.collectors.store.rollups import SuiteDefinition
 from compileboard.collectors.store.run_causes import find_break_call, find_first_call, load_causes
 
@@ -116,7 +116,7 @@ def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> lis
 def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
     causes = _read_causes(store, run)
     fixable = [cause for cause in causes if cause.is_fixable]
-    if not fixable:
+    if all(map(saves_nothing, fixable)):
         return None
     return ProgramSavings(
         run_id=run.id,

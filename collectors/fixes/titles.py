@@ -237,6 +237,11 @@ def takes_longer(cause: HasSavings) -> bool:
     return bool(cause.verified and cause.verified.slower) and (cause.run_us or 0) <= 0
 
 
+def saves_nothing(cause: HasSavings) -> bool:
+    """Return whether a trial measured that a cause's fix saves no time."""
+    return cause.measured is not None and (cause.saved_us or 0) <= 0 and not cause.step_us
+
+
 def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) -> str | None:
     """Return "saves an estimated 1.20 s", or what a trial measured; None if nothing was timed."""
     step = ""
@@ -299,9 +304,7 @@ def describe_savings(
     if fixable:
         subject = "1 fix" if len(fixable) == 1 else f"{len(fixable)} fixes"
         verb = "saves" if len(fixable) == 1 else "save"
-        in_vain = sum(
-            bool(c.measured) and not (c.saved_us or 0) > 0 for c in fixable if not c.step_us
-        )
+        in_vain = sum(map(saves_nothing, fixable))
         if in_vain and (saved_us or step):
             subject = f"{len(fixable) - in_vain} of {subject}"
             verb = "saves" if len(fixable) - in_vain == 1 else "save"

@@ -27,7 +27,7 @@ from compileboard.collectors.fixes.fix import (
     list_fixes,
 )
 from compileboard.collectors.fixes.step_costs import BreakCost, RunSteps
-from compileboard.collectors.fixes.titles import describe_saving, describe_savings
+from compileboard.collectors.fixes.titles import describe_saving, describe_savings, saves_nothing
 
 
 def _compile(
@@ -852,6 +852,7 @@ def test_a_verified_fix_that_takes_longer_stands_last_and_is_no_saving() -> None
     assert describe_savings([saving, tried], 2_000, str) == words
     words = "1 fix known, saves no compile time, verified"
     assert describe_savings([tried], 2_000, str) == words
+    assert [saves_nothing(cause) for cause in (saving, tried)] == [False, True]
 
 
 def test_what_is_within_noise_is_said_and_saves_nothing() -> None:

@@ -19,7 +19,7 @@ from compileboard.app.core.labels import (
     sum_phases,
 )
 from compileboard.app.reasons.run_queries import LimitHit
-from compileboard.app.runs.advice import RunFacts, describe_order, list_problems
+from compileboard.app.runs.advice import RunFacts, describe_order, list_problems, list_savings
 from compileboard.app.runs.failures import CacheResult, FailureGroup
 from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.fixes.fix import TriedFix
@@ -222,6 +222,21 @@ def test_an_operator_that_refuses_its_inputs_is_not_left_to_an_except() -> None:
     (other,) = list_problems(RunFacts(failures=[replace(failure, message="no module named x")]))
     assert "test the condition instead of catching the operator's error" in refused.advice
     assert "Read the traceback" in other.advice
+
+
+def test_each_part_of_the_bar_says_what_it_rests_on() -> None:
+    place = ("forward", "model.py", 1, None, "", "")
+    made = Cause(1, "graph_break", "Break", "f", 30, False, 1, *place)
+    trial = TriedFix("improved", "", "", "", None, None, None, None, 0, base_us=9, new_us=6)
+    tried = replace(made, number=2, saved_us=20, trials=(trial,))
+    slower = replace(made, number=3, saved_us=-5)
+    parts = list_savings([made, tried, slower], 100)
+    assert [(part.label, part.basis, part.time_us) for part in parts] == [
+        ("Cause 1", "estimate", 30),  # no fix is known
+        ("Cause 2", "measured", 20),
+        ("Remaining", "", 50),
+    ]
+    assert list_savings([slower], 100) == []
 
 
 def test_causes_name_the_order_that_they_are_in() -> None:
