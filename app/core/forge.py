@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
-from compileboard.collectors.contract.shapes import CiJob, Git
+from compileboard.collectors.contract.shapes import CI_JOB_URL, CiJob, Git
 from compileboard.collectors.store.reading import read_json
 
 
@@ -185,7 +185,6 @@ select git_commit, git_dirty, host, json_extract(facts, '$.git') as git,
 from runs
 where id = :run_id
 """
-_CI_URL = re.compile(r"https?://[\w.-]+(?::\d{1,5})?/[\w!#$%&()*+,./:;=?@~-]*", re.ASCII)
 
 
 def get_source(connection: sqlite3.Connection, run_id: str, forges: str = "") -> RunSource:
@@ -201,7 +200,7 @@ def get_source(connection: sqlite3.Connection, run_id: str, forges: str = "") ->
         row["host"],
         git,
         {"service": ci.get("service") or "CI", "url": url, "name": ci.get("name") or ""}
-        if _CI_URL.fullmatch(url)
+        if CI_JOB_URL.fullmatch(url)
         else {},
         find_repository(git.get("remote"), parse_forges(forges)),
     )

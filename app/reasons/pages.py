@@ -30,7 +30,7 @@ from compileboard.app.reasons.model import (
     build_recompile_cause,
     build_rerecording,
 )
-from compileboard.app.reasons.queries import ReasonSubject, list_affected_runs
+from compileboard.app.reasons.queries import ReasonSubject, find_last_runs, list_affected_runs
 from compileboard.app.reasons.recompiles import RECOMPILES
 from compileboard.app.reasons.rerecordings import RERECORDINGS
 from compileboard.app.runs.overview_queries import has_observed_runs
@@ -84,7 +84,10 @@ def index() -> str:
         "chart": chart_kinds(kinds, trends.slots) if kinds else None,
         "has_charts": bool(kinds),
     }
-    return render_template("graph_breaks/index.html", **values, sorts=BREAK_SORTS)
+    last_runs = find_last_runs(get_engine(), GRAPH_BREAKS, screen.listed.rows)
+    return render_template(
+        "graph_breaks/index.html", **values, sorts=BREAK_SORTS, last_runs=last_runs
+    )
 
 
 @recompiles.get("/recompiles", endpoint="index")

@@ -45,7 +45,7 @@ from compileboard.app.runs.queries import (
     bind_slots,
     list_slots,
 )
-from compileboard.collectors.contract.fingerprints import parse_id
+from compileboard.collectors.contract.fingerprints import format_id, parse_id
 
 _ALL_LIMITS = """,
   (
@@ -301,6 +301,19 @@ left join (
 where d.id $in(:ids)
 order by d.id
 limit 2000
+"""  # noqa: S608 - our own names
+
+    @property
+    def last_runs_sql(self) -> str:
+        return f"""
+select b.{self.key} as id, r.started_us as started_us, max(r.id) as run_id
+from runs as r
+join $stored({self.run_table}) as b on $of(b, r)
+where r.started_us $in(:starts)
+  and b.{self.key} $in(:ids)
+group by b.{self.key}, r.started_us
+order by id, started_us
+limit 100000
 """  # noqa: S608 - our own names
 
     @property
@@ -795,6 +808,20 @@ def list_affected_runs(
     rows = engine.rows(subject.runs_sql, values | {"alive_since_us": alive_since_us})
     runs = [make_row(AffectedRun, row) for row in rows]
     return make_page(runs, limit, lambda run: (run.started_us, run.id))
+
+
+def find_last_runs(
+    engine: Engine, subject: ReasonSubject, reasons: Iterable[Any]
+) -> dict[str, str]:
+    """Return the id of the last run of each reason, by the reason's id."""
+    last_us = {parse_id(reason.id): reason.last_us for reason in reasons}
+    values = {"ids": [*last_us], "starts": sorted({*last_us.values()})}
+    rows = engine.rows(subject.last_runs_sql, values)
+    return {
+        format_id(reason_id): run_id
+        for reason_id, started_us, run_id in rows
+        if last_us[reason_id] == started_us
+    }
 
 
 def history_sql(run_table: str, key: str, count: str) -> str:

@@ -5,6 +5,7 @@ A key of a type that is not `total` may be missing. Unknown keys are kept, becau
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, TypedDict
 
 
@@ -48,6 +49,9 @@ class Git(TypedDict, total=False):
     # folders that names of files may start from.
     tracked: dict[str, list[str]]
     code_owners: str | None  # the text of its CODEOWNERS, without comments
+
+
+CI_JOB_URL = re.compile(r"https?://[\w.-]+(?::\d{1,5})?/[\w!#$%&()*+,./:;=?@~-]{1,1000}", re.ASCII)
 
 
 class CiJob(TypedDict, total=False):

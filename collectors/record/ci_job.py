@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from compileboard.collectors.contract.secrets import scrub_text
-from compileboard.collectors.contract.shapes import CiJob
-
-_URL = re.compile(r"https?://[\w.-]+(?::\d{1,5})?/[\w!#$%&()*+,./:;=?@~-]{1,1000}", re.ASCII)
+from compileboard.collectors.contract.shapes import CI_JOB_URL, CiJob
 
 # Gitea's and Forgejo's runners set GitHub's variables too, but have other addresses.
 _NOT_GITHUB = ("GITEA_ACTIONS", "FORGEJO_ACTIONS")
@@ -41,7 +38,7 @@ def ci_job(environment: Mapping[str, str]) -> CiJob:
             url = address.format_map(environment)
         except KeyError:
             return {}
-        if not _URL.fullmatch(url) or scrub_text(url) != url:
+        if not CI_JOB_URL.fullmatch(url) or scrub_text(url) != url:
             return {}
         return {"service": service, "url": url, "name": scrub_text(environment.get(name, ""))[:200]}
     return {}

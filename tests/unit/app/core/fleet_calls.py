@@ -175,6 +175,13 @@ def _of_a_reason(**more: Any) -> MakeCalls:
     )
 
 
+def _find_last_runs(board: BroadBoard) -> Iterator[Arguments]:
+    engine = SqliteEngine(board.connection)
+    for subject, filters, _sql in SUBJECTS:
+        listed = reasons.list_reasons(engine, subject, filters[0]).rows
+        yield {"subject": subject, "reasons": listed}
+
+
 def _describe_issues(board: BroadBoard) -> Iterator[Arguments]:
     engine = SqliteEngine(board.connection)
     listed = reasons.list_reasons(engine, FAILURES, IssueFilter(RunFilter())).rows
@@ -370,6 +377,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     reasons.list_with_trends: _list_reasons,
     reasons.get_reason_trends: _of_reasons(3),
     reasons.get_reason: _of_a_reason(),
+    reasons.find_last_runs: _find_last_runs,
     reasons.list_affected_runs: _of_a_reason(limit=500, **_ALIVE),
     reasons.list_history: _of_a_reason(newest=30),
     failure_issues.choose_issues: _each(

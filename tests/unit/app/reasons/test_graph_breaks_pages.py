@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import sqlite3
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
@@ -23,7 +25,7 @@ from compileboard.collectors.contract.fingerprints import format_id, parse_id
 from compileboard.collectors.store.connection import checkpoint
 from compileboard.collectors.store.ingest.ingestor import Ingestor
 from tests.unit.app.benched import BREAK_ID, MLP, add_results, list_break
-from tests.unit.app.clickhouse.published import OpenEngine, on_both_engines
+from tests.unit.app.clickhouse.published import OpenClient, OpenEngine, on_both_engines
 from tests.unit.app.seed import START_US, add_distinct_break, add_function, add_run, insert
 
 pytestmark = on_both_engines
@@ -324,3 +326,20 @@ def test_no_page_shows_the_backticks_of_torchs_words(
     for path in paths:
         text = re.sub(r"(?s)<script.*?</script>", "", recorded_client.get(path).text)
         assert "`" not in re.sub(r"<[^>]*>", "", text), path
+
+
+def test_the_list_links_each_line_of_the_run_that_last_had_it(
+    store: sqlite3.Connection, open_client: OpenClient
+) -> None:
+    git = {"remote": "git@github.com:a/b.git", "root": "/w/b", "tracked": {"": ["model.py"]}}
+    facts = json.dumps({"git": git})
+    break_id = add_distinct_break(store, "print", add_function(store), line=7)
+    for number, commit in enumerate(("a" * 40, "b" * 40)):
+        start = {"started_us": START_US + number, "git_commit": commit, "facts": facts}
+        add_run(store, f"R{number}", totals={"graph_break_count": 1}, **start)
+        insert(store, "run_breaks", run_id=f"R{number}", distinct_id=break_id, break_count=1)
+    store.commit()
+    path = Path(store.execute("pragma database_list").fetchone()["file"])
+    page = open_client(path).get("/graph_breaks").text
+    assert f'href="https://github.com/a/b/blob/{"b" * 40}/model.py#L7"' in page
+    assert "a" * 40 not in page
