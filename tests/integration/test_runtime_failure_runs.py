@@ -169,3 +169,53 @@ def test_a_double_backward_is_a_failure_of_its_compile(workplace: Workplace, bac
         "RuntimeError",
     )
     assert workplace.only_run()["failure_count"] == 1
+
+
+COUNTS = "select failure_count, (select count(*) from failures) as rows_count from run_totals"
+ABORTED = """
+    import torch
+
+    def interrupted(graph, inputs):
+        raise KeyboardInterrupt
+
+    try:
+        torch.compile(lambda x: x + 1, backend=interrupted)(torch.ones(2))
+    except KeyboardInterrupt:
+        torch.compile(lambda x: x + 2, backend="eager")(torch.ones(2))
+"""
+
+
+def test_a_compile_that_an_interruption_ended_is_a_failure(workplace: Workplace) -> None:
+    done = workplace.run(workplace.write(ABORTED))
+    assert "2 compiles, 0 graph breaks, 0 recompiles, 1 failure" in done.stderr
+    assert workplace.rows(COUNTS) == [{"failure_count": 1, "rows_count": 1}]
+    outcomes = workplace.rows("select outcome from compiles order by id")
+    assert [row["outcome"] for row in outcomes] == ["failed", "compiled"]
+
+
+OFF = """
+    import torch
+    {set}
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+"""
+
+
+@pytest.mark.parametrize(
+    ("set", "variables", "named"),
+    [
+        ("", {"TORCHDYNAMO_DISABLE": "1"}, "TORCHDYNAMO_DISABLE=1"),
+        (
+            'torch.compiler.set_stance("force_eager")',
+            {},
+            'torch.compiler.set_stance("force_eager")',
+        ),
+    ],
+)
+@pytest.mark.nightly
+def test_a_program_that_turned_compiling_off_says_so(
+    workplace: Workplace, set: str, variables: dict[str, str], named: str
+) -> None:
+    done = workplace.run(workplace.write(OFF.format(set=set)), env=variables)
+    assert f"nothing was compiled: compiling is turned off by {named}" in done.stderr
+    shown = workplace.collect("show", "--db", workplace.database, "latest").stdout
+    assert f"turned off by {named}" in " ".join(shown.split())
