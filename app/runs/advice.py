@@ -49,6 +49,7 @@ from compileboard.collectors.fixes.titles import (
     NOTHING_TO_FIX,
     describe_saving,
     describe_savings,
+    list_eager,
     takes_longer,
 )
 from compileboard.collectors.store.run_costs import Rerecordings
@@ -569,9 +570,7 @@ def judge_run(
     fix_count = sum(cause.is_fixable for cause in causes)
     notes = [f"{problem.title} ({problem.number})" for problem in grave[:2]]
     notes += [f"{format_count(len(grave) - 2)} more problems"] if len(grave) > 2 else []
-    names = list(dict.fromkeys(cause.eager_function for cause in eager))
-    notes += [f"{name} runs eagerly" for name in names[:2]]
-    notes += [f"{format_plural(len(names) - 2, 'more function')} too"] if len(names) > 2 else []
+    notes += list_eager(causes)
     if not causes and not run.compile_count:
         words = "Nothing was compiled" if run.state != "running" else "Nothing was compiled yet"
         if run.has_only_results:

@@ -174,6 +174,18 @@ class ResumedFunction:
     recompile_keys: Annotated[tuple[int, ...], "Those that are recompiles."]
     compile_us: Annotated[int, "Time of its compiles. Microseconds."]
 
+    def describe(self, function: str | None) -> str:
+        """Return what was compiled below a break in `function`, and how often."""
+        name = self.function or "an unknown function"
+        if self.line is None:
+            start = f"Called from there, {name}"
+        else:
+            other = "" if self.function == function else f" of {name}"
+            start = f"After the break at line {self.line}{other}"
+        counts = [(len(self.compile_keys), "compile"), (len(self.recompile_keys), "recompile")]
+        parts = [f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts if count]
+        return f"{start}: {', '.join(parts)}"
+
 
 @dataclass(frozen=True)
 class SeenValue:

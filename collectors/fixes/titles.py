@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Protocol
 
@@ -223,6 +223,12 @@ class HasSavings(Protocol):
     @property
     def is_expected(self) -> bool: ...
 
+    @property
+    def is_eager(self) -> bool: ...
+
+    @property
+    def eager_function(self) -> str: ...
+
 
 def describe_slower(name: str, change: float | None, word: str) -> str | None:
     """Return "compile time 12% more" if a trial's metric is a time that grew by more than noise."""
@@ -230,6 +236,15 @@ def describe_slower(name: str, change: float | None, word: str) -> str | None:
     if label is None or word not in ("worse", "single") or not change or change < 0:
         return None
     return f"{label} {change:.0%} more{' in one execution' if word == 'single' else ''}"
+
+
+def list_eager(causes: Iterable[HasSavings]) -> list[str]:
+    """Return which functions run eagerly, two by name: ["f runs eagerly", "g runs eagerly"]."""
+    eager = [cause for cause in causes if cause.is_eager and not cause.is_expected]
+    names = list(dict.fromkeys(cause.eager_function for cause in eager))
+    more = len(names) - 2
+    rest = [f"{more} more function{'s' if more > 1 else ''} too"] if more > 0 else []
+    return [*(f"{name} runs eagerly" for name in names[:2]), *rest]
 
 
 def takes_longer(cause: HasSavings) -> bool:

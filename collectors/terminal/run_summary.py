@@ -33,6 +33,7 @@ from compileboard.collectors.fixes.titles import (
     NOTHING_TO_FIX,
     describe_saving,
     describe_savings,
+    list_eager,
     strip_ticks,
 )
 from compileboard.collectors.observe.torch_compat import describe_too_old
@@ -468,7 +469,8 @@ def _describe_savings(
         return "" if wrong_count else _describe_fine(row, disabling)
     counts = ((wrong_count, "wrong result"), (row["failure_count"] or 0, "failure"))
     problems = ", ".join(command_hints.count_text(count, noun) for count, noun in counts if count)
-    return describe_savings(causes, row["compile_us"], format_us, problems)
+    savings = describe_savings(causes, row["compile_us"], format_us, problems)
+    return "; ".join([savings, *list_eager(causes)])
 
 
 def _describe_fine(row: sqlite3.Row, disabling: Sequence[str]) -> str:
@@ -518,6 +520,10 @@ def _list_fixes(causes: Sequence[Cause], run_id: str | None, database: str) -> l
             f"{called}; {effect}"
         ]
         notes += [strip_ticks(sentence) for sentence in cause.eager_sentences]
+        notes += [
+            f"{part.describe(cause.function)}, {duration_text(part.compile_us)}"
+            for part in cause.resumed[:TOP]
+        ]
         notes += [cause.passed_sentence] if cause.passed_keys else []
         if cause.variation and cause.variation.sets:
             notes += [cause.variation.sentence, *cause.variation.lines]
