@@ -20,6 +20,7 @@ from compileboard.collectors.store.search import index_run, list_pending
 from compileboard.command_line import Command
 
 PrintLine = Callable[[str], None]
+CHECKPOINT_EVERY = 100  # runs: thousands of small ones would fill gigabytes of the log
 
 
 @click.command(cls=Command)
@@ -51,6 +52,8 @@ def index_runs(database: str, run_ids: Sequence[str], *, print_line: PrintLine) 
             print_line(
                 index_one(connection, run_id, where=where) or f"{where}run {run_id}: nothing new"
             )
+            if number % CHECKPOINT_EVERY == 0:
+                checkpoint(connection)
         checkpoint(connection)
     return 0
 

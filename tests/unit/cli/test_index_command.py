@@ -5,9 +5,11 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from compileboard.collectors.cli import indexing
 from compileboard.collectors.cli.main import main
 from tests.unit.app.explored import LOGS
 
@@ -55,3 +57,19 @@ def test_index_says_what_is_not_there(
         main(["import", LOG])
     assert main(words) == 2
     assert message in capsys.readouterr().err
+
+
+def test_indexing_many_runs_keeps_the_write_ahead_log_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexing, "CHECKPOINT_EVERY", 1)
+    for name in ("zoo_graph_breaks", "zoo_recompiles"):
+        main(["import", "--no-index", str(LOGS[name])])
+    index_one, sizes = indexing.index_one, list[int]()
+
+    def measured(*arguments: Any, **options: Any) -> str | None:
+        sizes.append(Path("compileboard.db-wal").stat().st_size)
+        return index_one(*arguments, **options)
+
+    monkeypatch.setattr(indexing, "index_one", measured)
+    assert main(["index"]) == 0 and sizes == [0, 0]
