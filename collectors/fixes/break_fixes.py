@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.fixes.fix import (
     BreakFacts,
     Caller,
@@ -18,6 +19,8 @@ from compileboard.collectors.fixes.fix import (
     list_fixes_for,
 )
 from compileboard.collectors.fixes.preconditions import (
+    LOGS,
+    STORING,
     Function,
     Use,
     find_argument,
@@ -75,6 +78,10 @@ _GENERIC = {
 }
 
 
+# Its caller is the function with the loop, which runs eagerly.
+_IN_LOOPS_CALLER = {"loop_body", "loop_call"}
+
+
 @dataclass
 class BreakSite:
     """A graph break in its source. `function` is None unless all its lines were recorded."""
@@ -110,6 +117,14 @@ class BreakSite:
         """
         ways = [_parse_way(way) for way in self.facts.callers]
         return ways if all(ways) else []
+
+    @cached_property
+    def caller(self) -> str:
+        """Return "the caller", and of which function if compiled code calls the one that broke."""
+        if not self.facts.is_inlined:
+            return "the caller"
+        compiled = self.facts.compiled
+        return f"the caller of {f'`{compiled}`' if compiled else 'the compiled function'}"
 
     @cached_property
     def own_loop(self) -> ast.For | ast.While | None:
@@ -247,6 +262,8 @@ class BreakSite:
         title = fix.title.format_map(values).replace(
             "Call the call ", "Make the call "
         )  # its text is unknown
+        if fix_id not in _IN_LOOPS_CALLER:
+            title = title.replace("the caller", self.caller, 1)
         title = fix.warn(title)
         if self.hides_breaks:
             return SuggestedFix(fix, title)
@@ -406,7 +423,7 @@ def suggest_library_fixes(facts: BreakFacts, *, is_call_compiled: bool) -> list[
         return fixes
     names = {
         "place": f"`{facts.call.place}`",
-        "package": facts.file.removeprefix("site-packages/").partition("/")[0],
+        "broken": f"`{label_line(facts.file, facts.line)}`",
         "expression": _quote_users_call(facts.call),
         "function": f"`{facts.eager[0].function}`" if facts.eager else "",
     }
@@ -878,8 +895,12 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
         return [site.suggest("range_in_caller", given=names), *given]
     if (hook := _quote_hook(site)) and "stored" in uses:
         return _choose_around(site, hook)
+    node = site.statement.node if site.statement else None
+    is_moved = not site.facts.is_inlined and node is not None and _only_store(site, [node])
     if _is_used_only_after_call(site, uses):
         return [outside, *([captured] if "logged" not in uses else [])]
+    if is_moved:  # captured, what it is kept in would be guarded: it recompiled at each call
+        return [outside]
     if uses <= _CAPTURED_USES:
         edit = _keep_tensor(site, read, tensor) if uses == {"tensor"} else None
         kept = [site.suggest("item_kept_a_tensor", edit=edit, given=names)] if edit else []
@@ -904,23 +925,81 @@ def _choose_for_lookup(site: BreakSite, read: ast.Call) -> list[SuggestedFix]:
 
 
 def _read_in_caller(site: BreakSite, read: ast.Call, tensor: ast.expr, call: str) -> SuggestedFix:
-    """Suggest reading the number in the caller. If the line only stores it, suggest moving the
-    whole line, which may read more numbers.
+    """Suggest reading the number in the caller. What only stores or reports it moves with it: the
+    whole line, which may read more numbers, or the calls that take its variable.
     """
     node = site.statement.node if site.statement else None
     targets = getattr(node, "targets", (getattr(node, "target", None),))
-    is_named = any(isinstance(target, ast.Name) for target in targets)
-    is_plain = isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)
-    if not is_plain or is_named or site.uses(read) != {"stored"}:
+    name = next((target.id for target in targets if isinstance(target, ast.Name)), None)
+    is_stored = site.uses(read) == {"stored"}
+    is_whole = (is_stored and isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)) or (
+        isinstance(node, ast.Expr) and _only_store(site, [node])
+    )
+    if name is None and is_whole:
+        reads = [part for part in site.calls if is_read(part)]
+        tensors = [getattr(part.func, "value", None) or part.args[0] for part in reads]
+        quoted = [text for text in dict.fromkeys(map(site.quote, tensors)) if text]
+        return site.suggest(
+            "item_in_caller",
+            expression=join_names([*quoted, *_list_computed(site, [node], tensors)]),
+            doing=f"{'call' if isinstance(node, ast.Expr) else 'run'} {site.quote(node)}",
+        )
+    moved = _list_calls_with(site.function, name) if site.function and name else []
+    if not _only_store(site, moved):
         return site.suggest("item_in_caller", expression=site.quote(tensor), doing=f"call `{call}`")
-    reads = [part for part in site.calls if is_read(part) and site.uses(part) == {"stored"}]
-    tensors = [getattr(part.func, "value", None) or part.args[0] for part in reads]
-    quoted = [text for text in dict.fromkeys(map(site.quote, tensors)) if text]
+    calls = [f"`{shorten(ast.unparse(part))}`" for part in moved]
+    computed = [text for text in _list_computed(site, moved, [tensor]) if text != f"`{name}`"]
     return site.suggest(
         "item_in_caller",
-        expression=join_names(quoted),
-        doing=f"{'call' if isinstance(node, ast.Expr) else 'run'} {site.quote(node)}",
+        expression=join_names([site.quote(tensor) or "the tensor", *computed]),
+        doing=f"call {join_names([f'`{call}`', *calls])}",
     )
+
+
+def _only_store(site: BreakSite, statements: Sequence[ast.AST]) -> bool:
+    """Return whether statements only store or report, in what nothing else of the function uses."""
+    calls = [getattr(statement, "value", None) for statement in statements]
+    owners: list[str] = []
+    for call in calls:
+        called = call.func if isinstance(call, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr in STORING | LOGS:
+            owners.append(ast.unparse(called.value))
+        elif not isinstance(called, ast.Name) or called.id != "print":
+            return False
+
+    def count(node: ast.AST, owner: str) -> int:
+        parts = (part for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute))
+        return sum(ast.unparse(part) == owner for part in parts)
+
+    own = [(owner, sum(count(one, owner) for one in statements)) for owner in owners]
+    function = site.function
+    return bool(calls) and function is not None and all(count(function, o) == n for o, n in own)
+
+
+def _list_calls_with(function: Function, name: str) -> list[ast.stmt]:
+    """List the calls of a function that take a variable, empty if it has another use or value."""
+    names = [part for part in ast.walk(function) if isinstance(part, ast.Name) and part.id == name]
+    loads = {part for part in names if isinstance(part.ctx, ast.Load)}
+    calls = [part for part in function.body if isinstance(part, ast.Expr)]
+    found = [part for part in calls if loads & {*ast.walk(part)}]
+    inside = {node for part in found for node in ast.walk(part)}
+    return found if loads <= inside and len(names) - len(loads) == 1 else []
+
+
+def _list_computed(
+    site: BreakSite, statements: Sequence[ast.AST | None], tensors: Sequence[ast.expr]
+) -> list[str]:
+    """Quote the variables of statements, other than tensors, that the function computed before."""
+    if site.function is None:
+        return []
+    names = {name for part in statements if part for name in list_names(part)}
+    names -= list_names(*tensors)
+    line = max((getattr(part, "lineno", 0) for part in statements), default=0)
+    line = max(line, site.line_number)
+    made = [
+        name for name in names if is_made_before(site.function, ast.Name(name, ast.Load()), line)
+    ]
+    return [f"`{name}`" for name in sorted(made)]
 
 
 def _is_used_only_after_call(site: BreakSite, uses: set[Use]) -> bool:

@@ -19,6 +19,7 @@ from compileboard.collectors.fixes.fix import RecordedGuard, RecordedRecompile
 
 Guards = dict[str, RecordedGuard]  # by source
 _KEY = re.compile(r"(?P<name>.+) (?P<is>absent|present)", re.DOTALL)
+_OPPOSITE = {"absent": "present", "present": "absent"}
 _TYPE = re.compile(r"<(?:class|enum|flag) '(?:[\w<>]+\.)*(?P<name>\w+)'>")
 _MEMBER = re.compile(r"type=<(?:(?:enum|flag) '|[\w.|]+: )")  # torch 2.11 writes the member itself
 _NAME = re.compile(r"[A-Za-z_]\w*\.\w+")
@@ -58,14 +59,16 @@ def to_recorded(
 def _name_values(guard: GuardFailure) -> tuple[str | None, str | None]:
     """Return the expected and the actual value in the user's terms.
 
-    Dispatch keys are left out. For a dictionary's key, the actual value is whether it is present,
-    since torch only has the dictionary's type.
+    Dispatch keys are left out. For a dictionary's key or an attribute, the actual value is whether
+    it is present, since torch only has the dictionary's type.
     """
     expected, actual = guard.expected, guard.actual
     if guard.category == "dispatch_keys":
         return None, None
     if guard.category == "dict_keys" and expected and (key := _KEY.fullmatch(expected)):
         return expected, f"{key['name']} {'present' if key['is'] == 'absent' else 'absent'}"
+    if guard.category == "module_attribute" and expected in _OPPOSITE:
+        return expected, _OPPOSITE[expected]
     return _name_type(expected), _name_type(actual)
 
 

@@ -1111,6 +1111,26 @@ def _find_callers(
     return tuple(way) if is_whole else ()
 
 
+def _name_outermost(
+    events: Sequence[BreakOccurrence], compiles: Mapping[int, RecordedCompile]
+) -> str | None:
+    """Return the compiled function that an inlined break leaves. A compiled function that another
+    one called, which runs eagerly for the break, does not count.
+    """
+    rows = {
+        event: compiles[event.compile_key]
+        for event in events
+        if event.is_inlined and event.compile_key in compiles
+    }
+    places = {(row.file, bare_name(row.function)) for row in rows.values()}
+    outer = {
+        row.function
+        for event, row in rows.items()
+        if not any((frame.file, frame.name) in places for frame in event.above)
+    }
+    return outer.pop() if len(outer) == 1 else None
+
+
 def _make_break_cause(
     members: Sequence[RecordedBreak],
     events: Sequence[BreakOccurrence],
@@ -1136,6 +1156,7 @@ def _make_break_cause(
             lines=part.lines if part else (),
             eager=eager,
             is_inlined=any(event.is_inlined for event in own),
+            compiled=_name_outermost(own, compiles),
             callers=_list_callers(again or own, compiles, code),
             skipped=next(
                 (way for event in skipped if (way := _find_callers(event, compiles, code))), ()
@@ -1348,10 +1369,11 @@ def _describe_variation(
         for guard in recompile.failed or recompile.guards:
             (source, *others) = list_sources(guard.category, guard.source, guard.reason)
             values = seen[source][guard.category, _find_dim(guard)]
-            if guard.expected and guard.cache_entry and not others:
-                values.setdefault(guard.cache_entry, guard.expected)
-            if guard.actual and not others:
-                values.setdefault(row.compile_id, guard.actual)
+            known = ((guard.cache_entry, guard.expected), (row.compile_id, guard.actual))
+            for compile_id, value in known if not others else ():
+                # An attribute's value says more than that it is there.
+                if compile_id and value and values.get(compile_id, "present") == "present":
+                    values[compile_id] = value
     names = {source for failed in options for entry in failed for source in entry}
     sources = [
         VaryingSource(
@@ -1391,6 +1413,11 @@ def _list_values(seen: Mapping[Kind, Mapping[str, str]]) -> tuple[SeenValue, ...
     the kind as a label.
     """
     kinds = {kind: values for kind, values in seen.items() if values}
+    named = {id for values in kinds.values() for id, value in values.items() if value != "present"}
+    kinds = {
+        kind: {id: value for id, value in values.items() if value != "present" or id not in named}
+        for kind, values in kinds.items()
+    }
     compile_ids = {compile_id for values in kinds.values() for compile_id in values}
     return tuple(
         SeenValue(

@@ -348,6 +348,7 @@ class BreakFacts:
     call: StackFrame | None = None  # in the user's code, where the line is a library's
     eager: tuple[EagerFunction, ...] = ()
     is_inlined: bool = False  # into a compiled function that called its own
+    compiled: str | None = None  # that function, the outermost; None if there are several
     # Each way from a compiled function to the inlined one that broke, the compiled one first.
     callers: tuple[tuple[Caller, ...], ...] = ()
     skipped: tuple[Caller, ...] = ()  # such a way from a function that torch skipped

@@ -137,6 +137,9 @@ _MUTATIONS = {
     "write",
 }
 
+# Methods that keep a number of an object of Python's: a container, a meter or a progress bar.
+STORING = _MUTATIONS | {"log_metric", "log_metrics", "push", "record", "set_postfix"}
+
 
 def find_function(
     lines: Sequence[str], first_line: int | None, line: int | None

@@ -594,7 +594,11 @@ def _choose_for_string(facts: RecompileFacts) -> Chosen:
     return ["text-in-caller" if is_read and len(facts.values) > 3 else "value-variants"]
 
 
+_PRESENCE = {"missing", "present", "absent"}
+
+
 def _choose_for_global(facts: RecompileFacts) -> Chosen:
+    facts = replace(facts, values=tuple(v for v in facts.values if v not in _PRESENCE))
     expected = facts.values[0] if facts.values else ""
     if facts.values and {*facts.values} <= _BOOLS:
         return ["bool"]
@@ -615,7 +619,7 @@ def _choose_for_attribute(facts: RecompileFacts) -> Chosen:
         return ["optimizer-rate"]
     if facts.values and {*facts.values} <= _BOOLS:
         return ["bool"]
-    if {"missing", "present", "absent"} & set(facts.values) or "hasattr" in facts.reason:
+    if _PRESENCE & set(facts.values) or "hasattr" in facts.reason:
         return ["attribute-that-comes"]
     if _INT.fullmatch(expected):
         attribute, uses = source.rpartition(".")[2], _list_uses(facts, source)

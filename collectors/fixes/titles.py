@@ -429,6 +429,7 @@ _LABELS = {
 _CONSEQUENCES = ("GB0092", "GB7000")
 _BUILTIN = re.compile(r"builtin (?:operator )?`?([A-Za-z_]\w*)`?")
 _QUALNAME = re.compile(r"module: (?P<module>[^,]*), qualname: (?P<name>[\w.]+)")
+_OF_SKIPPED = re.compile(r"(?:\bbuiltin|\bthe function) `([\w.]*\w)\.?`")
 _INNER = {
     **dict.fromkeys(("listcomp>", "setcomp>", "dictcomp>"), "comprehension"),
     "genexpr>": "generator",
@@ -456,8 +457,9 @@ def name_builtin(facts: BreakFacts) -> str | None:
 
 def name_skipped(facts: BreakFacts) -> str | None:
     match = _QUALNAME.search(facts.context)
-    if match is None:
-        return None
+    if match is None:  # lists of graph breaks have no context
+        explained = _OF_SKIPPED.search(facts.explanation)
+        return explained[1] if explained else None
     module = match["module"].strip()
     return match["name"] if module.startswith("<") or not module else f"{module}.{match['name']}"
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from compileboard.collectors.contract.clock import read_clock_us
 from compileboard.collectors.decode.caches import parse_components
+from compileboard.collectors.fixes.fix import BreakFacts
+from compileboard.collectors.fixes.titles import label_break, strip_ticks
 from compileboard.collectors.store import reading
 from compileboard.collectors.store.codec import pack, unpack
 from compileboard.collectors.store.connection import (
@@ -62,7 +64,7 @@ def read_documents(connection: sqlite3.Connection, run_id: str) -> Iterator[Docu
             row = dict(values)
             text = None if ref_id in known else read(connection, row)
             if text is not None:
-                title = " ".join(title.split())[:TITLE_LIMIT]
+                title = " ".join(row.get("title", title).split())[:TITLE_LIMIT]
                 yield Document(kind, ref_id, compile_key, title, text, row.get("payload_id"))
 
 
@@ -72,7 +74,11 @@ def _read_columns(_connection: sqlite3.Connection, row: Row) -> str:
 
 def _read_break(connection: sqlite3.Connection, row: Row) -> str:
     row["hints"] = "\n".join(read_json(list[str], row["hints"]) or [])
-    return _read_columns(connection, row)
+    text, kind = _read_columns(connection, row), row["title"]
+    names = ("gb_id", "reason", "explanation", "source_line")
+    facts = BreakFacts(gb_type=kind, **{name: row[name] or "" for name in names})
+    row["title"] = strip_ticks(label_break(facts))
+    return text if kind in text else _lines(text, kind)
 
 
 def _read_recompile(connection: sqlite3.Connection, row: Row) -> str:

@@ -559,12 +559,40 @@ def test_a_condition_is_known_to_the_caller_where_it_is_passed_on(call: str, fix
             "`history.loc[0] = [x.sum().item(), y.item()]` in the caller",
         ),
         ("seen.append(y.item())", "Return `y`, and call `seen.append(y.item())` in the caller"),
-        ("n = y.item(); seen.append(n)", "Return `y`, and call `.item()` in the caller"),
+        (
+            "n = y.item(); seen.append(n)",
+            "Return `y`, and call `.item()` and `seen.append(n)` in the caller",
+        ),
+        ("n = y.item(); z = seen.pop(n)", "Return `y`, and call `.item()` in the caller"),
+        (
+            "meter.update(y.item(), x.size(0))",
+            "Return `y`, and call `meter.update(y.item(), x.size(0))` in the caller",
+        ),
+        (
+            "z = x + y; pbar.set_postfix(loss=y.item(), z=z)",
+            "Return `y` and `z`, and call `pbar.set_postfix(loss=y.item(), z=z)` in the caller",
+        ),
+        ("y.mul_(y.item())", None),
+        ("meter.update(y.item()); x = x / meter.count", None),
     ],
 )
-def test_a_line_that_stores_numbers_is_moved_whole(line: str, title: str) -> None:
-    facts = facts_of("GB0124", f"def f(x, y):\n    {line}\n    return x\n", 2)
-    assert suggest_break_fixes(facts)[0].title == title
+def test_a_line_that_stores_numbers_is_moved_whole(line: str, title: str | None) -> None:
+    lines = line.replace("; ", "\n    ")
+    place = 2 + next(n for n, text in enumerate(line.split("; ")) if ".item()" in text)
+    facts = facts_of("GB0124", f"def f(x, y):\n    {lines}\n    return x\n", place)
+    first = suggest_break_fixes(facts)[0].title
+    assert first == title if title else "update(" not in first and "mul_(" not in first
+
+
+@pytest.mark.parametrize(
+    ("compiled", "place"),
+    [("Net.forward", "the caller of `Net.forward`"), (None, "the caller of the compiled function")],
+)
+def test_the_caller_is_the_one_of_the_compiled_function(compiled: str | None, place: str) -> None:
+    program = "def attend(x):\n    print(x.norm())\n    return x.softmax(-1)\n"
+    facts = facts_of("GB0059", program, 2, context="builtin print")
+    first, *_ = suggest_break_fixes(replace(facts, is_inlined=True, compiled=compiled))
+    assert first.fix.id == "print_in_caller" and first.title.endswith(place)
 
 
 @pytest.mark.parametrize(
@@ -739,7 +767,8 @@ def test_a_function_that_only_reports_is_called_in_the_caller(body: str, is_repo
     )
     facts = facts_of("GB0124", f"def report(n, loss):\n    {body}\n", 2, is_inlined=True)
     first = suggest_break_fixes(replace(facts, callers=callers))[0]
-    assert (first.title == "Call `report(n, loss)` in the caller") == is_report
+    place = "the caller of the compiled function"
+    assert (first.title == f"Call `report(n, loss)` in {place}") == is_report
 
 
 def test_a_loop_until_a_number_is_small_is_compiled_by_its_passes() -> None:

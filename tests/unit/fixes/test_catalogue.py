@@ -23,7 +23,7 @@ BLANKS: dict[str, set[str]] = {
         "mask",
         "function",
         "place",
-        "package",
+        "broken",
         "calling",
         "doing",
         "tested",

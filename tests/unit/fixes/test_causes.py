@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compileboard.collectors.contract.events import Recompiled
+from compileboard.collectors.contract.events import GuardFailure, Recompiled
 from compileboard.collectors.contract.verdicts import LABELS
 from compileboard.collectors.decode.recompile_reasons import parse_reason
 from compileboard.collectors.fixes.cache_entries import to_recorded
 from compileboard.collectors.fixes.causes import Cause, build_causes
 from compileboard.collectors.fixes.fix import (
+    BreakFacts,
     BreakOccurrence,
     RecordedBreak,
     RecordedCompile,
@@ -27,7 +28,12 @@ from compileboard.collectors.fixes.fix import (
     list_fixes,
 )
 from compileboard.collectors.fixes.step_costs import BreakCost, RunSteps
-from compileboard.collectors.fixes.titles import describe_saving, describe_savings, saves_nothing
+from compileboard.collectors.fixes.titles import (
+    describe_saving,
+    describe_savings,
+    label_break,
+    saves_nothing,
+)
 
 
 def _compile(
@@ -213,6 +219,7 @@ def test_a_guard_of_a_function_that_torchs_wrapper_inlined_is_at_its_line() -> N
     [
         ("not ___dict_contains('w', batch)", ["'w' absent", "'w' present"]),
         ("___dict_contains('w', batch)", ["'w' present", "'w' absent"]),
+        ("not ___dict_contains('rate', cfg.__dict__)", ["absent", "present"]),
         ("tensor 'x' dispatch key set mismatch. expected CPU, AutogradCPU, actual CPU", []),
         (
             "expected type of 'x' to be a tensor type, but found <class 'NoneType'>",
@@ -448,6 +455,39 @@ def test_a_fix_is_chosen_by_the_functions_on_the_way_to_an_inlined_break() -> No
     assert suggest(inside[1]) == suggest(StackFrame("of.py", "g", 4), *inside) == "parts_around"
 
 
+@pytest.mark.parametrize(
+    ("explanation", "line", "title"),
+    [
+        ("trace the Python builtin `_warnings.warn`.", "warnings.warn('x')", "warnings.warn"),
+        ("trace the builtin `lib.ext.`", "y = ext(x)", "ext"),
+        ("the function `sleep` in file `t.py` should not be traced.", "t.sleep(1)", "t.sleep"),
+    ],
+)
+def test_a_skipped_call_has_one_title_with_and_without_its_context(
+    explanation: str, line: str, title: str
+) -> None:
+    facts = BreakFacts(gb_id="GB0007", explanation=explanation, source_line=line)
+    name = "lib.ext" if "lib" in explanation else title.replace("warnings", "_warnings")
+    module, _, own = name.rpartition(".")
+    whole = replace(facts, context=f"module: {module}, qualname: {own}, skip reason: x")
+    assert label_break(facts) == label_break(whole) == f"`{title}` call"
+
+
+def test_the_outermost_compiled_function_is_the_one_that_a_called_block_leaves() -> None:
+    rows = [_compile(1, function="Net.forward"), _compile(2, function="Block.forward")]
+    above = (StackFrame("model.py", "forward", 9),)
+    leaf = (StackFrame("model.py", "log", 20),)
+    broken = replace(_break(1, 20), function="log", gb_id="GB0291", source_line="log.info('x')")
+
+    def first_title(*events: BreakOccurrence) -> str:
+        return build_causes(RecordedRun(rows, [], [broken], events))[0].fixes[0].title
+
+    outer = BreakOccurrence(1, 1, "resumed", 4, (), leaf, is_inlined=True)
+    inner = BreakOccurrence(1, 2, "resumed", 4, above, leaf, is_inlined=True)
+    assert first_title(outer, inner).endswith("in the caller of `Net.forward`")
+    assert first_title(outer, replace(inner, above=())).endswith("of the compiled function")
+
+
 def test_a_break_in_a_package_is_mended_at_the_users_call() -> None:
     call = StackFrame("train.py", "forward", 17, "y = run_steps(torch.sin, x, 3)")
     broken = replace(_break(1, 9), file="site-packages/stepping/run.py", call=call)
@@ -456,6 +496,10 @@ def test_a_break_in_a_package_is_mended_at_the_users_call() -> None:
     (inside,) = build_causes(RecordedRun(rows, [], [broken], skipped))
     assert [suggested.fix.id for suggested in inside.fixes] == ["library_outside", "library_call"]
     assert "`run_steps(torch.sin, x, 3)` at `train.py:17`" in inside.fixes[0].title
+    assert inside.fixes[1].title == (
+        "At `train.py:17`, give `run_steps(torch.sin, x, 3)` other arguments or call "
+        "another function, so that `site-packages/stepping/run.py:9` is not reached"
+    )
     (outside,) = build_causes(RecordedRun(rows[:1], [], [broken], skipped))
     assert [suggested.fix.id for suggested in outside.fixes] == ["library_parts", "library_call"]
     resumed = [BreakOccurrence(1, 1, "resumed", 9)]
@@ -548,6 +592,24 @@ def test_a_tensor_of_one_row_and_another_kind_has_a_compile_of_its_own() -> None
     (cause,) = _both(kind, _size("ids", "12", "1", dim=1))
     assert cause.is_expected and cause.fixes[0].title.startswith("Nothing to fix: a size of 0 or 1")
     assert not _both(kind, _size("ids", "12", "7", dim=1))[0].is_expected
+
+
+def test_an_attribute_of_the_class_that_becomes_the_objects_has_its_own_values() -> None:
+    def guard(entry: int, reason: str, actual: str) -> GuardFailure:
+        failed = parse_reason(f"{entry}/0: {reason}")
+        return replace(failed, actual=actual, cache_entry=f"{entry}/0")
+
+    def recompile(key: int, *failed: GuardFailure) -> RecordedRecompile:
+        event = Recompiled(1, "p", 0, compile_id=f"{key}/0", guards=failed[:1], failed=failed)
+        return to_recorded(event, key, "model.py", "f")
+
+    came = guard(1, "not ___dict_contains('rate', G['cfg'].__dict__)", "dict")
+    rate = guard(2, "G['cfg'].rate == 1.2", "0.9")
+    rows = [_compile(1), _again(2, 1, 60), _again(3, 1, 60)]
+    found = build_causes(RecordedRun(rows, [recompile(2, came), recompile(3, rate, came)]))
+    (varying,) = [one for one in found[0].variation.sources if "rate" in one.source]
+    assert [value.value for value in varying.values] == ["absent", "1.2", "0.9"]
+    assert not any("global" in fix.title or "dict" in fix.title for c in found for fix in c.fixes)
 
 
 def test_sizes_of_one_row_are_judged_and_named_for_each_input() -> None:

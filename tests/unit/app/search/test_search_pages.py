@@ -165,12 +165,13 @@ def test_what_is_not_indexed_is_said(store: sqlite3.Connection, client: FlaskCli
 def test_torchs_words_have_no_backticks(store: sqlite3.Connection, client: FlaskClient) -> None:
     record_run(store)
     store.execute(
-        "update distinct_breaks set gb_type = 'Call of `warn`', reason = 'no `warn` here'"
+        "update distinct_breaks set gb_id = 'GB0007', reason = 'no `warn` here', source_line = '', "
+        "explanation = 'Dynamo does not know how to trace the Python builtin `_warnings.warn`.'"
     )
     index_run(store, recorded.RUN)
     (group,) = client.get("/api/v1/search?q=warn&kind=graph_break").json["data"]["groups"]
     (hit, *_) = group["hits"]
-    assert hit["title"] == "Call of warn" and "no warn here" in [
+    assert hit["title"] == "_warnings.warn call" and "no warn here" in [
         line["text"] for line in hit["lines"]
     ]
     assert "`" not in client.get("/api/v1/suggestions?q=warn").text
