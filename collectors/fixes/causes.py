@@ -134,6 +134,7 @@ def _judge_hint(hint: str, facts: BreakFacts) -> str | None:
 
 _DIM = re.compile(r"at index (\d{1,4})\b")
 _ARGUMENT = re.compile(r"args\[\d+\]|kwargs\['\w+'\]")
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth")
 _LEFT_BY_BREAK = re.compile(r"\b___stack\d+")
 # Settings of the whole process: one change is one cause, in however many functions it shows.
 _Member = TypeVar("_Member")
@@ -1278,16 +1279,26 @@ def _name_arguments(frame: Sequence[Recompiled]) -> tuple[tuple[str, str], ...]:
     }
     named = {root: {name_argument(code, root) for code in codes} for root in sorted(roots)}
     return tuple(
-        (root, name)
+        (root, (next(iter(found)) if len(found) == 1 else None) or _describe_argument(root))
         for root, found in named.items()
-        if len(found) == 1 and (name := next(iter(found)))
+        if found
     )
+
+
+def _describe_argument(root: str) -> str:
+    """Return "the first argument" for `args[0]`, "the argument ids" for `kwargs['ids']`."""
+    key = root.partition("[")[2].rstrip("]")
+    if not key.isdigit():
+        return f"the argument {key.strip(chr(39))}"
+    return f"the {_ORDINALS[int(key)]} argument" if int(key) < len(_ORDINALS) else root
 
 
 def _rename_arguments(cause: Cause, names: Sequence[tuple[str, str]]) -> Cause:
     def rename(text: str) -> str:
         for root, name in names:
-            text = text.replace(root, name)
+            # A part of an argument that has no name of its own keeps torch's.
+            part = r"(?![.\[])" if name.startswith("the ") else ""
+            text = re.sub(re.escape(root) + part, lambda _match, name=name: name, text)
         return text
 
     variation = cause.variation and replace(
@@ -1299,7 +1310,7 @@ def _rename_arguments(cause: Cause, names: Sequence[tuple[str, str]]) -> Cause:
     )
     return replace(
         cause,
-        title=rename(cause.title),
+        title=re.sub("^the ", "The ", rename(cause.title)),
         sources=tuple(map(rename, cause.sources)),
         variation=variation,
         fixes=tuple(

@@ -182,9 +182,9 @@ def test_a_guard_in_torchs_own_function_is_at_the_users_call() -> None:
     [
         ("loss = F.cross_entropy(model(x), y)", "x"),
         ("hits += (model(self.x).argmax(1) == y).sum().item()", "self.x"),
-        ("y = criterion(model(x), y)", "args[0]"),
-        ("y = model(*batch)", "args[0]"),
-        ("y = model(x + 1)", "args[0]"),
+        ("y = criterion(model(x), y)", "the first argument"),
+        ("y = model(*batch)", "the first argument"),
+        ("y = model(x + 1)", "the first argument"),
     ],
 )
 def test_an_argument_of_torchs_wrapper_has_the_name_that_the_users_call_gives(
@@ -196,6 +196,24 @@ def test_an_argument_of_torchs_wrapper_has_the_name_that_the_users_call_gives(
     assert cause.title.startswith(f"Dimension 0 of {name} changes")
     assert cause.variation and cause.variation.sources[0].name == name
     assert f"of {name}" in cause.fixes[0].title
+
+
+@pytest.mark.parametrize(
+    ("source", "title"),
+    [
+        ("kwargs['ids']", "The argument ids changes: 3 → 5"),
+        ("args[1]", "The second argument changes: 3 → 5"),
+        ("args[1].rows", "args[1].rows changes: 3 → 5"),
+    ],
+)
+def test_an_argument_that_the_users_call_does_not_name_has_its_place(
+    source: str, title: str
+) -> None:
+    row = {"torch_function": "DistributedDataParallel.forward", "source_line": "y = ddp(*batch)"}
+    guard = replace(_size(source, "3", "5"), category="int_value", cache_entry="1/0")
+    compiles = [_compile(1, **row), _again(2, of=1, total_us=5, **row)]
+    (cause,) = build_causes(RecordedRun(compiles, [RecordedRecompile(2, (guard,))]))
+    assert cause.title == title
 
 
 def test_a_guard_of_a_function_that_torchs_wrapper_inlined_is_at_its_line() -> None:
