@@ -52,7 +52,13 @@ from compileboard.collectors.fixes.preconditions import (
     reads_counter,
     writes_state,
 )
-from compileboard.collectors.fixes.reports import ReportingCall, find_report, is_check, only_reports
+from compileboard.collectors.fixes.reports import (
+    ReportingCall,
+    changes_state,
+    find_report,
+    is_check,
+    only_reports,
+)
 from compileboard.collectors.fixes.statement import (
     Statement,
     dotted_name,
@@ -390,14 +396,19 @@ def _find_report(site: BreakSite) -> ReportingCall | None:
         return None
     if not site.facts.is_inlined:
         report = find_report(site.function, site.line_number)
-        return report if report is not None and report.test is not None else None
-    ways = site.ways if only_reports(site.function) else []
-    reports = [
-        find_report(function, at.line, is_known=True)
-        for (function, at), *inner in ways
-        if all(only_reports(called) for called, _ in inner)
-    ]
-    return reports[0] if ways and len(reports) == len(ways) and all(reports) else None
+        is_logged = site.facts.gb_id in ("GB0291", "GB4841")  # whose own fixes name no values
+        is_own = report is not None and (report.test is not None or (is_logged and report.lacking))
+        return report if is_own else None
+    called = [site.function, *(function for way in site.ways for function, _ in way[1:])]
+    if not site.ways or any(changes_state(function) for function in called):
+        return None
+    is_known = all(map(only_reports, called))
+    reports = [find_report(*_place(way[0]), is_known=is_known) for way in site.ways]
+    return reports[0] if all(reports) else None
+
+
+def _place(call: tuple[Function, Caller]) -> tuple[Function, int]:
+    return call[0], call[1].line
 
 
 def _suggest_report_in_caller(site: BreakSite, report: ReportingCall) -> SuggestedFix:

@@ -1108,8 +1108,11 @@ def _find_callers(
             return ()
         name = frame.name if way else compiled.function or frame.name
         way.append(Caller(name, frame.line, part.first_line, part.lines))
-    is_whole = 0 <= (compiled.line or 0) - way[0].first_line < len(way[0].lines)
-    return tuple(way) if is_whole else ()
+    first = way[0]
+    # Lines of a decorated function are recorded from its `def` on; its own first line is above.
+    is_def = first.lines[0].split("(")[0].split() == ["def", bare_name(compiled.function)]
+    place = (compiled.line or 0) - first.first_line
+    return tuple(way) if 0 <= place < len(first.lines) or (is_def and place < 0) else ()
 
 
 def _name_outermost(

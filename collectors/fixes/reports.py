@@ -73,13 +73,17 @@ def is_check(branch: ast.If) -> bool:
 
 
 def only_reports(function: Function) -> bool:
-    """Return whether a function only reports its arguments."""
+    """Return whether a function that changes nothing also returns nothing."""
+    return not any(isinstance(n, ast.Return) and n.value for n in ast.walk(function))
+
+
+def changes_state(function: Function) -> bool:
+    """Return whether a call of a function may change its arguments or what outlives the call."""
     arguments = {argument.arg for argument in list_arguments(function)}
     return (
-        is_plain(function)
-        and not any(isinstance(n, ast.Return) and n.value for n in ast.walk(function))
-        and not writes_state(function, function.body)
-        and not is_changed_in_place(function, arguments)
+        not is_plain(function)
+        or writes_state(function, function.body)
+        or is_changed_in_place(function, arguments)
     )
 
 

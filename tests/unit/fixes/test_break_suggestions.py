@@ -771,6 +771,16 @@ def test_a_function_that_only_reports_is_called_in_the_caller(body: str, is_repo
     assert (first.title == f"Call `report(n, loss)` in {place}") == is_report
 
 
+def test_a_logger_call_in_the_caller_gets_what_it_logs() -> None:
+    program = "def f(x):\n    y = x * 2\n    log.info('%s', {})\n    return y.sin()\n"
+    for value, start in (
+        ("y.amax()", "Return `y.amax()`, and call `log"),
+        ("x.dim()", "Call `log"),
+    ):
+        first, *_ = suggest_break_fixes(facts_of("GB0291", program.format(value), 3))
+        assert first.title.startswith(start) and first.title.endswith("in the caller")
+
+
 def test_a_loop_until_a_number_is_small_is_compiled_by_its_passes() -> None:
     program = (
         "def solve(a, b, steps):\n    x = b\n    for i in range(steps):\n        r = b - a @ x\n"

@@ -506,6 +506,25 @@ def test_the_outermost_compiled_function_is_the_one_that_a_called_block_leaves()
     assert first_title(outer, replace(inner, above=())).endswith("of the compiled function")
 
 
+@pytest.mark.parametrize(
+    ("body", "title"),
+    [
+        ("return str(grads.tolist())", "Return `y.abs()`, and call `writer.write(norms(y.abs()))`"),
+        ("grads.mul_(2); return grads.tolist()", "Return `grads`, and call `.tolist()`"),
+    ],
+)
+def test_what_only_a_report_calls_moves_with_the_report(body: str, title: str) -> None:
+    step = ("def step(x):", "    y = x * 2", "    writer.write(norms(y.abs()))", "    return -y")
+    helper = ("def norms(grads):", f"    {body}")
+    code = [SourceLines("model.py", 4, step), SourceLines("model.py", 20, helper)]
+    inside = (StackFrame("model.py", "step", 6), StackFrame("model.py", "norms", 21))
+    broken = replace(_break(1, 21), function="norms", gb_id="GB0109", source_line=body)
+    occurrences = [BreakOccurrence(1, 1, "resumed", 6, (), inside, is_inlined=True)]
+    decorated = _compile(1, function="step", line=3)  # the line of its decorator
+    (cause,) = build_causes(RecordedRun([decorated], [], [broken], occurrences, code))
+    assert cause.fixes[0].title.startswith(title)
+
+
 def test_a_break_in_a_package_is_mended_at_the_users_call() -> None:
     call = StackFrame("train.py", "forward", 17, "y = run_steps(torch.sin, x, 3)")
     broken = replace(_break(1, 9), file="site-packages/stepping/run.py", call=call)
