@@ -987,7 +987,7 @@ def _only_store(site: BreakSite, statements: Sequence[ast.AST]) -> bool:
     return bool(calls) and function is not None and all(count(function, o) == n for o, n in own)
 
 
-def _list_calls_with(function: Function, name: str) -> list[ast.stmt]:
+def _list_calls_with(function: Function, name: str) -> list[ast.Expr]:
     """List the calls of a function that take a variable, empty if it has another use or value."""
     names = [part for part in ast.walk(function) if isinstance(part, ast.Name) and part.id == name]
     loads = {part for part in names if isinstance(part.ctx, ast.Load)}

@@ -1122,9 +1122,9 @@ def _name_outermost(
     one called, which runs eagerly for the break, does not count.
     """
     rows = {
-        event: compiles[event.compile_key]
+        event: row
         for event in events
-        if event.is_inlined and event.compile_key in compiles
+        if event.is_inlined and (row := compiles.get(event.compile_key or -1)) is not None
     }
     places = {(row.file, bare_name(row.function)) for row in rows.values()}
     outer = {
@@ -1301,7 +1301,7 @@ def _rename_arguments(cause: Cause, names: Sequence[tuple[str, str]]) -> Cause:
         for root, name in names:
             # A part of an argument that has no name of its own keeps torch's.
             part = r"(?![.\[])" if name.startswith("the ") else ""
-            text = re.sub(re.escape(root) + part, lambda _match, name=name: name, text)
+            text = name.join(re.split(re.escape(root) + part, text))
         return text
 
     variation = cause.variation and replace(

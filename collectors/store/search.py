@@ -75,8 +75,13 @@ def _read_columns(_connection: sqlite3.Connection, row: Row) -> str:
 def _read_break(connection: sqlite3.Connection, row: Row) -> str:
     row["hints"] = "\n".join(read_json(list[str], row["hints"]) or [])
     text, kind = _read_columns(connection, row), row["title"]
-    names = ("gb_id", "reason", "explanation", "source_line")
-    facts = BreakFacts(gb_type=kind, **{name: row[name] or "" for name in names})
+    facts = BreakFacts(
+        gb_id=row["gb_id"],
+        gb_type=kind,
+        reason=row["reason"] or "",
+        explanation=row["explanation"] or "",
+        source_line=row["source_line"],
+    )
     row["title"] = strip_ticks(label_break(facts))
     return text if kind in text else _lines(text, kind)
 
