@@ -603,6 +603,10 @@ def judge_run(
     tone = "bad" if grave or eager else "good" if is_expected else "warn"
     found = format_plural(len(grave), "problem") if grave else ""
     sentence = describe_savings(causes, run.compile_us, format_duration, found)
+    # What runs eagerly is the problem where no fix saves time that was recorded.
+    if eager and not any((cause.saved_us or 0) > 0 or cause.step_us for cause in causes):
+        first = list_eager(causes)[0]
+        sentence, notes = first, [sentence, *(note for note in notes if note != first)]
     return RunVerdict(tone, sentence, ". ".join(notes), fix_count or None)
 
 

@@ -124,7 +124,8 @@ class TrialResult:
         ):
             if noun:
                 parts.append(f"{noun} {' → '.join(format_change(verdict))}")
-        return ": ".join([", ".join(parts), *filter(None, [", ".join(self.slower)])])
+        slower = self.slower if self.outcome == "improved" else []
+        return ": ".join([", ".join(parts), *filter(None, [", ".join(slower)])])
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from compileboard.app.runs.advice import judge_run
 from compileboard.app.runs.queries import get_run
 from compileboard.app.runs.rows import describe_state
 from compileboard.collectors.contract.events import SnapshotTaken, dump_event
+from compileboard.collectors.fixes.causes import Cause
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.store.results import ExperimentResult, fill
 from compileboard.collectors.terminal.run_summary import summarize
@@ -88,6 +90,22 @@ def test_verdict_claims_no_failures_only_of_a_run_without_any(
     assert run is not None
     verdict = judge_run(run, [], [])
     assert (verdict.tone, verdict.note) == (tone, f"{note}Nothing runs eagerly.")
+
+
+def test_what_runs_eagerly_is_the_headline_where_no_fix_saves_time(
+    open_engine: OpenEngine, store: sqlite3.Connection
+) -> None:
+    add_run(store, "R1", totals={"compile_count": 2})
+    run = get_run(open_engine(store), "R1")
+    assert run is not None
+    place = ("forward", "model.py", 1, None, "", "")
+    cause = Cause(1, "graph_break", "Break", "f", 0, True, 1, *place)
+    verdict = judge_run(run, [cause], [])
+    assert verdict.sentence == "forward runs eagerly"
+    assert verdict.note == "1 cause of graph breaks or recompiles, no fix is known"
+    verdict = judge_run(run, [replace(cause, saved_us=5)], [])
+    assert verdict.sentence.startswith("1 cause costs an estimated 5 µs")
+    assert verdict.note == "forward runs eagerly"
 
 
 @pytest.mark.parametrize(
