@@ -45,9 +45,9 @@ def list_views(
     limit: int = MAX_VIEWS,
 ) -> Page[SavedView]:
     """List all views, or those of one page, by name."""
-    (after,) = decode_cursor(cursor, str) or (None,)
+    after, _id = decode_cursor(cursor, str, int) or (None, None)
     rows = list_rows(SavedView, VIEWS_SQL, connection, path=path, after=after, limit=limit + 1)
-    return make_page(rows, limit, lambda view: (view.name,))
+    return make_page(rows, limit, lambda view: (view.name, view.id))
 
 
 def get_view(connection: sqlite3.Connection, view_id: int) -> SavedView | None:
