@@ -54,7 +54,7 @@ def compileboard(request: pytest.FixtureRequest) -> CompileBoard:
 
 
 class CompileBoard:
-    """The graph breaks and recompiles of one test."""
+    """Observes blocks of one test, and asserts limits on their graph breaks and recompiles."""
 
     def __init__(self, test: str, baseline: Path, root: Path, *, update: bool) -> None:
         self._test, self._baseline, self._root, self._update = test, baseline, root, update

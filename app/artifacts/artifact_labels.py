@@ -172,12 +172,12 @@ def reformat(text: str, language: str) -> str:
     )
 
 
-def break_call(text: str, most_depth: int = 3) -> str:
+def break_call(text: str, max_depth: int = 3) -> str:
     parts, depth, at = [], 0, 0
     for match in _MARK.finditer(text):
         mark = match.group()
         depth += mark in _OPEN
-        if depth <= most_depth and mark in _BREAKS:
+        if depth <= max_depth and mark in _BREAKS:
             inner = depth - (mark in _CLOSE)
             end = match.start() if mark in _CLOSE else match.end()
             parts.append(f"{text[at:end].rstrip(' ')}\n{'  ' * inner}")

@@ -191,7 +191,10 @@ def version_sort_key(text: str | None) -> tuple[tuple[int, ...], int, str]:
 
 
 def thin_runs(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | None]:
-    """Return the last run of each day, or week, if there are more than `most`."""
+    """Return at most `max_count` runs, and a sentence about those left out, or None if none are.
+
+    Of more runs, the last of each day is kept, else the last of each week.
+    """
     if len(runs) <= most:
         return list(runs), None
     shown = list(runs)
@@ -247,8 +250,11 @@ CHOICES = ("pass_ratio", *BY_NAME)
 
 
 def find_metric(name: str, *, of_suite: bool) -> Metric | None:
-    """Return the metric of a name, None if this kind of page lacks it. Raises FilterError for an
-    unknown one.
+    """Return a metric of suites (`of_suite`) or of models by name; None if only the other kind has
+    it.
+
+    A name that the two kinds spell differently is accepted in both spellings. Raises FilterError
+    for an unknown name.
     """
     if name not in BY_NAME and name not in SUMMARY_BY_NAME:
         known = ", ".join(dict.fromkeys((*BY_NAME, *SUMMARY_BY_NAME)))

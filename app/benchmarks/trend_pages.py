@@ -31,8 +31,8 @@ from compileboard.app.benchmarks.trend_queries import (
     list_model_names,
     list_trend_runs,
     model_set_parameters,
+    parse_run_count,
     read_choice,
-    read_last,
     read_trend_filter,
 )
 from compileboard.app.benchmarks.trends import (
@@ -78,7 +78,7 @@ _OFFERED = 50  # functions and graph breaks
 def _read_filters() -> TrendsFilters:
     args = request.args
     check_keys(args, (*FILTERS, *_OTHERS))
-    last, run_count = read_last(args)
+    last, run_count = parse_run_count(args)
     models, metrics = (
         _read_list(key, most) for key, most in (("model", MAX_MODELS), ("metric", MAX_METRICS))
     )
@@ -372,7 +372,7 @@ def get_trend(asked: TrendQuery, selection: TrendFilter) -> TrendJson:
 
 def build_requested_trend(asked: TrendQuery, selection: TrendFilter) -> TrendScreen:
     """Build the trend that the API's parameters select. Raises FilterError for an invalid value."""
-    run_count = read_last({"last": asked.last or ""})[1]
+    run_count = parse_run_count({"last": asked.last or ""})[1]
     counted = [
         (name, value) for name in _COUNTED if (value := getattr(asked, _FIELDS.get(name, name)))
     ]

@@ -480,8 +480,10 @@ def read_choice(query: Mapping[str, str], key: str, choices: Iterable[str], defa
     return text
 
 
-def read_last(query: Mapping[str, str]) -> tuple[str, int]:
-    """Return how many runs to show. Raises FilterError unless the value is a number or `all`."""
+def parse_run_count(query: Mapping[str, str]) -> tuple[str, int]:
+    """Return the `last` parameter as text and the number of runs it selects. Raises FilterError
+    unless it is a number from 1 to MAX_RUNS or `all`.
+    """
     text = query.get("last", "").strip() or DEFAULT_LAST
     if text == "all":
         return text, MAX_RUNS

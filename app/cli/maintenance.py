@@ -304,7 +304,7 @@ def prune(
         free_bytes = measure_free(writer)
         _print_line(f"pruned {format_plural(len(runs), 'run')}, about {format_bytes(sum(runs))}")
         used_bytes = measure_used(writer)
-        if rule.most_bytes is not None and used_bytes > rule.most_bytes:
+        if rule.max_bytes is not None and used_bytes > rule.max_bytes:
             _print_line(f"{format_bytes(used_bytes)} are still used: no other run may be pruned")
         if vacuum:
             vacuum_database(writer)
@@ -329,12 +329,12 @@ def _read_rule(
         if older_than is None
         else _read_amount("--older-than", older_than, _AGES_US, "180d or 26w")
     )
-    most_bytes = (
+    max_bytes = (
         None
         if max_size is None
         else _read_amount("--max-size", max_size, _SIZES_BYTES, "20GiB or 500MB")
     )
-    return PruneRule(now_us - age_us, suite, most_bytes)
+    return PruneRule(now_us - age_us, suite, max_bytes)
 
 
 def _read_amount(option: str, text: str, units: Mapping[str, int], example: str) -> int:

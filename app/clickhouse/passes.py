@@ -464,7 +464,9 @@ def _read_sealed(database: str, file: RunFile, snapshot: RunSnapshot) -> RunSnap
 def publish_changes(
     path: str | os.PathLike[str], publisher: Publisher, now_us: int, *, everything: bool = False
 ) -> PassOutcome | None:
-    """Run one pass, or return None if another process does. Raises StoreError."""
+    """Publish what has changed in one pass; return None if another process is publishing. Raises
+    StoreError if the database cannot be opened.
+    """
     lease = try_acquire_lease(path, PUBLISH)
     if lease is None:
         return None

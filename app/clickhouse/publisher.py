@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from compileboard.app.benchmarks.trend_queries import DRIVER_VERSION, TRITON_VERSION
 from compileboard.app.clickhouse.client import SETTINGS
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.store.connection import StoreError
 
 if TYPE_CHECKING:
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 Values = tuple[Any, ...]
 
-_RUN = RECORDS["runs"].list_names("facts", "pub")
+_RUN = TABLES["runs"].list_names("facts", "pub")
 # Columns of a run's row, in this order, without its publication and tags.
 RUN_NAMES = (
     *(*_RUN, "driver_version", "triton_version"),
     *(
-        *RECORDS["run_annotations"].list_names("run_id"),
-        *RECORDS["run_totals"].list_names("run_id"),
+        *TABLES["run_annotations"].list_names("run_id"),
+        *TABLES["run_totals"].list_names("run_id"),
     ),
 )
 _TOTALS = ", ".join(
-    f"coalesce(t.{name}, 0) as {name}" for name in RECORDS["run_totals"].list_names("run_id")
+    f"coalesce(t.{name}, 0) as {name}" for name in TABLES["run_totals"].list_names("run_id")
 )
 _RUN_SQL = f"""
 select
@@ -51,7 +51,7 @@ where r.id = :run_id
 _TAGS_SQL = "select key, value from run_tags where run_id = :run_id order by key"
 # The roll-ups of a run, without its id: the columns of each table on both sides.
 ROLLUPS: dict[str, tuple[str, ...]] = {
-    table: RECORDS[table].list_names("run_id", "traceback", "facts")
+    table: TABLES[table].list_names("run_id", "traceback", "facts")
     for table in (
         *("run_breaks", "run_causes", "run_rerecordings", "run_issues", "run_functions"),
         *("run_summaries", "results"),
@@ -59,7 +59,7 @@ ROLLUPS: dict[str, tuple[str, ...]] = {
 }
 # Items by content id, and what distinguishes those with the same id.
 THINGS = {
-    table: RECORDS[table].list_names()
+    table: TABLES[table].list_names()
     for table in (
         "functions",
         "distinct_breaks",

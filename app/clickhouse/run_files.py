@@ -82,12 +82,12 @@ class RunFiles:
         self,
         board: str,
         cache: str,
-        most_bytes: int = CACHE_BYTES,
+        max_bytes: int = CACHE_BYTES,
         temporary: Sequence[str] | None = None,
     ) -> None:
         self.board = board
         self._cache = Path(cache)
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
         self._temporary = (
             _list_temporary(board) if temporary is None else [Path(name) for name in temporary]
         )
@@ -122,7 +122,7 @@ class RunFiles:
     def _unpack(self, sealed: SealedRun, name: str) -> Path:
         refusal: StoreError | None = None
         for folder in (self._cache, *self._temporary):
-            most_bytes = (
+            max_bytes = (
                 self._most_bytes
                 if folder == self._cache
                 else min(self._most_bytes, TEMPORARY_BYTES)
@@ -134,7 +134,7 @@ class RunFiles:
                     _make_private_folder(folder)
                 _free_space(folder, sealed.file.unpacked_bytes)
                 _unpack_into(folder, self.board, sealed, name)
-                _trim_cache(folder, folder / name, most_bytes)
+                _trim_cache(folder, folder / name, max_bytes)
             except RunFileUnavailable:
                 raise
             except (StoreError, OSError) as error:
@@ -272,11 +272,11 @@ def _free_space(folder: Path, needed_bytes: int) -> None:
         lacking_bytes -= size_bytes
 
 
-def _trim_cache(folder: Path, newest: Path, most_bytes: int) -> None:
+def _trim_cache(folder: Path, newest: Path, max_bytes: int) -> None:
     files = [file for file in _list_files(folder) if file[2] != str(newest)]
     total_bytes = newest.stat().st_size + sum(size_bytes for _used_s, size_bytes, _path in files)
     for _used_s, size_bytes, path in files:
-        if total_bytes <= most_bytes:
+        if total_bytes <= max_bytes:
             return
         with suppress(FileNotFoundError):
             os.unlink(path)
@@ -339,7 +339,7 @@ class SealingPass:
 
 
 def seal_ended_runs(
-    board: str, quiet_us: int = QUIET_US, *, now_us: int | None = None, most_s: float = PASS_S
+    board: str, quiet_us: int = QUIET_US, *, now_us: int | None = None, max_s: float = PASS_S
 ) -> SealingPass:
     """Seal ended runs that did not change for a while and are fully published.
 
@@ -347,7 +347,7 @@ def seal_ended_runs(
     """
     done = SealingPass()
     now_us = time.time_ns() // 1000 if now_us is None else now_us
-    until_s = time.monotonic() + most_s
+    until_s = time.monotonic() + max_s
     try:
         lease = try_acquire_lease(board, PUBLISH)
     except OSError as error:

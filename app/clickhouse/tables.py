@@ -1,4 +1,4 @@
-"""Create the tables of ClickHouse (tables.sql)."""
+"""Create and upgrade the tables of a store, in SQLite and in ClickHouse (tables.sql)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compileboard.app.clickhouse.client import EngineUnavailable, connect, explain
 from compileboard.app.core.address import ClickHouseAddress, StoreAddress
-from compileboard.collectors.contract.records import RECORDS, Column
+from compileboard.collectors.contract.records import TABLES, Column
 from compileboard.collectors.store.connection import StoreError
 from compileboard.collectors.store.migrations import migrate
 
@@ -47,7 +47,7 @@ _LONG_TEXTS = frozenset(
 )
 
 
-def create(client: Client) -> None:
+def create_tables(client: Client) -> None:
     """Create missing tables and views in a client's database."""
     text = re.sub(r"(?m)^--.*\n", "", _FILE.read_text(encoding="utf-8"))
     text = _COLUMNS.sub(_write_columns, text)
@@ -57,13 +57,13 @@ def create(client: Client) -> None:
 
 
 def _write_columns(what: re.Match[str]) -> str:
-    kind, table, without = what.groups()
-    record = RECORDS[table]
-    names = record.list_names(*without.replace(" -", " ").split())
+    kind, name, without = what.groups()
+    table = TABLES[name]
+    names = table.list_names(*without.replace(" -", " ").split())
     if kind == "names":
         return ", ".join(names)
     return ",\n  ".join(
-        _write_column(record.columns[name], is_sum=kind == "sums") for name in names
+        _write_column(table.columns[column], is_sum=kind == "sums") for column in names
     )
 
 
@@ -81,7 +81,9 @@ def _write_column(column: Column, *, is_sum: bool) -> str:
 
 
 def prepare_store(address: StoreAddress, password: str = "") -> int:
-    """Create or upgrade a store; return how many migrations of the board ran. Raises StoreError."""
+    """Create or upgrade a store; return how many migrations of its database ran. Raises StoreError
+    if its folder cannot be made or one of its databases cannot be used.
+    """
     if address.folder is not None:
         make_folder(address.folder)
     migration_count = migrate(address.board)
@@ -103,7 +105,9 @@ def make_folder(folder: str) -> None:
 
 
 def prepare_engine(address: ClickHouseAddress, password: str = "") -> None:
-    """Create the database in ClickHouse and its missing tables. Raises EngineUnavailable."""
+    """Create the database in ClickHouse and its missing tables. Raises EngineUnavailable if
+    ClickHouse does not answer or refuses.
+    """
     try:
         client = connect(address, password)
     except EngineUnavailable as error:  # also if there is no such database
@@ -113,7 +117,7 @@ def prepare_engine(address: ClickHouseAddress, password: str = "") -> None:
             raise error from None
         client = connect(address, password)
     with closing(client), _explaining_errors(address):
-        create(client)
+        create_tables(client)
 
 
 def _create_database(address: ClickHouseAddress, password: str) -> None:

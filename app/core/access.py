@@ -181,7 +181,7 @@ def describe_missing_scope() -> str:
 def read_roles(text: str) -> dict[str, frozenset[str]]:
     """Return scopes by user name as set by the proxy; `*` stands for everyone else.
 
-    Raises SettingError.
+    Raises SettingError unless each part of the text is NAME=SCOPE with a known scope.
     """
     roles: dict[str, frozenset[str]] = {}
     for part in text.split(","):

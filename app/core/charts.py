@@ -225,10 +225,11 @@ MARGIN_PX = 3
 
 @dataclass(frozen=True)
 class SparklineDrawing:
-    """What _macros/sparkline.html draws. `parts` are the line's segments between gaps, `hollow` the
-    values that do not belong to the line, `dots` the newest value and those between two gaps.
+    """The shapes of a sparkline, for templates/_macros/sparkline.html. Units: pixels.
 
-    Units: pixels.
+    `parts` are the line's segments between gaps, as the points of an SVG polyline. `hollow` are
+    values outside the line, `dots` the newest value and those between two gaps. `shade` is the left
+    edge and the width of the shaded area.
     """
 
     width: int

@@ -11,7 +11,7 @@ from compileboard.app.core.schema import DURATION_UNIT, TIME_UNIT, Keywords, pub
 from compileboard.collectors.contract.categories import label_category
 from compileboard.collectors.contract.fingerprints import ID_TEXT, format_id
 from compileboard.collectors.contract.library_names import is_harness_step
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.fixes.fix import BreakFacts
 from compileboard.collectors.fixes.titles import (
     label_break,
@@ -76,11 +76,11 @@ Category = Annotated[
 CategoryLabel = Annotated[str, "The category in words."]
 GuardSource = Annotated[str | None, "The guard's source expression."]
 # Columns that lists select of a graph break, as d, and of a recompile cause, as u.
-BREAK_COLUMNS = RECORDS["distinct_breaks"].select_sql(
+BREAK_COLUMNS = TABLES["distinct_breaks"].select_sql(
     "d", "id", "fingerprint", "function_id", "line"
 )
 BREAK_KIND = "coalesce(d.gb_type, d.reason)"
-CAUSE_COLUMNS = RECORDS["recompile_causes"].select_sql("u", "id", "fingerprint", "function_id")
+CAUSE_COLUMNS = TABLES["recompile_causes"].select_sql("u", "id", "fingerprint", "function_id")
 SORT_HELP = "The order, largest first; with `.asc` smallest first."
 
 
@@ -137,7 +137,7 @@ class CategoryMeaning(CategorizedReason):
         return label_category(self.category).meaning
 
 
-class TitledCause(CategoryMeaning):
+class CauseFields(CategoryMeaning):
     source: GuardSource
     reason: str
 

@@ -136,7 +136,7 @@ def find_repository(remote: str | None, forges: Mapping[str, Forge]) -> Reposito
     return None
 
 
-class SourcePlace(NamedTuple):
+class SourceLocation(NamedTuple):
     """A file in a run's repository: its path there, on the code host and on the run's machine."""
 
     file: str
@@ -158,7 +158,7 @@ class RunSource:
     def commit_url(self, commit: str | None) -> str | None:
         return self.repository.commit_url(commit) if self.repository else None
 
-    def find_place(self, file: str | None, line: int | None = None) -> SourcePlace | None:
+    def find_place(self, file: str | None, line: int | None = None) -> SourceLocation | None:
         """Return the location of a file, or None if it may not belong to the repository.
 
         Recorded names are relative to the working directory, to the top of the repository or to a
@@ -176,7 +176,7 @@ class RunSource:
         path = "/".join(filter(None, (folders[0], file)))
         root = self.git.get("root")
         url = self.repository.line_url(self.commit, path, line) if self.repository else None
-        return SourcePlace(path, url, f"{root.rstrip('/')}/{path}" if root else None)
+        return SourceLocation(path, url, f"{root.rstrip('/')}/{path}" if root else None)
 
 
 SOURCE_SQL = """

@@ -112,11 +112,11 @@ def check_whole(
     """Return a value as a number. Raises FilterError unless it is a whole number in range."""
     if not value:
         return default
-    most_digits = 18 if most > 10**10 else 9
+    max_digits = 18 if most > 10**10 else 9
     if (
         not value.isascii()
         or not value.isdigit()
-        or len(value) > most_digits
+        or len(value) > max_digits
         or not least <= int(value) <= most
     ):
         expectation = expected or f"a whole number from {least} to {most}"

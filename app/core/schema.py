@@ -25,7 +25,7 @@ from typing import (
 )
 
 from compileboard.collectors.contract.records import PRIVATE as PRIVATE
-from compileboard.collectors.contract.records import RECORDS, Column
+from compileboard.collectors.contract.records import TABLES, Column
 from compileboard.collectors.contract.records import published as published
 
 Schema = dict[str, Any]
@@ -134,7 +134,7 @@ def describe_model(model: type, components: dict[str, Schema]) -> Schema:
 
 
 def _find_column(model: Any, name: str) -> Column | None:
-    tables = (RECORDS[table].columns for table in getattr(model, "tables", ()))
+    tables = (TABLES[table].columns for table in getattr(model, "tables", ()))
     return next((columns[name] for columns in tables if name in columns), None)
 
 

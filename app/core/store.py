@@ -136,14 +136,14 @@ def open_run_or_board(store: Store, run_id: str) -> sqlite3.Connection:
 
 
 def group_runs(
-    store: Store, run_ids: Iterable[str], *, most_files: int | None = None
+    store: Store, run_ids: Iterable[str], *, max_files: int | None = None
 ) -> list[tuple[sqlite3.Connection, list[str]]]:
-    """Group runs by the file with their detail; those beyond `most_files` or with a lost file are
+    """Group runs by the file with their detail; those beyond `max_files` or with a lost file are
     left out.
     """
     groups: dict[int, tuple[sqlite3.Connection, list[str]]] = {}
     for run_id in run_ids:
-        if len(groups) == most_files:
+        if len(groups) == max_files:
             break
         try:
             connection = store.open_run(run_id)

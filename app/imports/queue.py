@@ -253,7 +253,7 @@ class ImportQueue:
         finally:
             lane.leave()
 
-    def enqueue(self, name: str, *, most_receiving: int, most_waiting: int) -> QueueEntry:
+    def enqueue(self, name: str, *, max_receiving: int, max_waiting: int) -> QueueEntry:
         """Add an import.
 
         Raises UploadRejected if too many imports are in progress, OSError if its folder cannot be
@@ -263,10 +263,7 @@ class ImportQueue:
         with _holding_lock(self.root / "admit"):
             self._remove_stale()
             states = [upload.state for upload in self._list_imports() if not upload.has_ended]
-            if (
-                states.count("receiving") >= most_receiving
-                or states.count("waiting") >= most_waiting
-            ):
+            if states.count("receiving") >= max_receiving or states.count("waiting") >= max_waiting:
                 raise UploadRejected(
                     429,
                     f"{len(states)} imports are running, the most at a time. Try again later.",

@@ -14,9 +14,9 @@ NICENESS = 10
 
 def main(argv: list[str]) -> None:
     memory_bytes, cpu_s, file_bytes = map(int, argv[:3])
-    _, most_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if most_bytes != resource.RLIM_INFINITY:
-        file_bytes = min(file_bytes, most_bytes)
+    _, max_bytes = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if max_bytes != resource.RLIM_INFINITY:
+        file_bytes = min(file_bytes, max_bytes)
     os.umask(0o077)
     os.nice(NICENESS)
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))

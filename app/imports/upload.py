@@ -337,8 +337,8 @@ def _queue_import(
     parse_options(asked)  # checked before a long upload
     slot = ImportQueue(path).enqueue(
         clean_path(filename or "log"),
-        most_receiving=MAX_RECEIVING,
-        most_waiting=MAX_WAITING,
+        max_receiving=MAX_RECEIVING,
+        max_waiting=MAX_WAITING,
     )
     try:
         received = receive(environ, slot.folder / "files", limit_bytes, filename)

@@ -261,7 +261,7 @@ def _without_permit() -> AbstractContextManager[None]:
     return nullcontext() if connection is None else connection.without_permit()
 
 
-def _receive(most_bytes: int, most_plain_bytes: int) -> bytes:
+def _receive(max_bytes: int, max_plain_bytes: int) -> bytes:
     bytes_per_min = get_settings().push_rate_mib * MIB
     wait_s = rates.get_wait_s(_get_client(), bytes_per_min)
     if wait_s:
@@ -271,7 +271,7 @@ def _receive(most_bytes: int, most_plain_bytes: int) -> bytes:
             retry_after_s=wait_s,
         )
     renew_reader()
-    plain = receive_body(request.environ, most_bytes, most_plain_bytes)
+    plain = receive_body(request.environ, max_bytes, max_plain_bytes)
     _count_bytes(len(plain))
     return plain
 

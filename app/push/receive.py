@@ -69,40 +69,42 @@ RATIO_FROM_BYTES = 1 << 20  # below this any ratio is harmless
 _CHECKSUM = re.compile(r"crc32 ([0-9a-fA-F]{1,8})")
 
 
-def receive_body(environ: dict[str, Any], most_bytes: int, most_plain_bytes: int) -> bytes:
-    """Receive and unpack a body of a known length. Raises PushRefused."""
-    expected = check_length(environ, most_bytes)
+def receive_body(environ: dict[str, Any], max_bytes: int, max_plain_bytes: int) -> bytes:
+    """Receive a body and unpack it. Raises PushRefused if its length or encoding is not accepted,
+    or it is incomplete, too large or damaged.
+    """
+    expected = check_length(environ, max_bytes)
     encoding = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() or "identity"
     if encoding not in ("identity", "gzip"):
         raise PushRefused(
             400, f"Content-Encoding: expected gzip or nothing, got {encoding[:40]!r}."
         )
-    body = _receive(environ, expected, most_bytes)
-    return body if encoding == "identity" else unpack_gzip(body, most_plain_bytes)
+    body = _receive(environ, expected, max_bytes)
+    return body if encoding == "identity" else unpack_gzip(body, max_plain_bytes)
 
 
-def check_length(environ: dict[str, Any], most_bytes: int) -> int:
+def check_length(environ: dict[str, Any], max_bytes: int) -> int:
     """Return the Content-Length. Raises PushRefused if it is missing or too large."""
     text = environ.get("CONTENT_LENGTH") or ""
     if not text.isascii() or not text.isdigit() or environ.get("HTTP_TRANSFER_ENCODING"):
         raise PushRefused(411, "Content-Length: expected the number of bytes of the body.")
-    if len(text) > 18 or int(text) > most_bytes:
-        raise PushRefused(413, f"The body is {text[:18]} bytes; expected {most_bytes:,} at most.")
+    if len(text) > 18 or int(text) > max_bytes:
+        raise PushRefused(413, f"The body is {text[:18]} bytes; expected {max_bytes:,} at most.")
     return int(text)
 
 
-def _receive(environ: dict[str, Any], expected: int, most_bytes: int) -> bytes:
+def _receive(environ: dict[str, Any], expected: int, max_bytes: int) -> bytes:
     connection = environ.get("gunicorn.socket")
     if connection is not None:
         connection.settimeout(SILENCE_S)
     environ[BODY_READ] = True
     blocks = []
     try:
-        stream = get_input_stream(environ, max_content_length=most_bytes)
+        stream = get_input_stream(environ, max_content_length=max_bytes)
         while block := stream.read(BLOCK_BYTES):
             blocks.append(block)
     except RequestEntityTooLarge:
-        raise PushRefused(413, f"The body is longer than {most_bytes:,} bytes.") from None
+        raise PushRefused(413, f"The body is longer than {max_bytes:,} bytes.") from None
     except (ClientDisconnected, OSError):
         raise PushRefused(408, "The body came too slowly, or broke off. Send it again.") from None
     body = b"".join(blocks)
@@ -111,9 +113,9 @@ def _receive(environ: dict[str, Any], expected: int, most_bytes: int) -> bytes:
     return body
 
 
-def unpack_gzip(body: bytes, most_bytes: int) -> bytes:
+def unpack_gzip(body: bytes, max_bytes: int) -> bytes:
     """Unpack a body up to its limit. Raises PushRefused beyond it."""
-    most = min(most_bytes, max(RATIO_FROM_BYTES, len(body) * MAX_RATIO))
+    most = min(max_bytes, max(RATIO_FROM_BYTES, len(body) * MAX_RATIO))
     expander = zlib.decompressobj(wbits=31)
     try:
         plain = expander.decompress(body, most + 1)
@@ -123,7 +125,7 @@ def unpack_gzip(body: bytes, most_bytes: int) -> bytes:
         raise PushRefused(
             413,
             (
-                f"It unpacks to more than {most:,} bytes: expected {most_bytes:,}, and "
+                f"It unpacks to more than {most:,} bytes: expected {max_bytes:,}, and "
                 f"{MAX_RATIO}× its size."
             ),
         )
@@ -134,18 +136,18 @@ def unpack_gzip(body: bytes, most_bytes: int) -> bytes:
     return plain
 
 
-def unpack_texts(texts: Iterable[SentText], most_bytes: int) -> Iterator[tuple[str, bytes]]:
+def unpack_texts(texts: Iterable[SentText], max_bytes: int) -> Iterator[tuple[str, bytes]]:
     """Unpack texts up to a common limit; yield each with its digest.
 
     Raises PushRefused beyond the limit, or for a wrong digest.
     """
-    left_bytes = most_bytes
+    left_bytes = max_bytes
     for text in texts:
         plain = unpack_gzip(text.body, left_bytes) if text.is_packed else text.body
         left_bytes -= len(plain)
         if left_bytes < 0:
             raise PushRefused(
-                413, f"The texts are more than {most_bytes:,} bytes; send fewer at once."
+                413, f"The texts are more than {max_bytes:,} bytes; send fewer at once."
             )
         if digest_of(plain) != text.digest:
             raise PushRefused(
@@ -154,12 +156,12 @@ def unpack_texts(texts: Iterable[SentText], most_bytes: int) -> Iterator[tuple[s
         yield text.digest, plain
 
 
-def check_checksum(given: str | None, plain: bytes) -> None:
-    """Compare a body with its checksum. Raises PushRefused."""
-    match = _CHECKSUM.fullmatch(given or "")
+def check_checksum(header: str | None, plain: bytes) -> None:
+    """Raise PushRefused if a body does not match its Upload-Checksum, or that is malformed."""
+    match = _CHECKSUM.fullmatch(header or "")
     if match is None:
         raise PushRefused(
-            400, f"Upload-Checksum: expected crc32 and 8 hex digits, got {str(given)[:40]!r}."
+            400, f"Upload-Checksum: expected crc32 and 8 hex digits, got {str(header)[:40]!r}."
         )
     if int(match[1], 16) != checksum_of(plain):
         raise PushRefused(460, "The body does not match its checksum. Send it again.")
@@ -342,10 +344,10 @@ class WriterThread:
     If a job fails, each job gets a transaction of its own.
     """
 
-    def __init__(self, path: str, most_waiting: int) -> None:
+    def __init__(self, path: str, max_waiting: int) -> None:
         self.path = path
         self._pool = ThreadPoolExecutor(1, "push")
-        self._room = threading.BoundedSemaphore(most_waiting + 1)
+        self._room = threading.BoundedSemaphore(max_waiting + 1)
         self._waiting: deque[_WriteJob[Any]] = deque()
         self._writer: StreamWriter | None = None
         self._identity: tuple[int, int] | None = None
@@ -451,9 +453,9 @@ _threads: dict[tuple[int, str], WriterThread] = {}
 _lock = threading.Lock()
 
 
-def get_writer_thread(path: str, most_waiting: int) -> WriterThread:
+def get_writer_thread(path: str, max_waiting: int) -> WriterThread:
     key = (os.getpid(), path)
     with _lock:
         if key not in _threads:
-            _threads[key] = WriterThread(path, most_waiting)
+            _threads[key] = WriterThread(path, max_waiting)
         return _threads[key]

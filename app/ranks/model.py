@@ -28,7 +28,7 @@ from compileboard.app.ranks.rank_differences import (
     NOT_COMPARED,
     NOT_RECORDED,
     SAME,
-    AlignedRow,
+    AlignedCompiles,
     Divergence,
     RankComparison,
     RankGroup,
@@ -260,13 +260,13 @@ class RanksScreen:
     def is_timed(self) -> bool:
         return any(rank.total_us for rank in self.comparison.ranks)
 
-    def list_rows(self, every: bool = False) -> Sequence[AlignedRow]:
+    def list_rows(self, every: bool = False) -> Sequence[AlignedCompiles]:
         return (
             self.comparison.rows if every else [row for row in self.comparison.rows if row.differs]
         )
 
     @cached_property
-    def spreads(self) -> list[AlignedRow]:
+    def spreads(self) -> list[AlignedCompiles]:
         shared = (row for row in self.comparison.rows if row.rank_count > 1)
         return sorted(shared, key=lambda row: -row.spread_us)[:MAX_SPREADS]
 
@@ -507,7 +507,7 @@ def _make_group(group: RankGroup, names: FunctionNames) -> RankGroupRow:
     return RankGroupRow(group.ranks, first.key, first.position.compile_id, function, first.outcome)
 
 
-def _make_row(row: AlignedRow) -> AlignedCompile:
+def _make_row(row: AlignedCompiles) -> AlignedCompile:
     return AlignedCompile(
         process=row.position.process,
         generation=row.position.generation,

@@ -71,7 +71,7 @@ class Divergence:
 
 
 @dataclass(frozen=True)
-class AlignedRow:
+class AlignedCompiles:
     position: CompilePosition
     differs: tuple[str, ...]
     cells: tuple[RankCompile | None, ...]
@@ -117,7 +117,7 @@ class RankComparison:
     ranks: tuple[RankSummary, ...]
     aspects: dict[str, str]
     columns: tuple[tuple[int, ...], ...]
-    rows: tuple[AlignedRow, ...]
+    rows: tuple[AlignedCompiles, ...]
     divergence: Divergence | None
     partial: tuple[RankCompile, ...]  # recompiles that some ranks lack, in program order
     schedules: tuple[CollectiveSchedule, ...] = ()
@@ -480,10 +480,10 @@ def _make_row(
     compiles: Mapping[int, RankCompile],
     differs: Iterable[str],
     columns: Sequence[Sequence[int]],
-) -> AlignedRow:
+) -> AlignedCompiles:
     times = {rank: rank_compile.total_us for rank, rank_compile in compiles.items()}
     slowest = max(times, key=lambda rank: (times[rank], -rank))
-    return AlignedRow(
+    return AlignedCompiles(
         position=position,
         differs=tuple(differs),
         cells=tuple(compiles.get(ranks[0]) for ranks in columns),

@@ -228,20 +228,20 @@ def _read_phases(
 
 
 def read_texts(
-    connection: sqlite3.Connection, ids: Iterable[int], most_bytes: int
+    connection: sqlite3.Connection, ids: Iterable[int], max_bytes: int
 ) -> dict[int, str]:
-    """Read stored texts in order, up to `most_bytes` in total; a text that is too long is
+    """Read stored texts in order, up to `max_bytes` in total; a text that is too long is
     left out.
     """
     texts: dict[int, str] = {}
     for number in ids:
         row = connection.execute(
             "select size_bytes, body from payloads where id = :id and size_bytes <= :most limit 1",
-            {"id": number, "most": most_bytes},
+            {"id": number, "most": max_bytes},
         ).fetchone()
         if row is None:
             continue
-        most_bytes -= row["size_bytes"]
+        max_bytes -= row["size_bytes"]
         try:
             texts[number] = unpack(row["body"])
         except ValueError:

@@ -17,7 +17,7 @@ from compileboard.app.reasons.reason_trends import TrendGrid
 from compileboard.app.reasons.sums import DatabaseState, read_database_state
 from compileboard.app.runs.queries import RunFilter
 from compileboard.collectors.contract.fingerprints import parse_id
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 
 OPEN, REGRESSED, GONE = "open", "regressed", "gone"
 STATUSES = (GONE, OPEN, REGRESSED)  # of several programs, the last one counts
@@ -272,7 +272,7 @@ FAILURES = ReasonSubject(
     run_table="run_issues",
     key="issue_id",
     counts=("failure_count",),
-    columns=RECORDS["failure_issues"].select_sql("d", "id", "fingerprint", "function_id"),
+    columns=TABLES["failure_issues"].select_sql("d", "id", "fingerprint", "function_id"),
     kind="coalesce(d.error_type, '')",
     exact={"error": "d.error_type", "operation": "d.operation"},
     texts=("d.error_type", "d.operation", "d.message"),

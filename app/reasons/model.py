@@ -196,7 +196,7 @@ def _list_files(store: Store, subject: ReasonSubject, reason_id: int) -> list[sq
 
 def _list_models(store: Store, subject: ReasonSubject, reason_id: int) -> list[AffectedModel]:
     run_ids = list_benchmarks(store.engine, subject, reason_id)
-    groups = group_runs(store, run_ids, most_files=MAX_FILES)
+    groups = group_runs(store, run_ids, max_files=MAX_FILES)
     return list_affected_models(groups, subject, reason_id)
 
 

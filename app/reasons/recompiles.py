@@ -13,7 +13,7 @@ from compileboard.app.reasons.queries import ReasonSubject
 from compileboard.app.reasons.reason_trends import TrendGrid
 from compileboard.app.runs.queries import RunFilter
 from compileboard.collectors.contract.categories import BY_NAME
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class CauseFilter:
 
 
 @dataclass(frozen=True)
-class RecompileCause(fields.TitledCause):
+class RecompileCause(fields.CauseFields):
     """One recompile cause with its totals over the chosen runs.
 
     A cause is the smallest set of sources whose staying the same would have saved a recompile; each
@@ -128,7 +128,7 @@ RECOMPILES = ReasonSubject(
     run_table="run_causes",
     key="cause_id",
     counts=("recompile_count", "partial_count"),
-    columns=RECORDS["recompile_causes"].select_sql("d", "id", "fingerprint", "function_id"),
+    columns=TABLES["recompile_causes"].select_sql("d", "id", "fingerprint", "function_id"),
     kind="d.category",
     exact={"category": "d.category"},
     texts=("d.source", "d.reason"),

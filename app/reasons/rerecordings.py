@@ -13,7 +13,7 @@ from compileboard.app.core.schema import published
 from compileboard.app.reasons.queries import ReasonSubject
 from compileboard.app.reasons.reason_trends import TrendGrid
 from compileboard.app.runs.queries import RunFilter
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.fixes.cudagraph_fixes import suggest_recorded_again
 from compileboard.collectors.fixes.fix import Fix
 
@@ -126,7 +126,7 @@ RERECORDINGS = ReasonSubject(
     run_table="run_rerecordings",
     key="reason_id",
     counts=("rerecording_count",),
-    columns=RECORDS["rerecording_reasons"].select_sql("d", "id", "fingerprint", "function_id"),
+    columns=TABLES["rerecording_reasons"].select_sql("d", "id", "fingerprint", "function_id"),
     kind="d.status",
     exact={"status": "d.status"},
     texts=("d.status", "d.inputs", "d.source_line"),

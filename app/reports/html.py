@@ -124,12 +124,12 @@ class ReportCompile:
 
 
 def choose_texts(
-    connection: sqlite3.Connection, run_id: str, most_bytes: int = MAX_TEXT_BYTES
+    connection: sqlite3.Connection, run_id: str, max_bytes: int = MAX_TEXT_BYTES
 ) -> TextChoice:
     """Choose the texts that fit into a report, in order; a text too large for the remaining space
     is skipped.
     """
-    chosen, left_count, left_bytes, room = [], 0, 0, most_bytes
+    chosen, left_count, left_bytes, room = [], 0, 0, max_bytes
     for stored_text in list_stored_texts(connection, run_id):
         if stored_text.size_bytes <= room:
             chosen.append(stored_text)

@@ -210,7 +210,7 @@ def read_bisection(result: ReproResult) -> Bisection | None:
 
 
 @dataclass(frozen=True)
-class OperationText:
+class OperationRow:
     node: str
     operation: str
     verdict: Label
@@ -230,13 +230,13 @@ _VERDICTS = {
 }
 
 
-def list_divergences(analysis: Analysis) -> list[OperationText]:
+def list_divergences(analysis: Analysis) -> list[OperationRow]:
     return [_describe_node(row) for row in analysis.rows if isinstance(row, JudgedNode)]
 
 
-def _describe_node(row: JudgedNode) -> OperationText:
+def _describe_node(row: JudgedNode) -> OperationRow:
     verdict = _VERDICTS.get(str(row.verdict), Label(str(row.verdict), "quiet", ""))
-    return OperationText(
+    return OperationRow(
         node=str(row.node),
         operation=str(row.operation),
         verdict=Label(verdict.word, verdict.kind, str(row.reason)) if row.reason else verdict,
@@ -379,7 +379,7 @@ class ReproScreen:
         ]
 
     @property
-    def divergences(self) -> list[OperationText]:
+    def divergences(self) -> list[OperationRow]:
         return list_divergences(self.analysis) if self.analysis else []
 
     @cached_property

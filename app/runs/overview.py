@@ -21,7 +21,7 @@ from compileboard.app.benchmarks.trend_queries import (
     list_branches,
     list_sets,
     list_trend_runs,
-    read_last,
+    parse_run_count,
     read_trend_filter,
 )
 from compileboard.app.comparison.verdict import (
@@ -104,7 +104,7 @@ def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> lis
     first.
     """
     run_ids = list_program_runs(
-        store.engine, filters.suite, filters.name, newest=run_count, most_compiles=MAX_COMPILES
+        store.engine, filters.suite, filters.name, newest=run_count, max_compiles=MAX_COMPILES
     )
     runs = (get_run(store.engine, run_id) for run_id in run_ids[:MAX_PROGRAMS])
     programs = [program for run in runs if run and (program := _read_program(store, run))]
@@ -460,7 +460,7 @@ class OverviewScreen:
 
 
 def read_overview_filters(query: Mapping[str, str]) -> OverviewFilters:
-    last, run_count = read_last(query)
+    last, run_count = parse_run_count(query)
     return OverviewFilters(
         sets=read_trend_filter(query),
         suite=query.get("suite") or None,

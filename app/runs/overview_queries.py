@@ -16,7 +16,7 @@ from compileboard.app.core.page import recorded_us_sql
 from compileboard.app.core.rows import make_row
 from compileboard.app.core.schema import PRIVATE
 from compileboard.app.runs.queries import CONDITIONS, bind_suite
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.store.rollups import HUD_PASSING
 
 
@@ -91,7 +91,7 @@ class TopBreak(fields.TitledBreak):
 
 
 @dataclass(frozen=True)
-class TopCause(fields.TitledCause):
+class TopCause(fields.CauseFields):
     """One of the recompile causes that cost most compile time."""
 
     tables = ("recompile_causes", "run_causes")
@@ -279,14 +279,14 @@ _LEFT_OUT = ("id", "fingerprint", "function_id", "hints")
 
 
 def breaks_sql(scope: str) -> str:
-    columns = RECORDS["distinct_breaks"].select_sql("d", *_LEFT_OUT)
+    columns = TABLES["distinct_breaks"].select_sql("d", *_LEFT_OUT)
     columns += ", d.fingerprint, top.run_id"
     of = ("distinct_breaks", "run_breaks", "distinct_id", "break_count", 0)
     return top_sql(scope, *of, columns)
 
 
 def causes_sql(scope: str) -> str:
-    columns = RECORDS["recompile_causes"].select_sql("d", *_LEFT_OUT) + ", top.run_id"
+    columns = TABLES["recompile_causes"].select_sql("d", *_LEFT_OUT) + ", top.run_id"
     of = ("recompile_causes", "run_causes", "cause_id", "recompile_count", 1)
     return top_sql(scope, *of, columns)
 
@@ -334,7 +334,7 @@ from (
   limit :newest
 ) as n
 where state <> 'running'
-  and compile_count between 1 and :most_compiles
+  and compile_count between 1 and :max_compiles
 order by started_us desc, id desc
 limit :newest
 """  # noqa: S608 - our own names
@@ -422,11 +422,11 @@ def list_top(
 
 
 def list_program_runs(
-    engine: Engine, suite: str | None, name: str | None, *, newest: int, most_compiles: int
+    engine: Engine, suite: str | None, name: str | None, *, newest: int, max_compiles: int
 ) -> list[str]:
     """List the ids of the newest run of each program and benchmark."""
     values = {**bind_suite(engine, suite), "name": name, "newest": newest}
-    values["most_compiles"] = most_compiles
+    values["max_compiles"] = max_compiles
     run_ids: dict[tuple[str | None, str], str] = {}
     for row in engine.rows(programs_sql(write_scope(values)), values):
         run_ids.setdefault((row["suite"], row["name"]), row["id"])

@@ -13,7 +13,7 @@ from compileboard.app.core.format import format_duration, format_plural
 from compileboard.app.core.newest import RecorderClock
 from compileboard.app.core.page import recorded_us_sql
 from compileboard.app.core.schema import PRIVATE, published
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.store.results import COLUMNS, fill
 from compileboard.collectors.store.rollups import COMPILER_COUNTS, RUN_COUNTS
 
@@ -222,7 +222,7 @@ ON_CPU = """r.gpu_name is null
   and (r.source <> 'import' or r.torch_version like '%+cpu')"""
 _DETAIL = ("keep_source", "cwd", "facts", "stack_room", "pub")  # columns that lists do not read
 RUN_COLUMNS = f"""
-  {RECORDS["runs"].select_sql("r", *_DETAIL)}, $a.title, $a.note, coalesce($a.pinned, 0) as pinned,
+  {TABLES["runs"].select_sql("r", *_DETAIL)}, $a.title, $a.note, coalesce($a.pinned, 0) as pinned,
   {", ".join(f"coalesce($t.{name}, 0) as {name}" for name in RUN_COUNTS)},
   {recorded_us_sql("$t.compile_us", "$t.compile_count")} as compile_us,
   {recorded_us_sql("$t.recompile_us", "$t.recompile_count")} as recompile_us,

@@ -452,10 +452,10 @@ def crawl(
     client: FlaskClient,
     chooser: PageSelector,
     stage: Stage,
-    most_pages: int,
+    max_pages: int,
     print_line: Callable[[str], None] | None,
 ) -> CrawlResult:
-    """Fetch pages starting at the overview, each into its file, up to `most_pages`.
+    """Fetch pages starting at the overview, each into its file, up to `max_pages`.
 
     Raises OSError if a file cannot be written.
     """
@@ -482,7 +482,7 @@ def crawl(
     add("/", "")
     while waiting:
         _rank, _place, choice = heapq.heappop(waiting)
-        if len(crawled.files) >= most_pages:
+        if len(crawled.files) >= max_pages:
             crawled.beyond[name_kind(choice.endpoint)] += 1
             continue
         status, body = fetch(client, choice.address)

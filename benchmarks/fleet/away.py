@@ -56,11 +56,11 @@ def make_batches(event_count: int, seed: str = "0", process_id: str = "P") -> It
         yield batch
 
 
-def write(root: Path, address: str, event_count: int, most_bytes: int) -> int:
+def write(root: Path, address: str, event_count: int, max_bytes: int) -> int:
     """Write the hour, as a process of its own; print its largest memory after a tenth and at its
     end, and its disk.
     """
-    sink = OutboxSink(root, "RUN", Target(address), most_bytes)
+    sink = OutboxSink(root, "RUN", Target(address), max_bytes)
     early_bytes = most_used_bytes = 0
     for number, batch in enumerate(make_batches(event_count)):
         sink.ingest(EventBatch(batch))

@@ -29,7 +29,7 @@ from tests.unit.app.explored import explore
 BYTES_A_ROW = 300  # of spans and events, with their indexes
 
 
-def add_texts(board: sqlite3.Connection, run_id: str, most_bytes: int) -> None:
+def add_texts(board: sqlite3.Connection, run_id: str, max_bytes: int) -> None:
     """Copy the run's texts, each time with another last line, until they take so many bytes."""
     names = [
         row["name"] for row in board.execute("select name from pragma_table_info('artifacts')")
@@ -44,7 +44,7 @@ def add_texts(board: sqlite3.Connection, run_id: str, most_bytes: int) -> None:
         (run_id,),
     ).fetchall()
     total_bytes = number = 0
-    while total_bytes < most_bytes:
+    while total_bytes < max_bytes:
         number += 1
         with write_transaction(board):
             for text in texts:

@@ -9,7 +9,7 @@ from functools import cache
 
 from benchmarks.common import ROOT
 from compileboard.collectors.wire.lines import REQUEST_BYTES, checksum_of
-from compileboard.collectors.wire.marks import Beat, StreamEnd, dump_mark
+from compileboard.collectors.wire.marks import Heartbeat, StreamEnd, dump_mark
 
 EVENTS = ROOT / "tests/data/events/torch2.11-cuda-on_cuda.jsonl.xz"
 _PROCESS = re.compile(rb'"process_id":"([^"]+)"')
@@ -27,7 +27,7 @@ def build_stream(number: int, *, repeats: int = 1) -> tuple[str, bytes]:
     same.
     """
     run_id = f"01FLEET{number:019d}"
-    parts = [dump_mark(Beat("benchmark"))]
+    parts = [dump_mark(Heartbeat("benchmark"))]
     for repeat in range(repeats):
         suffix = f"-{number}-{repeat}".encode()
         for line in read_lines():
@@ -37,10 +37,10 @@ def build_stream(number: int, *, repeats: int = 1) -> tuple[str, bytes]:
     return run_id, lines + dump_mark(StreamEnd(len(lines), checksum_of(lines)))
 
 
-def cut(lines: bytes, most_bytes: int = REQUEST_BYTES) -> Iterator[tuple[int, bytes]]:
+def cut(lines: bytes, max_bytes: int = REQUEST_BYTES) -> Iterator[tuple[int, bytes]]:
     """Yield whole lines as a box sends them, each part with its offset."""
     offset = 0
     while offset < len(lines):
-        end = lines.rfind(b"\n", offset, offset + most_bytes) + 1 or lines.index(b"\n", offset) + 1
+        end = lines.rfind(b"\n", offset, offset + max_bytes) + 1 or lines.index(b"\n", offset) + 1
         yield offset, lines[offset:end]
         offset = end

@@ -84,7 +84,7 @@ KINDS: dict[str, Callable[[int], bytes]] = {
 
 
 def write_log(
-    path: Path, kind: str, *, most_bytes: int, most_records: int | None = None, first: int = 0
+    path: Path, kind: str, *, max_bytes: int, max_records: int | None = None, first: int = 0
 ) -> int:
     """Write a compressed log of one kind until it has the size; return how many bytes come out of
     it.
@@ -95,7 +95,7 @@ def write_log(
         gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=9, mtime=0) as file,
     ):
         unpacked += file.write(STRINGS)
-        while raw.tell() < most_bytes and (most_records is None or number < most_records):
+        while raw.tell() < max_bytes and (max_records is None or number < max_records):
             unpacked += file.write(KINDS[kind](first + number))
             number += 1
     return unpacked
@@ -104,7 +104,7 @@ def write_log(
 def import_log(log: Path, database: Path) -> Import:
     """Import a log as the server does one that was sent; return how that ended."""
     settings = Settings(db=str(database))
-    slot = ImportQueue(str(database)).enqueue(log.name, most_receiving=1, most_waiting=1)
+    slot = ImportQueue(str(database)).enqueue(log.name, max_receiving=1, max_waiting=1)
     files = slot.folder / "files"
     files.mkdir()
     os.link(log, files / "0001")
@@ -123,12 +123,12 @@ def count_rows(database: Path) -> int:
         return sum(reader.execute(f"select count(*) from {name}").fetchone()[0] for name in names)
 
 
-def measure(kinds: list[str], most_bytes: int) -> Iterator[Row]:
+def measure(kinds: list[str], max_bytes: int) -> Iterator[Row]:
     """Send one log of each kind."""
     for kind in kinds:
         with tempfile.TemporaryDirectory() as folder:
             log, database = Path(folder, f"{kind}.log.gz"), Path(folder, "team.db")
-            unpacked = write_log(log, kind, most_bytes=most_bytes)
+            unpacked = write_log(log, kind, max_bytes=max_bytes)
             migrate(database)
             began_s = time.monotonic()
             ended = import_log(log, database)

@@ -26,7 +26,7 @@ from pathlib import Path
 from benchmarks.common import ROOT, Row, print_table
 from compileboard.collectors.formats.torch_repro import NoTorchRepro, parse_torch_script
 from compileboard.collectors.repro.findings import Minification
-from compileboard.collectors.repro.sending import export
+from compileboard.collectors.repro.sending import export_repro
 from compileboard.start import own_command
 from tests.integration.repro.planted_repros import make_repros
 
@@ -103,7 +103,7 @@ def _ours(name: str, folder: Path) -> Minified:
     repro = make_repros(folder / "repros.pickle", name)[name]
     repro = replace(repro, manifest=replace(repro.manifest, error_type=None))
     path = folder / "failure.tar.gz"
-    export(repro, str(path), is_forced=False)
+    export_repro(repro, str(path), is_forced=False)
     command = own_command(
         "compileboard.collectors", "repro", "minify", str(path), "--trust", "--json"
     )

@@ -64,7 +64,7 @@ run_gunicorn(app, listener.detach(), Settings(), worker_class=sys.argv[1])
 
 
 @contextmanager
-def serving(worker: str, most_files: int | None = None) -> Iterator[int]:
+def serving(worker: str, max_files: int | None = None) -> Iterator[int]:
     """Serve a small application with one kind of worker, which may open so many files; yield the
     port.
     """
@@ -72,8 +72,8 @@ def serving(worker: str, most_files: int | None = None) -> Iterator[int]:
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     }
     command = [sys.executable, "-c", PROGRAM, worker]
-    if most_files is not None:
-        command = ["sh", "-c", f'ulimit -n {most_files}; exec "$@"', "sh", *command]
+    if max_files is not None:
+        command = ["sh", "-c", f'ulimit -n {max_files}; exec "$@"', "sh", *command]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
         assert process.stdout is not None
         try:

@@ -38,7 +38,7 @@ class Writer:
 
     database: Path
     transaction_s: list[float] = field(default_factory=list)
-    most_log_bytes: int = 0
+    max_log_bytes: int = 0
 
     def write(self, stop: threading.Event) -> None:
         """Commit small transactions until it is told to stop."""
@@ -57,7 +57,7 @@ class Writer:
                     checkpoint(connection)
                 with suppress(OSError):
                     size_bytes = Path(f"{self.database}-wal").stat().st_size
-                    self.most_log_bytes = max(self.most_log_bytes, size_bytes)
+                    self.max_log_bytes = max(self.max_log_bytes, size_bytes)
                 stop.wait(WRITE_PAUSE_S)
 
 
@@ -77,7 +77,7 @@ def measure(what: str, arguments: Sequence[str], database: Path) -> Row:
     writer, stop = Writer(database), threading.Event()
     thread = threading.Thread(target=writer.write, args=(stop,))
     thread.start()
-    before, began_s, most_bytes, silent_s = (
+    before, began_s, max_bytes, silent_s = (
         resource.getrusage(resource.RUSAGE_CHILDREN),
         time.monotonic(),
         0,
@@ -94,7 +94,7 @@ def measure(what: str, arguments: Sequence[str], database: Path) -> Row:
     )
     reading.start()
     while process.poll() is None:
-        most_bytes = max(most_bytes, read_own_bytes(process.pid))
+        max_bytes = max(max_bytes, read_own_bytes(process.pid))
         time.sleep(0.1)
     ended_s = time.monotonic()
     reading.join()
@@ -106,11 +106,11 @@ def measure(what: str, arguments: Sequence[str], database: Path) -> Row:
     cpu_s = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
     return Row(
         f"{what}, exit {process.returncode}",
-        f"{ended_s - began_s:.0f} s, CPU {cpu_s:.0f} s, {most_bytes / 1e6:.0f} MB",
+        f"{ended_s - began_s:.0f} s, CPU {cpu_s:.0f} s, {max_bytes / 1e6:.0f} MB",
         f"{max(writer.transaction_s):.2f} s, p99 "
         f"{percentile(writer.transaction_s, 0.99) * 1000:.0f} ms "
         f"of {len(writer.transaction_s):,}",
-        f"{writer.most_log_bytes / 1e6:.0f} MB",
+        f"{writer.max_log_bytes / 1e6:.0f} MB",
         f"{silent_s:.0f} s",
     )
 

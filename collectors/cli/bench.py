@@ -34,7 +34,7 @@ from compileboard.collectors.bench.experiments import (
     find_settings_without_effect,
     list_idle_modes,
 )
-from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select
+from compileboard.collectors.bench.plan.models import ModelRef, read_batch_sizes, select_models
 from compileboard.collectors.bench.plan.preflight import check_backend, check_settings
 from compileboard.collectors.bench.plan.request import (
     GROUPS,
@@ -235,7 +235,9 @@ def _measure_request(arguments: BenchRequest, print_line: PrintLine) -> int:
 
 
 def list_tasks(program: RecordedProgram) -> list[Task]:
-    """Return the tasks of a recorded benchmark on its first device. Raises CannotTry."""
+    """Return the tasks of a recorded benchmark on its first device. Raises CannotTry if its options
+    or models are not valid here.
+    """
     words = program.argv[program.argv.index("bench") + 1 :]
     before = os.getcwd()
     os.chdir(program.folder)  # the paths of its command are relative to it
@@ -382,7 +384,7 @@ def choose_models(arguments: BenchRequest) -> list[ModelRef]:
     models = (
         parse_only(only, suite=arguments.suite[0] if arguments.suite else None) if user else None
     )
-    chosen = select(
+    chosen = select_models(
         suites.list_models(names) if models is None else models,
         filter=arguments.filter,
         exclude=arguments.exclude,

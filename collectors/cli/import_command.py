@@ -314,7 +314,7 @@ def import_paths(
             "stored, names, suites and "
             "tags to logs alone"
         )
-    attempts = _Attempts(
+    attempts = _ImportAttempts(
         print_line, is_alone=len(bundles) + len(paths) == 1, has_reader=lines is not None
     )
     found: list[SourceGroup] = []
@@ -353,7 +353,7 @@ _NOTHING = "nothing was imported: each PATH failed, as said above"
 
 
 @dataclass
-class _Attempts:
+class _ImportAttempts:
     """Attempts to import several paths: a failing one is reported and does not affect the others.
 
     With progress lines or a single path, the error is raised instead.
@@ -436,12 +436,12 @@ class _ImportSession:
                 f"{group.label}: {size_bytes / 1e6:,.0f} MB of results; each 100,000 rows take "
                 "minutes"
             )
-        most_records = self.budget.limits.records
+        max_records = self.budget.limits.records
         loaded = load_results(
-            self.connection, self.database, group, self.options, show, most_records=most_records
+            self.connection, self.database, group, self.options, show, max_records=max_records
         )
         for number, done in enumerate(loaded):
-            self.budget.check(group.label, done.record_count)
+            self.budget.check_limits(group.label, done.record_count)
             # Skipped files are reported once, with the group.
             self._report(
                 done, replace(group, ignored=[]) if number or group.sources else group, began_s
@@ -452,7 +452,7 @@ class _ImportSession:
         began_s = time.monotonic()
         done = import_scripts(self.connection, self.database, group, self.options)
         if done.run_id:
-            self.budget.check(group.label, done.record_count)
+            self.budget.check_limits(group.label, done.record_count)
             has_others = bool(group.sources or group.results)  # already reported skipped files
             ignored = (
                 [] if has_others else [name for name in group.ignored if "storages" not in name]
@@ -467,7 +467,7 @@ class _ImportSession:
 
     def read_bundle(self, path: str, label: str) -> None:
         began_s = time.monotonic()
-        most_bytes = self.budget.limits.total_bytes
+        max_bytes = self.budget.limits.total_bytes
         apart: list[str] = []
         foreign: list[str] = []
         merging = merge_bundle(
@@ -475,11 +475,11 @@ class _ImportSession:
             path,
             label=label,
             again=self.options.again,
-            most_bytes=most_bytes,
+            max_bytes=max_bytes,
             sender=self.options.sender,
         )
         for merged in merging:
-            self.budget.check(label, merged.record_count)
+            self.budget.check_limits(label, merged.record_count)
             if merged.state == "apart":
                 apart.append(merged.run_id)
                 continue

@@ -479,11 +479,11 @@ def export_command(
     A script contains the input values if they are at most 1 MB; otherwise it generates random ones
     from a seed.
     """
-    from compileboard.collectors.repro.sending import export
+    from compileboard.collectors.repro.sending import export_repro
 
     loaded = load_any(name, options)
     preload = preload or tuple(recall_preload(loaded, os.environ)[0])
-    print_message(export(loaded, output, preload, is_forced=force))
+    print_message(export_repro(loaded, output, preload, is_forced=force))
     return DONE
 
 
@@ -515,11 +515,11 @@ def push_command(name: str, db: str, **values: Any) -> int:
     from compileboard.collectors.push.outbox import outbox_root
     from compileboard.collectors.push.outbox_report import deliver
     from compileboard.collectors.repro.loading import load_repro
-    from compileboard.collectors.repro.sending import queue
+    from compileboard.collectors.repro.sending import queue_repro
 
     config = RunConfig(**read_server(values))
     loaded = load_repro(name, os.path.abspath(db), os.environ)
-    queued, sent_id = queue(loaded, outbox_root(os.environ), config, print_message)
+    queued, sent_id = queue_repro(loaded, outbox_root(os.environ), config, print_message)
     if not deliver(os.environ, queued, print_message):
         return FAILED
     print_message(f"the repro is {config.server}/repros/{sent_id}")

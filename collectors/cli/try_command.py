@@ -36,7 +36,7 @@ from compileboard.exit_codes import DONE, FAILED, INTERRUPTED, REFUSED
 if TYPE_CHECKING:
     from compileboard.collectors.fixes.causes import Cause
     from compileboard.collectors.store.dashboard import Trial
-    from compileboard.collectors.trials.all_fixes import FixTrials, TriedCandidate
+    from compileboard.collectors.trials.all_fixes import FixTrialRunner, TriedCandidate
     from compileboard.collectors.trials.candidates import Candidates
     from compileboard.collectors.trials.comparison import TrialResult
     from compileboard.collectors.trials.patches import RecordedProgram
@@ -335,7 +335,7 @@ def _list_programs(
 ) -> list[tuple[RecordedProgram, list[Cause]]]:
     """Return a run's program with its causes; for a benchmark, each model that has any.
 
-    Raises CannotTry.
+    Raises CannotTry if there is no such run or its program cannot be started here.
     """
     from compileboard.collectors.record.spool import home
     from compileboard.collectors.store.large_runs import reopen_run_of_database
@@ -420,7 +420,7 @@ def try_all(
         programs = _list_programs(connection, run, database, command, folder)
     run_id = programs[0][0].run_id
     root = home(os.environ) / "trials" / run_id
-    tried: list[FixTrials] = []
+    tried: list[FixTrialRunner] = []
     for program, causes in programs:
         fixes = _try_program(
             program,
@@ -467,11 +467,11 @@ def _try_program(
     max_count: int,
     budget_s: float,
     repeat_count: int,
-) -> FixTrials | None:
+) -> FixTrialRunner | None:
     """Try the fixes of a program; None if it has none. Raises CannotTry or StoreError."""
     from compileboard.collectors.record.spool import lock_spool
     from compileboard.collectors.store.run_causes import list_source_lines
-    from compileboard.collectors.trials.all_fixes import FixTrials, find_session
+    from compileboard.collectors.trials.all_fixes import FixTrialRunner, find_session
     from compileboard.collectors.trials.candidates import Candidates
     from compileboard.collectors.trials.patches import CannotTry
     from compileboard.collectors.trials.trial import Executions
@@ -498,19 +498,21 @@ def _try_program(
         min(max_count, len(choices) * repeat_count + 6),
         budget_s,
     )
-    fixes = FixTrials(executions, choices, candidates.join, max_count, repeat_count)
+    fixes = FixTrialRunner(executions, choices, candidates.join, max_count, repeat_count)
     fixes.measure()
     return fixes
 
 
-def _list_earlier(fixes: FixTrials, database: str) -> list[Trial]:
+def _list_earlier(fixes: FixTrialRunner, database: str) -> list[Trial]:
     from compileboard.collectors.store.dashboard import list_trials
 
     with closing(open_reader(database)) as connection:
         return fixes.list_earlier(list_trials(connection, fixes.executions.program.run_id))
 
 
-def _list_all(fixes: FixTrials, causes: Sequence[Cause], earlier_trials: list[Trial]) -> list[str]:
+def _list_all(
+    fixes: FixTrialRunner, causes: Sequence[Cause], earlier_trials: list[Trial]
+) -> list[str]:
     executions = fixes.executions
     earlier = f", {executions.earlier_count} of earlier calls" if executions.earlier_count else ""
     lines = [
@@ -547,7 +549,7 @@ def _make_row(tried: TriedCandidate) -> tuple[str, str, str]:
     return _name_candidate(candidate), label, f"{candidate.title}: {different or result.summary}"
 
 
-def _all_to_json(fixes: FixTrials, earlier_trials: list[Trial]) -> dict[str, Any]:
+def _all_to_json(fixes: FixTrialRunner, earlier_trials: list[Trial]) -> dict[str, Any]:
     return {
         "run": fixes.executions.program.run_id,
         "execution_count": fixes.executions.count,

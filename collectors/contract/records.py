@@ -1109,7 +1109,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Record:
+class Table:
     """A table: its columns by name, in order, and the SQL after them."""
 
     name: str
@@ -1138,7 +1138,7 @@ class Record:
 
 def list_types(*tables: str) -> dict[str, str]:
     """List the columns of tables that are not text, each as int, float, bool or moment."""
-    columns = (column for table in tables for column in RECORDS[table].columns.values())
+    columns = (column for table in tables for column in TABLES[table].columns.values())
     return {
         column.name: _FILE_TYPES[column.type] for column in columns if column.type in _FILE_TYPES
     }
@@ -1150,7 +1150,7 @@ def published(getter: Getter) -> Getter:
     return getter
 
 
-def _read_tables() -> Iterator[Record]:
+def _read_tables() -> Iterator[Table]:
     for block in _TABLES.strip().replace("\n  ", " ").split("\n\n"):
         head, *lines = (line for line in block.splitlines() if not line.startswith("#"))
         title, _, meaning = head.partition("|")
@@ -1171,7 +1171,7 @@ def _read_tables() -> Iterator[Record]:
                 text or _HELP.get(column, ""),
             )
         part = "".join(mark for mark in marks if mark in ("detail", "rollup"))
-        yield Record(name, meaning, columns, tuple(keys), "rowid" not in marks, part)
+        yield Table(name, meaning, columns, tuple(keys), "rowid" not in marks, part)
 
 
-RECORDS: dict[str, Record] = {record.name: record for record in _read_tables()}
+TABLES: dict[str, Table] = {table.name: table for table in _read_tables()}

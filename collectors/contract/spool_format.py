@@ -38,12 +38,12 @@ CONTEXT_KEYS = ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt
 
 
 def read_running(
-    path: str | os.PathLike[str], number: int, most_bytes: int = -1
+    path: str | os.PathLike[str], number: int, max_bytes: int = -1
 ) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     with open(path, "rb") as file:
         file.seek(abs(number) - 1)
-        while line := file.readline(most_bytes):
+        while line := file.readline(max_bytes):
             record = json.loads(line)
             if records and record["n"] != record_names.REPRO_VALUES:
                 break

@@ -28,7 +28,7 @@ class JudgedMetric(Protocol):
 
     @property
     def kind(self) -> Literal["value", "count"]:
-        """Measured or counted."""
+        """Whether the metric is a measured value or a count."""
 
 
 M = TypeVar("M", bound=JudgedMetric)

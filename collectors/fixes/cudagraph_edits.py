@@ -12,7 +12,7 @@ _BINDS_CLOSELY = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceFile:
     """A parsed source file."""
 
     file: str
@@ -20,7 +20,7 @@ class Source:
     tree: ast.Module = field(compare=False)
 
     @classmethod
-    def parse(cls, file: str, text: str) -> Source | None:
+    def parse(cls, file: str, text: str) -> SourceFile | None:
         try:
             return cls(file, text, ast.parse(text))
         except (SyntaxError, ValueError):
@@ -87,7 +87,7 @@ def _list_compiled(tree: ast.Module) -> Iterator[str]:
 
 
 def clone_result(
-    source: Source, call: ast.Call, *, marks_step: bool = False
+    source: SourceFile, call: ast.Call, *, marks_step: bool = False
 ) -> tuple[LineEdit, ...]:
     """Clone the result of a call; with `marks_step`, begin a step before its statement."""
     statement = source.find_statement(call)
@@ -98,7 +98,7 @@ def clone_result(
     return source.edit([end], mark)
 
 
-def clone_argument(source: Source, call: ast.Call) -> tuple[LineEdit, ...]:
+def clone_argument(source: SourceFile, call: ast.Call) -> tuple[LineEdit, ...]:
     """Clone the argument. There is no edit for several arguments, because any of them may be at
     another address.
     """
@@ -113,7 +113,7 @@ def clone_argument(source: Source, call: ast.Call) -> tuple[LineEdit, ...]:
 
 
 def mark_static(
-    source: Source, call: ast.Call, changed: ast.expr, function: ast.FunctionDef | None
+    source: SourceFile, call: ast.Call, changed: ast.expr, function: ast.FunctionDef | None
 ) -> tuple[LineEdit, ...]:
     """Mark the tensor that a compiled function changes, before the call that passes it."""
     passed = _find_passed(call, changed, function)
@@ -139,7 +139,7 @@ def _find_passed(
     return call.args[place] if place < len(call.args) else by_name.get(changed.id)
 
 
-def find_change(source: Source, line: int) -> ast.expr | None:
+def find_change(source: SourceFile, line: int) -> ast.expr | None:
     """Return the object that a line changes in place: `x` for `x += 1`, `x[0] = 1`, `x.add_(1)`."""
     statement = _find_line(source, line)
     if isinstance(statement, ast.AugAssign):
@@ -157,7 +157,7 @@ def find_change(source: Source, line: int) -> ast.expr | None:
     return changed
 
 
-def return_change(source: Source, line: int) -> tuple[LineEdit, ...]:
+def return_change(source: SourceFile, line: int) -> tuple[LineEdit, ...]:
     """Create a new tensor instead of changing one: `x = x + 1` for `x += 1`."""
     statement = _find_line(source, line)
     made: ast.expr
@@ -189,14 +189,14 @@ def _read_method(statement: ast.stmt | None) -> ast.expr | None:
     return None
 
 
-def _find_line(source: Source, line: int) -> ast.stmt | None:
+def _find_line(source: SourceFile, line: int) -> ast.stmt | None:
     found = [
         node for node in ast.walk(source.tree) if isinstance(node, ast.stmt) and node.lineno == line
     ]
     return found[0] if len(found) == 1 else None
 
 
-def find_function(source: Source, line: int) -> ast.FunctionDef | None:
+def find_function(source: SourceFile, line: int) -> ast.FunctionDef | None:
     around = [
         node
         for node in ast.walk(source.tree)

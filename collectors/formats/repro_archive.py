@@ -78,16 +78,16 @@ def write_archive(
     return packed.getvalue()
 
 
-def read_archive(file: IO[bytes], most_bytes: int = MAX_ARCHIVE_BYTES) -> ReproParts:
+def read_archive(file: IO[bytes], max_bytes: int = MAX_ARCHIVE_BYTES) -> ReproParts:
     """Read an archive in memory.
 
-    Raises BadArchive, for example if it unpacks to more than `most_bytes`.
+    Raises BadArchive, for example if it unpacks to more than `max_bytes`.
     """
     members: dict[str, bytes] = {}
     try:
         with (
             gzip.GzipFile(fileobj=file, mode="rb") as stream,
-            _LimitedReader(stream, most_bytes) as bounded,
+            _LimitedReader(stream, max_bytes) as bounded,
             tarfile.open(fileobj=bounded, mode="r:") as tar,
         ):
             for entry in tar:
@@ -160,9 +160,9 @@ def _make_parts(members: Mapping[str, bytes]) -> ReproParts:
 
 
 class _LimitedReader(io.RawIOBase):
-    def __init__(self, stream: gzip.GzipFile, most_bytes: int) -> None:
+    def __init__(self, stream: gzip.GzipFile, max_bytes: int) -> None:
         self._stream = stream
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
 
     def read(self, size: int = -1) -> bytes:
         position = self._stream.tell()
@@ -388,7 +388,7 @@ def is_exported(text: str) -> bool:
 
 
 def read_script(text: str) -> ReproParts:
-    """Parse an exported file without executing it. Raises BadScript."""
+    """Parse an exported file without executing it. Raises BadScript if it is damaged."""
     program, _, rest = text.partition(f"\n{MARK}\n")
     try:
         constants = {

@@ -195,7 +195,9 @@ Breaks = Mapping[str, Sequence[GraphBroke]]  # Graph breaks by the task of their
 
 
 def write_files(files: Mapping[str, bytes], folder: str | os.PathLike[str]) -> list[str]:
-    """Write files into a folder, replacing existing ones; return their names. Raises OSError."""
+    """Write files into a folder, replacing existing ones; return their names. Raises OSError if
+    one cannot be written.
+    """
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():

@@ -38,8 +38,10 @@ class Budget:
     def _pause(self, _signal: int, _frame: FrameType | None) -> None:
         self.is_pausing = True
 
-    def check(self, label: str, record_count: int) -> None:
-        """Raises LimitExceeded or Paused."""
+    def check_limits(self, label: str, record_count: int) -> None:
+        """Raise LimitExceeded if the import has stored more records or rows than its limits allow,
+        or Paused if a pause was requested.
+        """
         row_count = self._connection.total_changes - self._before_count
         for used, most, what in (
             (record_count, self.limits.records, "records"),
@@ -58,11 +60,11 @@ class Budget:
             )
 
     def watch(self, label: str, count_records: Callable[[], int], progress: Progress) -> Progress:
-        def check(read_bytes: int) -> None:
+        def report(read_bytes: int) -> None:
             progress(read_bytes)
-            self.check(label, count_records())
+            self.check_limits(label, count_records())
 
-        return check
+        return report
 
 
 INTERVAL_S = 0.25

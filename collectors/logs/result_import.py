@@ -239,7 +239,7 @@ def load_results(
     options: LoadOptions,
     progress: Progress = lambda _bytes: None,
     *,
-    most_records: int | None = None,
+    max_records: int | None = None,
 ) -> Iterator[ImportSummary]:
     """Import the new results of a group's files, one run at a time.
 
@@ -255,10 +255,10 @@ def load_results(
             progress(read_bytes)
         merged = merge([file.file for file in read])
         record_count = len(merged.results) + sum(len(file.file.breaks) for file in read)
-        if most_records is not None and record_count > most_records:
+        if max_records is not None and record_count > max_records:
             raise LimitExceeded(
                 f"{group.label}: {record_count:,} records are in it, the limit is "
-                f"{most_records:,} records for one "
+                f"{max_records:,} records for one "
                 "import; import fewer files at once.",
                 "records",
             )

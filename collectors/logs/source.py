@@ -119,8 +119,8 @@ class RunSink(Sink, Protocol):
 
     def set_busy_timeout(self, busy_timeout_ms: int) -> None: ...
 
-    def index(self, most_s: float) -> None:
-        """Add the run to the search index, for at most `most_s` seconds."""
+    def index(self, max_s: float) -> None:
+        """Add the run to the search index, for at most `max_s` seconds."""
 
     def finish(self) -> None: ...
 

@@ -76,7 +76,10 @@ class SqliteSink:
     def open(
         cls, database: str, run_id: str, *, busy_timeout_ms: int = BUSY_TIMEOUT_MS
     ) -> SqliteSink:
-        """Open a database and migrate it if needed; the sink closes it. Raises StoreError."""
+        """Open a database and migrate it if needed; the sink closes it.
+
+        Raises StoreError if it cannot be opened, or is of a newer version.
+        """
         connection = open_writer(database, busy_timeout_ms=busy_timeout_ms)
         try:
             with explained(database):
@@ -186,9 +189,9 @@ class SqliteSink:
             with explained(self.database), write_transaction(self.connection):
                 save_run_rejects(self.connection, self.run_id, rows)
 
-    def index(self, most_s: float) -> None:
+    def index(self, max_s: float) -> None:
         if not self.is_deleted:
-            index_run(self.connection, self.run_id, most_s=most_s)
+            index_run(self.connection, self.run_id, max_s=max_s)
 
     def check_file(self) -> None:
         identity = _file_identity(self.database)

@@ -20,7 +20,7 @@ from compileboard.version import VERSION
 MAX_PAUSE_S = 3600.0
 
 
-class ServerAnswer(Answer):
+class ServerResponse(Answer):
     """A response of a CompileBoard server."""
 
     @property
@@ -75,15 +75,15 @@ class Client:
         path: str,
         body: bytes | BinaryIO | None = None,
         **headers: str,
-    ) -> ServerAnswer:
+    ) -> ServerResponse:
         """Send a request below /api/v1; underscores in header names become hyphens. Raises
         ServerUnavailable.
         """
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self._ask(method, f"api/v1/{path}", body, named)
 
-    def ask_page(self, path: str, most_bytes: int = MAX_ANSWER_BYTES) -> ServerAnswer:
-        return self._ask("GET", path, None, {}, most_bytes)
+    def ask_page(self, path: str, max_bytes: int = MAX_ANSWER_BYTES) -> ServerResponse:
+        return self._ask("GET", path, None, {}, max_bytes)
 
     def _ask(
         self,
@@ -92,13 +92,13 @@ class Client:
         body: bytes | BinaryIO | None,
         headers: Mapping[str, str],
         max_bytes: int = MAX_ANSWER_BYTES,
-    ) -> ServerAnswer:
+    ) -> ServerResponse:
         address = f"{self.target.base}/{path}"
         answer = self._connection.request(
             method, address, body, {**self._headers, **headers}, max_bytes
         )
         self.answer_count += 1
-        return ServerAnswer(answer.status, answer.headers, answer.content)
+        return ServerResponse(answer.status, answer.headers, answer.content)
 
     def close(self) -> None:
         self._connection.close()
@@ -132,7 +132,7 @@ class Refused(Exception):
         self.is_of_one = status in OF_ONE_RUN
 
 
-def explain(answer: ServerAnswer) -> str:
+def explain(answer: ServerResponse) -> str:
     actions = {
         401: (
             "the token is missing, wrong, expired or revoked; make one on the server with "
@@ -155,11 +155,11 @@ def explain(answer: ServerAnswer) -> str:
     )
 
 
-def refuse(answer: ServerAnswer) -> Refused:
+def refuse(answer: ServerResponse) -> Refused:
     return Refused(explain(answer), answer.status, answer.pause_s)
 
 
-def find_value(answer: ServerAnswer, name: str, kind: type) -> Any:
+def find_value(answer: ServerResponse, name: str, kind: type) -> Any:
     data = answer.body.get("data")
     for body in (answer.body, data):
         if isinstance(body, dict) and isinstance(body.get(name), kind):

@@ -19,7 +19,7 @@ from compileboard.collectors.push.client import (
     OF_CONTENT,
     Client,
     Refused,
-    ServerAnswer,
+    ServerResponse,
     explain,
     find_value,
     pack,
@@ -28,8 +28,8 @@ from compileboard.collectors.push.client import (
 )
 from compileboard.collectors.push.outbox import (
     MAX_REFUSALS,
+    DeliveryProgress,
     OutboxStream,
-    SentState,
     WaitingDelivery,
     find_text,
 )
@@ -266,7 +266,7 @@ class StreamDelivery:
     def __init__(self, waiting: WaitingDelivery) -> None:
         self.waiting = waiting
         self._path = f"runs/{quote_path(waiting.run_id)}/streams/{quote_path(waiting.name)}"
-        self._state: SentState | None = None  # None: must be requested
+        self._state: DeliveryProgress | None = None  # None: must be requested
         self._refused_offset = -1  # The offset of a line that was refused once.
         self.losses = Losses(waiting.read_sent().lost_count)
         self._texts = TextDelivery(waiting, self.losses)
@@ -295,10 +295,10 @@ class StreamDelivery:
         self._texts.send(client, list_texts(lines))
         return self._send_lines(client, lines, self._state, is_written)
 
-    def _ask_state(self, client: Client) -> SentState | None:
+    def _ask_state(self, client: Client) -> DeliveryProgress | None:
         answer = client.ask("HEAD", self._path)
         if answer.status == 404 and answer.offset is None:
-            return self._check_state(SentState())
+            return self._check_state(DeliveryProgress())
         if answer.status != 200 or answer.offset is None:
             self._check_refusal(answer)
         text = answer.headers.get("upload-checksum", "").removeprefix("crc32").strip()
@@ -306,9 +306,9 @@ class StreamDelivery:
             checksum = int(text, 16)
         except ValueError:
             checksum = 0
-        return self._check_state(SentState(answer.offset or 0, checksum))
+        return self._check_state(DeliveryProgress(answer.offset or 0, checksum))
 
-    def _check_state(self, stored: SentState) -> SentState | None:
+    def _check_state(self, stored: DeliveryProgress) -> DeliveryProgress | None:
         known = self.waiting.read_sent()
         is_known = (stored.offset, stored.checksum) == (known.offset, known.checksum)
         if stored.offset == 0:
@@ -344,7 +344,9 @@ class StreamDelivery:
         self.waiting.delete()
         return True
 
-    def _send_lines(self, client: Client, lines: bytes, state: SentState, is_written: bool) -> bool:
+    def _send_lines(
+        self, client: Client, lines: bytes, state: DeliveryProgress, is_written: bool
+    ) -> bool:
         answer = self._patch(client, lines, state)
         if self._state is not None:
             return True
@@ -360,7 +362,7 @@ class StreamDelivery:
             self._check_refusal(answer)
         return False
 
-    def _patch(self, client: Client, lines: bytes, state: SentState) -> ServerAnswer:
+    def _patch(self, client: Client, lines: bytes, state: DeliveryProgress) -> ServerResponse:
         self._state = None  # unknown until the response arrives
         body, headers = pack(lines)
         answer = client.ask(
@@ -374,7 +376,7 @@ class StreamDelivery:
         )
         end = state.offset + len(lines)
         if answer.status in (200, 204) and answer.offset == end:
-            self._state = SentState(
+            self._state = DeliveryProgress(
                 end, checksum_of(lines, state.checksum), lost_count=self.losses.line_count
             )
             self.waiting.write_sent(self._state)
@@ -385,8 +387,8 @@ class StreamDelivery:
         self,
         client: Client,
         lines: bytes,
-        state: SentState,
-        refusal: ServerAnswer,
+        state: DeliveryProgress,
+        refusal: ServerResponse,
         is_written: bool,
     ) -> bool:
         """Send the first half of rejected lines. A single line that is rejected twice is replaced
@@ -412,9 +414,9 @@ class StreamDelivery:
         self._texts.delete(list_texts(lines))
         return True
 
-    def _check_refusal(self, answer: ServerAnswer) -> None:
-        """Raises Refused. If the server has deleted or pruned the run, the data waiting for it is
-        deleted.
+    def _check_refusal(self, answer: ServerResponse) -> None:
+        """Raise Refused with the server's reason. If the server has deleted or pruned the run,
+        delete the data waiting for it, or stop the stream if it is still being written.
         """
         if answer.status == 410 and self.waiting.is_written():
             self.waiting.write_stop("deleted")
@@ -432,7 +434,8 @@ def read_lines(waiting: WaitingDelivery) -> Iterator[bytes]:
 
 
 def copy_stream(waiting: WaitingDelivery) -> None:
-    """Copy the rest of a stream into a new one with its own end.
+    """Copy the lines of a stream that are still on disk to a new stream, which is sent from its
+    start. An end mark is rewritten with the new stream's size and checksum.
 
     Raises OSError if the disk is full; the old stream then still exists.
     """
@@ -493,7 +496,7 @@ class BundleDelivery:
         waiting.delete()
         return True
 
-    def _send(self, client: Client, state: SentState) -> bool:
+    def _send(self, client: Client, state: DeliveryProgress) -> bool:
         waiting = self.waiting
         with waiting.bundle.open("rb") as file:
             path = f"imports?filename={quote_path(waiting.run_id)}.db"
@@ -506,7 +509,7 @@ class BundleDelivery:
         waiting.write_sent(replace(state, import_id=import_id))
         return True
 
-    def _count_refusal(self, state: SentState, refused: Refused) -> Refused:
+    def _count_refusal(self, state: DeliveryProgress, refused: Refused) -> Refused:
         counted = replace(state, import_id=None, refused_count=state.refused_count + 1)
         self.waiting.write_sent(replace(counted, refused_us=read_clock_us(), refusal=str(refused)))
         return refused

@@ -37,21 +37,21 @@ def outbox_root(environment: Mapping[str, str]) -> Path:
 class OutboxQuota:
     """The disk space limit of an outbox; the oldest texts are deleted to make space for events."""
 
-    def __init__(self, root: Path, most_bytes: int) -> None:
+    def __init__(self, root: Path, max_bytes: int) -> None:
         self.root = root
-        self.most_bytes = most_bytes
+        self.max_bytes = max_bytes
         self._used_bytes = 0
         self._measured_s = -MEASURE_S
 
     def try_reserve(self, size_bytes: int) -> bool:
         if time.monotonic() - self._measured_s >= MEASURE_S:
             self._measure()
-        if self._used_bytes + size_bytes > self.most_bytes:
+        if self._used_bytes + size_bytes > self.max_bytes:
             # More than needed, because listing and sorting takes long.
             self.drop_texts(
-                max(self._used_bytes + size_bytes - self.most_bytes, self.most_bytes // 20)
+                max(self._used_bytes + size_bytes - self.max_bytes, self.max_bytes // 20)
             )
-        if self._used_bytes + size_bytes > self.most_bytes:
+        if self._used_bytes + size_bytes > self.max_bytes:
             return False
         self._used_bytes += size_bytes
         return True
@@ -222,7 +222,7 @@ def find_text(folder: Path, digest: str) -> Path | None:
 
 
 @dataclass(frozen=True)
-class SentState:
+class DeliveryProgress:
     """How much of a stream was sent: bytes, their CRC-32, and the rejected lines.
 
     For a bundle, the import on the server, or how often, when and why it was rejected.
@@ -284,7 +284,7 @@ class WaitingDelivery:
                 return first + path.stat().st_size
         return 0
 
-    def read(self, offset: int, most_bytes: int) -> bytes:
+    def read(self, offset: int, max_bytes: int) -> bytes:
         """Return whole lines from an offset, at least one if available. Empty if that segment is
         deleted.
         """
@@ -294,7 +294,7 @@ class WaitingDelivery:
         first, path = before[-1]
         with path.open("rb") as file:
             file.seek(offset - first)
-            data = file.read(most_bytes)
+            data = file.read(max_bytes)
             if b"\n" not in data:
                 data += file.readline()
         return data[: data.rfind(b"\n") + 1]
@@ -305,14 +305,14 @@ class WaitingDelivery:
             self.folder.parent
         )
 
-    def read_sent(self) -> SentState:
+    def read_sent(self) -> DeliveryProgress:
         try:
             body = json.loads((self.folder / f"{self.name}.sent").read_text(encoding="ascii"))
-            return SentState(**body)
+            return DeliveryProgress(**body)
         except (OSError, ValueError, TypeError, KeyError):
-            return SentState()
+            return DeliveryProgress()
 
-    def write_sent(self, state: SentState) -> None:
+    def write_sent(self, state: DeliveryProgress) -> None:
         """Save the sent position and delete fully sent segments, except the last."""
         with suppress(OSError):
             replace_file(self.folder / f"{self.name}.sent", json.dumps(asdict(state)))

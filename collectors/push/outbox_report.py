@@ -74,7 +74,7 @@ def list_waiting_runs(root: Path) -> list[WaitingRun]:
 
 
 def await_delivery(
-    root: Path, run_id: str, target: Target, most_s: float = MAX_WAIT_S, since_us: int = 0
+    root: Path, run_id: str, target: Target, max_s: float = MAX_WAIT_S, since_us: int = 0
 ) -> bool:
     """Wait until a run is delivered, as long as the server responds; return whether it was."""
     began_s, began_us = time.monotonic(), read_clock_us()
@@ -83,7 +83,7 @@ def await_delivery(
         status = read_status(root, target, run_id)
         is_away = status.error is not None and (status.failed_us or 0) > since_us
         has_answered = (status.answered_us or 0) > began_us - FIRST_ANSWER_S * 1e6
-        if is_away or elapsed_s > most_s or (elapsed_s > FIRST_ANSWER_S and not has_answered):
+        if is_away or elapsed_s > max_s or (elapsed_s > FIRST_ANSWER_S and not has_answered):
             return False
         time.sleep(STEP_S)
     return True

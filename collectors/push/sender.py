@@ -42,7 +42,7 @@ class ServerStatus:
 
 
 @dataclass
-class RetryPause:
+class RetryBackoff:
     failure_count: int = 0
     due_s: float = 0.0
 
@@ -64,7 +64,7 @@ class ServerConnection:
     status: ServerStatus = field(default_factory=ServerStatus)
     client: Client | None = None
     wants_token: bool = False
-    pause: RetryPause = field(default_factory=RetryPause)
+    pause: RetryBackoff = field(default_factory=RetryBackoff)
 
     def open(self, environment: Mapping[str, str]) -> Client:
         self.client = self.client or Client(self.target, environment)
@@ -79,7 +79,7 @@ class ServerConnection:
 @dataclass
 class PendingDelivery:
     delivery: StreamDelivery | BundleDelivery
-    pause: RetryPause = field(default_factory=RetryPause)
+    pause: RetryBackoff = field(default_factory=RetryBackoff)
 
 
 class Sender:
@@ -131,9 +131,9 @@ class Sender:
         if (woken_us := read_wake(self.root)) != self._woken_us:
             self._woken_us = woken_us
             for line in self._lines.values():
-                line.pause = RetryPause()
+                line.pause = RetryBackoff()
             for shipment in self._shipments.values():
-                shipment.pause = RetryPause()
+                shipment.pause = RetryBackoff()
         for item in waiting:
             line = self._lines.setdefault(item.target, ServerConnection(item.target))
             shipment = self._shipments.setdefault(item, PendingDelivery(open_delivery(item)))
@@ -156,7 +156,7 @@ class Sender:
             if lost := shipment.delivery.losses.describe():
                 self._lost[waiting.run_id] = lost
             if client.answer_count > before_count:
-                line.pause = shipment.pause = RetryPause()
+                line.pause = shipment.pause = RetryBackoff()
                 status.answered_us, status.error, line.wants_token = now_us, None, False
                 self._deleted.pop(waiting.run_id, None)  # it may be restored
                 self._refused.pop(waiting.run_id, None)
@@ -241,7 +241,7 @@ def is_sending(root: Path) -> bool:
 
 
 def spawn_sender(root: Path) -> None:
-    """Start a sender, unless one is running. Raises OSError."""
+    """Start a sender, unless one is running. Raises OSError if no process can be started."""
     if not is_sending(root):
         start_detached("compileboard.collectors.push.sender", str(root))
 

@@ -19,9 +19,11 @@ OUTSIDE = "the process died outside compiled code; this graph ran last"
 
 
 def promote_crashes(folder: Path, signal: str | None) -> int:
-    """Append the graphs that dead processes were running to their records; return their number.
+    """Add to the records of each crashed process the graph that it was running; return the number
+    of graphs.
 
-    Only for a spool without writers. Processes that exited normally have deleted that file.
+    No process may still write to the spool. One that exits normally deletes the file that names its
+    running graph.
     """
     count = 0
     running = list_files(folder, RUNNING_SUFFIX)

@@ -70,10 +70,10 @@ def lift_memory_limit() -> None:
 def allowed_bytes() -> int:
     """Return how many bytes this process may still allocate."""
     free_bytes = available_bytes() or 1 << 62
-    most_bytes = resource.getrlimit(resource.RLIMIT_DATA)[0]
-    if most_bytes == resource.RLIM_INFINITY:
+    max_bytes = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    if max_bytes == resource.RLIM_INFINITY:
         return free_bytes
-    return min(free_bytes, most_bytes - _data_bytes())
+    return min(free_bytes, max_bytes - _data_bytes())
 
 
 def _data_bytes() -> int:

@@ -40,7 +40,7 @@ from compileboard.collectors.wire.lines import (
     dump_line,
 )
 from compileboard.collectors.wire.marks import (
-    Beat,
+    Heartbeat,
     LogRead,
     Mark,
     SourceRead,
@@ -66,7 +66,7 @@ class OutboxSink:
         root: Path,
         run_id: str,
         target: Target,
-        most_bytes: int,
+        max_bytes: int,
         database: str = "",
         busy_timeout_ms: int = 0,
     ) -> None:
@@ -80,7 +80,7 @@ class OutboxSink:
         self._beside = (
             SqliteSink.open(database, run_id, busy_timeout_ms=busy_timeout_ms) if database else None
         )
-        self._room = OutboxQuota(root, most_bytes)
+        self._room = OutboxQuota(root, max_bytes)
         try:
             self._stream = OutboxStream(root, run_id, uuid.uuid4().hex, target)
         except OSError as error:
@@ -101,7 +101,7 @@ class OutboxSink:
         ] = {}  # by process: the ids since its last reset()
         self._logs: dict[str, LogRead] = {}
         self._traces: dict[str, list[str]] = {}
-        self._write([dump_mark(Beat(VERSION))])
+        self._write([dump_mark(Heartbeat(VERSION))])
         with suppress(OSError):  # retried with each heartbeat
             spawn_sender(root)
 
@@ -195,7 +195,7 @@ class OutboxSink:
 
     def send_heartbeat(self) -> None:
         if time.monotonic() - self._written_s >= SILENT_S:
-            self._write_mark(Beat(VERSION, self.lost_count))
+            self._write_mark(Heartbeat(VERSION, self.lost_count))
         with suppress(OSError):
             spawn_sender(self.root)
         if self._beside is not None:
@@ -273,7 +273,7 @@ class OutboxSink:
     def set_busy_timeout(self, busy_timeout_ms: int) -> None:
         """Do nothing, because the stream has no other writers."""
 
-    def index(self, most_s: float) -> None:
+    def index(self, max_s: float) -> None:
         """Do nothing, because the server indexes the run."""
 
     def finish(self) -> None:

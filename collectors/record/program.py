@@ -149,7 +149,7 @@ def run_program(
 ) -> ProgramExit:
     """Run a program to its end, repeatedly calling `beat`, which must not raise.
 
-    `streams` are passed to subprocess.Popen. Raises CannotRun.
+    `streams` are passed to subprocess.Popen. Raises CannotRun if the program cannot be started.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED | {signal.SIGCHLD})
     group = ProcessGroupWatch()
@@ -197,7 +197,9 @@ def _start_program(
 
 
 def _replace_process(command: list[str], environment: Mapping[str, str], why: OSError) -> NoReturn:
-    """Replace this process by the program; a later command records its spool. Raises CannotRun."""
+    """Replace this process by the program; a later command records its spool. Raises CannotRun if
+    the program cannot be started.
+    """
     for number in (
         signal.SIGPIPE,
         signal.SIGXFSZ,
@@ -271,10 +273,10 @@ def end_group(child: Child) -> None:
         child.wait()
 
 
-def read_tail(path: Path, most_bytes: int = TAIL_BYTES) -> str:
+def read_tail(path: Path, max_bytes: int = TAIL_BYTES) -> str:
     """Return the end of a child's output, or an empty string if there is none."""
     with suppress(OSError), path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - most_bytes))
+        file.seek(max(0, path.stat().st_size - max_bytes))
         return file.read().decode("utf-8", "replace")
     return ""
 

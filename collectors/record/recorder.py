@@ -210,7 +210,10 @@ class Recorder:
             return instead
 
     def end(self) -> None:
-        """Record the end of the run once its manifest has it, and the losses. Raises StoreError."""
+        """Record the end of the run once its manifest has it, and the losses.
+
+        Raises StoreError if they cannot be stored.
+        """
         m = self.manifest
         if m.ended_us is None:
             return

@@ -336,7 +336,7 @@ def home(environment: Mapping[str, str]) -> Path:
 
 
 def replace_file(path: Path, body: str | bytes) -> None:
-    """Write a file atomically. Raises OSError."""
+    """Write a file atomically. Raises OSError, with the old file in place, if that fails."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(
@@ -384,7 +384,9 @@ class UnrecordedSpool:
 
 
 def set_aside(folder: Path, reason: str) -> Path:
-    """Move a spool to the set-aside folder; return its new path. Raises OSError."""
+    """Move a spool to the set-aside folder; return its new path. Raises OSError if the
+    disk is full or not writable.
+    """
     root = folder.parent.parent / SET_ASIDE
     root.mkdir(mode=0o700, exist_ok=True)
     moved = _find_free_path(root / folder.name)
@@ -458,7 +460,9 @@ def put_back(
 
 
 def append_event(folder: Path, event: Event) -> None:
-    """Append an event to the spool, atomically and immediately. Raises OSError."""
+    """Append an event to the spool, atomically and immediately. Raises OSError, with nothing
+    appended, if the disk is full or not writable.
+    """
     line = dump_event(event).encode() + b"\n"
     descriptor = os.open(
         folder / JOURNAL_NAME, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600

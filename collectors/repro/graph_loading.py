@@ -68,7 +68,9 @@ _PASSED_ON = (
 def load_graph(
     repro: Repro, level: str | None = None, *, device: str | None = None
 ) -> tuple[fx.GraphModule, list[Any]]:
-    """Return a repro's graph and inputs. Raises NotRunnable."""
+    """Return a repro's graph and inputs. Raises NotRunnable if its program or an input cannot be
+    made here.
+    """
     module = load_module(repro, level)
     try:
         gm = trace(module, list_results(repro.text(level)))
@@ -93,7 +95,7 @@ def load_graph(
 def load_module(repro: Repro, level: str | None = None) -> torch.nn.Module:
     """Execute a repro's program and return its graph as a module; see `check_trust`.
 
-    Raises NotRunnable.
+    Raises NotRunnable if the program has no module, or needs a name that is not installed.
     """
     text = strip_tail(repro.text(level))
     name = f"<repro {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}>"
@@ -295,7 +297,7 @@ class _InputLoader:
         self._storages: dict[int, Any] = {}
 
     def load(self, spec: ReproInput) -> Any:
-        """Make one input. Raises NotRunnable."""
+        """Make one input. Raises NotRunnable if it was not recorded or this torch cannot make it."""
         if spec.kind == "symint" and spec.value is None:
             return self._evaluate(spec.expression or "", spec)
         if spec.kind in ("symint", "int", "float", "bool"):

@@ -3,12 +3,12 @@
 
 The command (without torch) calls `run_task("package.module:function", repro, options, …)`, which
 starts the driver. The driver loads torch and the preloaded modules, then calls the function with a
-`ReproTask`. Each `task.trials.run(function, *arguments)` is a trial: a forked child with its own
+`ReproTask`. Each `task.runner.run(function, *arguments)` is a trial: a forked child with its own
 process group and limits. Results and progress are JSON.
 
 The driver never initialises CUDA, which would prevent forking; trials do, and their exit frees the
-device. Inductor is loaded on request (`Trials.load_inductor`), because loading it takes as long as
-torch.
+device. Inductor is loaded on request (`ForkedRunner.load_inductor`), because loading it takes as
+long as torch.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from compileboard.collectors.repro.preloads import (
 from compileboard.collectors.repro.repro import NotRunnable, Repro
 from compileboard.collectors.repro.trials import (
     MAX_TEXT_CHARS,
+    ForkedRunner,
     TrialLimits,
-    Trials,
     end_trials,
     is_memory_error,
 )
@@ -69,14 +69,14 @@ _PRELOADING = "preloading "
 class ReproTask:
     repro: Repro
     options: dict[str, Any]
-    trials: Trials
+    runner: ForkedRunner
     folder: Path  # private; removed afterwards
     progress: Callable[[dict[str, Any]], None] = lambda _: None
     device: str | None = None  # requested instead of the recorded one
 
     @contextlib.contextmanager
     def deadline(self, what: str) -> Any:
-        self.progress({"deadline_s": self.trials.limits.seconds, "what": what})
+        self.progress({"deadline_s": self.runner.limits.seconds, "what": what})
         try:
             yield
         finally:
@@ -90,9 +90,9 @@ class ReproTask:
                 "program can call; `repro show --program` prints the graph"
             )
         is_used = level == "aot" or (self.repro.manifest.backend or "inductor") == "inductor"
-        if is_used and not self.trials.has_inductor:
+        if is_used and not self.runner.has_inductor:
             self.progress({"stage": "loading inductor"})
-            self.trials.load_inductor()
+            self.runner.load_inductor()
 
 
 def run_task(
@@ -110,7 +110,7 @@ def run_task(
     processes.
 
     `target` is a `package.module:function` of this project. The user's caches are not changed.
-    Raises NotRunnable.
+    Raises NotRunnable if the repro cannot run here, or the driver ends without a result.
     """
     with tempfile.TemporaryDirectory(
         prefix="compileboard-repro-", ignore_cleanup_errors=True
@@ -300,8 +300,8 @@ def _run_driver(folder: Path, write: Callable[[Mapping[str, Any]], None]) -> dic
         prepare_torch(device)
         target = import_module(module)
     limit_memory(None if device.startswith("cuda") else job["limits"].memory_bytes)
-    trials = Trials(job["limits"], folder, device, job["probes"])
-    task = ReproTask(repro, job["options"], trials, folder, write, job["device"])
+    runner = ForkedRunner(job["limits"], folder, device, job["probes"])
+    task = ReproTask(repro, job["options"], runner, folder, write, job["device"])
     needs_compiler = repro.manifest.kind in ("compile", "accuracy")
     if needs_compiler and repro.manifest.compiler is None:  # other graphs do not need it
         task.load_compiler(repro.manifest.level)

@@ -93,7 +93,7 @@ def load_path(path: Path) -> Repro:
 def load_record(path: Path) -> Repro:
     """Load torch's record, in `error_recordings`, of a frame that Dynamo could not trace.
 
-    Raises NotRunnable.
+    Raises NotRunnable if the path is not such a file.
     """
     named = RECORD_NAME.fullmatch(path.name)
     if named is None or not path.is_file():

@@ -71,7 +71,7 @@ def preload_modules(
     backend, register one that they define.
 
     Compilation is disabled during the imports, because a script that runs its work on import would
-    fail again. Raises NotRunnable.
+    fail again. Raises NotRunnable if one of them fails.
     """
     dynamo = import_module("torch._dynamo")
     modules: dict[str, Any] = {}  # a file named twice is run once

@@ -40,7 +40,7 @@ def rerun(task: ReproTask) -> dict[str, Any]:
     how = make_judge(task.repro, level, kind, is_strict=bool(options.get("strict")))
     task.progress({"text": f"compiling {manifest.node_count or '?'} operations"})
     task.load_compiler(level)
-    outcome = task.trials.run(attempt, task.repro, task.device, how)
+    outcome = task.runner.run(attempt, task.repro, task.device, how)
     return {**describe_outcome(task.repro, outcome, kind), "level": level}
 
 
@@ -58,7 +58,7 @@ def make_judge(repro: Repro, level: str, kind: str, *, is_strict: bool = False) 
 
 def replay(task: ReproTask) -> dict[str, Any]:
     task.progress({"text": "tracing the frame"})
-    outcome = task.trials.run(trace_record, task.repro.path)
+    outcome = task.runner.run(trace_record, task.repro.path)
     return {**describe_outcome(task.repro, outcome, task.repro.manifest.kind), "level": "dynamo"}
 
 
@@ -175,7 +175,7 @@ def read_failure(outcome: Outcome, expected: Failure) -> Failure:
 
 def write_inputs(task: ReproTask) -> dict[str, Any]:
     level, output = task.options.get("level"), task.options["output"]
-    outcome = task.trials.run(save_inputs, task.repro, level, task.device, output)
+    outcome = task.runner.run(save_inputs, task.repro, level, task.device, output)
     outcome.check()
     if outcome.status != OK:
         raise NotRunnable(f"the inputs cannot be made: {outcome.message}")

@@ -28,7 +28,7 @@ from compileboard.collectors.logs.source import EventBatch
 from compileboard.collectors.logs.sqlite_sink import SqliteSink
 from compileboard.collectors.push.client import (
     Client,
-    ServerAnswer,
+    ServerResponse,
     explain,
     find_value,
     quote_path,
@@ -47,8 +47,12 @@ from compileboard.collectors.store.ingest.repro_writer import repro_id
 from compileboard.collectors.store.repros import ReproResult, list_repros, list_results
 
 
-def export(repro: Repro, output: str, preload: Sequence[str], *, is_forced: bool) -> str:
-    """Write a repro atomically as a script or archive; return a summary. Raises NotRunnable."""
+def export_repro(repro: Repro, output: str, preload: Sequence[str], *, is_forced: bool) -> str:
+    """Write a repro atomically as a script or archive; return a summary.
+
+    Raises NotRunnable if the file exists and `is_forced` is not set, its name ends otherwise, or it
+    cannot be written.
+    """
     path = Path(output)
     listed = list_preload(repro.manifest.preload, [relative_name(name) for name in preload])
     manifest = replace(repro.manifest, preload=tuple(listed))
@@ -85,7 +89,7 @@ def export(repro: Repro, output: str, preload: Sequence[str], *, is_forced: bool
 def import_repro(repro: Repro, database: str, name: str | None = None) -> tuple[str, bool]:
     """Store a repro in a run named by its content; return its id and whether it is new.
 
-    Raises StoreError.
+    Raises NotRunnable if that run was deleted, StoreError if the database cannot be written.
     """
     body = json.dumps(dump_manifest(repro.manifest), sort_keys=True)
     text = "\x1e".join((body, repro.program, repro.dynamo_program or "", *sorted(repro.values)))
@@ -105,7 +109,7 @@ def import_repro(repro: Repro, database: str, name: str | None = None) -> tuple[
     return format_id(repro_id(events[1].process_id, 0)), result.new_count > 0
 
 
-def queue(
+def queue_repro(
     repro: Repro, root: Path, config: RunConfig, print_line: Callable[[str], None]
 ) -> tuple[list[str], str]:
     """Queue a repro as a run of its own unless the server has it; return run ids and the repro's
@@ -142,7 +146,7 @@ def load_served(name: str, config: RunConfig, environment: Mapping[str, str]) ->
     return trust_own(repro, environment)
 
 
-def _explain_answer(name: str, target: Target, answer: ServerAnswer) -> str:
+def _explain_answer(name: str, target: Target, answer: ServerResponse) -> str:
     if answer.status == 404:
         return f"{target.server} has no repro {name[:40]!r}, nor is there a file of that name"
     if answer.status in (401, 403):
@@ -154,7 +158,10 @@ def _explain_answer(name: str, target: Target, answer: ServerAnswer) -> str:
 
 
 def send_answer(repro: Repro, result: ReproResult, environment: Mapping[str, str]) -> str:
-    """Send an answer to the repro's server; return the outcome in one line. Raises StoreError."""
+    """Send an answer to the repro's server; return the outcome in one line.
+
+    Raises StoreError if the outbox is full or cannot be written.
+    """
     assert repro.server is not None and repro.id is not None and repro.run_id is not None
     root = outbox_root(environment)
     queue_answers([describe_answer(repro.id, result)], repro.run_id, root, repro.server)

@@ -86,7 +86,7 @@ class Outcome:
             raise NotRunnable(refused)
 
 
-class Trials:
+class ForkedRunner:
     def __init__(
         self,
         limits: TrialLimits,
@@ -336,14 +336,14 @@ def is_memory_error(error: BaseException) -> bool:
 
 
 class _ForkServer:
-    def __init__(self, trials: Trials) -> None:
+    def __init__(self, runner: ForkedRunner) -> None:
         self._connection, theirs = Pipe()
         owner = os.getpid()
         if os.fork() == 0:
             self._connection.close()
             with contextlib.suppress(BaseException):
                 end_with(owner)
-                _run_fork_server(theirs, trials)
+                _run_fork_server(theirs, runner)
             os._exit(0)
         theirs.close()
 
@@ -358,11 +358,11 @@ class _ForkServer:
             raise NotRunnable("the process that starts trials has ended") from None
 
 
-def _run_fork_server(connection: Connection, trials: Trials) -> NoReturn:
+def _run_fork_server(connection: Connection, runner: ForkedRunner) -> NoReturn:
     """Fork a trial for each request, until the driver closes the connection: an EOFError."""
     while True:
         body, limits = connection.recv()
-        connection.send(trials.fork(_call_pickled, (body,), limits))
+        connection.send(runner.fork(_call_pickled, (body,), limits))
 
 
 def _pickle_call(call: tuple[Callable[..., Any], Sequence[Any]]) -> bytes:

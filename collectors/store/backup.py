@@ -40,11 +40,11 @@ from compileboard.collectors.store.sealed_files import (
     RunFileDamaged,
     RunFileUnavailable,
     describe_problem,
+    fsync_path,
     hash_file,
     list_sealed_runs,
     restore_run_file,
     run_folder,
-    sync,
 )
 from compileboard.collectors.store.trash import find_sealed_run, trash_path
 
@@ -149,12 +149,12 @@ def write_backup(
         folders = [path for path in partial.rglob("*") if path.is_dir()]
         progress("to the disk", 0, 1)
         for path in (*_list_files(partial), *folders, partial):
-            sync(path)
+            fsync_path(path)
         try:
             os.rename(partial, folder)
         except OSError as error:
             raise BackupError(f"{target} cannot be made ({error.strerror}).") from error
-        sync(folder.parent)
+        fsync_path(folder.parent)
     return manifest
 
 
@@ -434,7 +434,7 @@ def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBa
         for made, _, _ in moves:
             for path in (*made.rglob("*"), made):
                 copy_owner(path, model)
-                sync(path)
+                fsync_path(path)
         run_count = _close_down(target) if target.exists() else None
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         aside = target.with_name(f"{target.name}.replaced-{stamp}")
@@ -446,7 +446,7 @@ def _replace(folder: Path, target: Path, manifest: BackupManifest) -> RestoredBa
             if place.exists():
                 os.rename(place, f"{aside}{suffix}")
             os.rename(made, place)
-        sync(target.parent)
+        fsync_path(target.parent)
     except BaseException:
         _remove_left(new, new_trash, new_runs)
         raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import NamedTuple
 
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.contract.values import (
     MAX_EXACT_INTEGER,
     MAX_NUMBER,
@@ -50,7 +50,7 @@ def _list_columns(bundle: sqlite3.Connection, table: str, keys: set[str]) -> lis
         if (table, name) in _JSON:
             columns.append(Column(table, name, f"json_valid({name}) = 0", "'{}'"))
         elif declared in _RANGES and not is_key and name not in keys:
-            is_summed = RECORDS[table].columns[name].type in _SUMMED
+            is_summed = TABLES[table].columns[name].type in _SUMMED
             most = MAX_SUMMED_INTEGER if is_summed else _RANGES[declared]
             columns.append(
                 Column(

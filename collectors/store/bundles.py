@@ -338,19 +338,19 @@ def merge_bundle(
     *,
     label: str | None = None,
     again: bool = False,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
     sender: RunSender = THIS_MACHINE,
 ) -> Iterator[MergedRun]:
     """Add a bundle's runs under their ids, each in one transaction.
 
     An existing run is replaced only if the bundle has more of it. A run deleted here is skipped
-    unless `again`. `most_bytes` limits the size of all unpacked texts; `label` is the file's
+    unless `again`. `max_bytes` limits the size of all unpacked texts; `label` is the file's
     display name. A run of another sender, or one that shares a process with another run, is
     reported as `foreign`. Raises NotAStore, StoreTooNew or StoreError.
     """
     count_events = "select count(*) from events where run_id = ?"
     name = label or os.path.basename(path)
-    with _open_checked(path, name, most_bytes) as bundle:
+    with _open_checked(path, name, max_bytes) as bundle:
         runs = bundle.execute("select id, name from runs order by started_us, id").fetchall()
         if not runs:
             raise NotAStore(f"{name} is a CompileBoard database without runs; expected a bundle.")
@@ -417,7 +417,7 @@ def _has_process_of_other_run(
 
 
 @contextmanager
-def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqlite3.Connection]:
+def _open_checked(path: str, name: str, max_bytes: int | None) -> Iterator[sqlite3.Connection]:
     """Open a bundle for reading after checking that it is harmless.
 
     An older version is migrated in a copy, and invalid values are removed from a copy.
@@ -433,7 +433,7 @@ def _open_checked(path: str, name: str, most_bytes: int | None) -> Iterator[sqli
                     migrate_connection(writer)
                 path = copy
             with closing(_open_foreign(path)) as bundle:
-                _check_content(bundle, name, most_bytes)
+                _check_content(bundle, name, max_bytes)
                 odd = find_odd_columns(bundle)
             if odd:
                 if path != copy:
@@ -499,7 +499,7 @@ def _check_kind(bundle: sqlite3.Connection, name: str) -> int:
     return version
 
 
-def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None) -> None:
+def _check_content(bundle: sqlite3.Connection, name: str, max_bytes: int | None) -> None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         fresh.row_factory = sqlite3.Row
         migrate_connection(fresh)
@@ -527,10 +527,9 @@ def _check_content(bundle: sqlite3.Connection, name: str, most_bytes: int | None
                 raise NotAStore(
                     f"{name} has a text of {MAX_TEXT_BYTES:,} bytes or more; it is refused."
                 )
-            if most_bytes is not None and total_bytes > most_bytes:
+            if max_bytes is not None and total_bytes > max_bytes:
                 raise NotAStore(
-                    f"{name} has more than {most_bytes:,} bytes of texts, the limit "
-                    "(--limit-bytes)."
+                    f"{name} has more than {max_bytes:,} bytes of texts, the limit (--limit-bytes)."
                 )
     for table, key, hash_body in (
         ("payloads", "lower(hex(digest))", digest_of),
@@ -552,7 +551,8 @@ def _hash_config(body: bytes) -> str:
 def _check_ids(bundle: sqlite3.Connection, name: str) -> None:
     """Check that ids of shared rows match their content, since other runs refer to them too.
 
-    Other ids are SQLite's row numbers, which must leave room for later rows. Raises NotAStore.
+    Other ids are SQLite's row numbers, which must leave room for later rows. Raises NotAStore for
+    an id that is not so.
     """
     for table in read_tables(bundle).values():
         if table.has_id and table.name not in _OF_CONTENT:

@@ -39,7 +39,7 @@ def _dictionary() -> bytes:
     return Path(__file__).with_name("dictionary_2.txt").read_bytes()
 
 
-class _Zstd(threading.local):
+class _ThreadCompressors(threading.local):
     """Compressors of one thread. They are fast to use, slow to create, and not thread-safe."""
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class _Zstd(threading.local):
 
 
 @cache
-def _zstd() -> _Zstd:
-    return _Zstd()
+def _zstd() -> _ThreadCompressors:
+    return _ThreadCompressors()
 
 
 def pack(text: str, *, primed: bool = True) -> bytes:

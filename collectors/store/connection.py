@@ -170,11 +170,11 @@ def measure_room(path: str) -> float:
 
 
 def _measure_room_in_files(path: str) -> float:
-    most_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if most_bytes == resource.RLIM_INFINITY:
+    max_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if max_bytes == resource.RLIM_INFINITY:
         return math.inf
     files = [path, f"{path}-wal"]
-    return most_bytes - max(os.path.getsize(file) if os.path.exists(file) else 0 for file in files)
+    return max_bytes - max(os.path.getsize(file) if os.path.exists(file) else 0 for file in files)
 
 
 NEEDED = {"sqlite_utils": "sqlite-utils", "zstandard": "zstandard"}  # In the collector's extra.

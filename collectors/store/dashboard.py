@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from compileboard.collectors.contract.clock import read_clock_us
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.store.codec import pack
 from compileboard.collectors.store.connection import has_row, write, write_transaction
 from compileboard.collectors.store.reading import read_json
@@ -310,7 +310,7 @@ def save_trial(connection: sqlite3.Connection, trial: Trial) -> None:
         "result": json.dumps(trial.result),
     }
     with write_transaction(connection):
-        connection.execute(f"insert or replace {RECORDS['trials'].insert_sql()}", values)
+        connection.execute(f"insert or replace {TABLES['trials'].insert_sql()}", values)
         publish_run(connection, trial.run_id)
 
 

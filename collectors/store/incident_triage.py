@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from compileboard.collectors.contract.clock import read_clock_us
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.store.connection import has_row, write_transaction
 
 ACTIONS = ("acknowledge", "ignore", "comment", "reopen")
@@ -102,7 +102,11 @@ def save_comment(
 
 
 def move_discussion(connection: sqlite3.Connection, move: IncidentMove) -> None:
-    """Copy one incident's comments, status and alerts to another, in the caller's transaction."""
+    """Give one incident the status, comments and alert deliveries of another, in the caller's
+    transaction.
+
+    The status and comments stay with the other one too; its deliveries only after a split.
+    """
     values = {"source": move.source_id, "target": move.target_id}
     connection.execute(COPY_STATUS, values | {"is_split": int(move.is_split)})
     connection.execute(COPY_COMMENTS, values)
@@ -129,12 +133,12 @@ def _check(action: str, author: str, text: str) -> None:
 
 
 # What tells the series of a subject on one branch from others, but for the metric.
-SERIES = RECORDS["series"].list_names("id")
+SERIES = TABLES["series"].list_names("id")
 IDENTITY = ("kind", "subject", *SERIES, "branch", "metric")
 _KEPT = ("id", "found_us", "changed_us", "noticed_us")  # written beside what detection says
-DETECTED = RECORDS["series_changes"].list_names(*_KEPT, *IDENTITY, "incident_id")
+DETECTED = TABLES["series_changes"].list_names(*_KEPT, *IDENTITY, "incident_id")
 # What detection says of an incident; status, owner and reason are people's.
-ASSEMBLED = RECORDS["incidents"].list_names(*_KEPT, "status", "owner", "reason")
+ASSEMBLED = TABLES["incidents"].list_names(*_KEPT, "status", "owner", "reason")
 
 
 def _save(table: str, names: tuple[str, ...], detected: tuple[str, ...]) -> str:

@@ -53,7 +53,9 @@ class Lease:
 def try_acquire_lease(
     database: str | os.PathLike[str], name: str, *, shared: bool = False
 ) -> Lease | None:
-    """Take a lease, or return None if another process has it. Raises OSError."""
+    """Take a lease, or return None if another process has it. Raises OSError if its file cannot be
+    opened.
+    """
     path = Path(os.path.realpath(database))
     folder = Path(f"{path}-locks")
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -70,7 +72,7 @@ def try_lock(
 ) -> int | None:
     """Lock a file until the returned descriptor is closed; None if another process holds the lock.
 
-    Raises OSError.
+    Raises OSError if the file cannot be opened or is a symbolic link.
     """
     descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

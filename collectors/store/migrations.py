@@ -46,7 +46,9 @@ def make_missing(path: str) -> str | None:
 
 
 def migrate_connection(connection: sqlite3.Connection) -> int:
-    """Apply pending migrations under the write lock, so that concurrent starts are safe."""
+    """Apply pending migrations and return their number. Concurrent calls are safe: they wait for
+    the write lock, and then find none pending.
+    """
     if _version(connection) == DATABASE_VERSION:
         return 0
     connection.execute(

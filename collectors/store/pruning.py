@@ -93,7 +93,7 @@ select
 class PruneRule:
     before_us: int
     suite: str | None = None
-    most_bytes: int | None = None
+    max_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def list_prunable(
     values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
     used_bytes = measure_used(connection)
     for row in connection.execute(_CANDIDATES, values).fetchall():
-        if rule.most_bytes is not None and used_bytes <= rule.most_bytes:
+        if rule.max_bytes is not None and used_bytes <= rule.max_bytes:
             return
         key = {"run_id": row["id"]}
         detail_bytes = row["size_bytes"] or int(read_value(connection, _SIZE, key))
@@ -141,9 +141,9 @@ def prune_runs(
     trashed = list_trashed_texts(database_path(connection))
     for row in connection.execute(_CANDIDATES, values).fetchall():
         if (
-            rule.most_bytes is not None
+            rule.max_bytes is not None
             and row["pruned_us"] is None
-            and measure_used(connection) <= rule.most_bytes
+            and measure_used(connection) <= rule.max_bytes
         ):
             break
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from compileboard.collectors.contract.fingerprints import format_id, parse_id
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.contract.repros import MAX_STORAGE_BYTES, ReproManifest, load_manifest
 from compileboard.collectors.store.codec import unpack
 from compileboard.collectors.store.connection import read_value, write_transaction
@@ -26,7 +26,7 @@ from compileboard.collectors.store.runs import publish_run
 COMMANDS = ("run", "minify", "analyze", "check", "bisect")
 
 
-_RESULT = RECORDS["repro_results"].list_names("id")
+_RESULT = TABLES["repro_results"].list_names("id")
 # An answer is stored once.
 ADD_RESULT = f"""
 insert into repro_results ({", ".join(_RESULT)})
@@ -241,7 +241,7 @@ def add_result(
 def list_results(connection: sqlite3.Connection, repro: str) -> list[ReproResult]:
     rows = connection.execute(
         f"""
-        select {RECORDS["repro_results"].select_sql("r", "id", "repro_id", "program_id")},
+        select {TABLES["repro_results"].select_sql("r", "id", "repro_id", "program_id")},
         body as program
         from repro_results as r
         left join payloads on payloads.id = program_id

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Annotated, Any, NamedTuple
 
-from compileboard.collectors.contract.records import RECORDS, published
+from compileboard.collectors.contract.records import TABLES, published
 from compileboard.collectors.store.results import (
     ALONE,
     COLUMNS,
@@ -286,7 +286,7 @@ join series as s on s.id = x.series_id
 where x.run_id = :run_id
   and s.suite = :suite
 """  # noqa: S608 - our own names
-ADD = f"insert {RECORDS['run_summaries'].insert_sql()}"
+ADD = f"insert {TABLES['run_summaries'].insert_sql()}"
 
 
 def write_summaries(connection: sqlite3.Connection, run_id: str, suites: Iterable[str]) -> None:
@@ -343,7 +343,7 @@ COMPILER_COUNTS = (
     "cudagraph_recording_count",
     "cudagraph_rerecording_count",
 )
-RUN_COLUMNS = RECORDS["run_totals"].list_names("run_id")
+RUN_COLUMNS = TABLES["run_totals"].list_names("run_id")
 RUN_COUNTS = tuple(name for name in RUN_COLUMNS if name.endswith("_count"))
 
 
@@ -357,7 +357,7 @@ class RollupTable:
     @property
     def columns(self) -> tuple[str, ...]:
         """Return its counters."""
-        return RECORDS[self.table].list_names("run_id", self.key)
+        return TABLES[self.table].list_names("run_id", self.key)
 
 
 FUNCTIONS = RollupTable("run_functions", "function_id")
@@ -420,7 +420,7 @@ class BatchTotals:
         updates = ", ".join(f"{column} = {column} + excluded.{column}" for column in columns)
         self.connection.executemany(
             (
-                f"insert {RECORDS[rollup.table].insert_sql()} on conflict (run_id, {rollup.key}) "
+                f"insert {TABLES[rollup.table].insert_sql()} on conflict (run_id, {rollup.key}) "
                 f"do update set {updates}"
             ),
             [

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.store.connection import read_value
 from compileboard.collectors.store.runs import get_last_result_id
 
 ROWS_AT_ONCE = 500
 REBUILT = ("search_documents", "search_runs")  # Tables of the search index, which is built again.
 DETAIL, ROLLUPS = (
-    tuple(name for name, record in RECORDS.items() if record.part == part)
+    tuple(name for name, table in TABLES.items() if table.part == part)
     for part in ("detail", "rollup")
 )
 MOVED = (*DETAIL, *ROLLUPS)  # into a run's file, when it is sealed

@@ -47,7 +47,9 @@ def save_view(
 def rename_view(
     connection: sqlite3.Connection, view_id: int, name: str, *, now_us: int | None = None
 ) -> bool:
-    """Return False if there is no such view. Raises ValueError for an invalid or used name."""
+    """Rename a view; return False if it does not exist. Raises ValueError if the name is invalid or
+    another view has it.
+    """
     now_us = read_clock_us() if now_us is None else now_us
     with write_transaction(connection):
         checked = _check_name(connection, name, view_id)

@@ -101,7 +101,9 @@ def remove_abandoned(database: str) -> None:
 
 
 def pack_run_file(database: str, source: Path, name: str) -> RunFile:
-    """Pack a database into the run files, atomically and synced to disk. Raises StoreError."""
+    """Pack a database into the run files, atomically and synced to disk. Raises StoreError if the
+    disk is full or not writable.
+    """
     target = run_folder(database) / name
     new = source.with_suffix(".gz")
     try:
@@ -114,7 +116,7 @@ def pack_run_file(database: str, source: Path, name: str) -> RunFile:
             file.seek(0)
             packed_file = RunFile(name, hash_file(file), file.tell(), plain.tell())
         place_file(new, target, database)
-        sync(target.parent.parent)
+        fsync_path(target.parent.parent)
     except OSError as error:
         raise explain_os(error, target) from error
     return packed_file
@@ -135,13 +137,13 @@ def place_file(new: Path, target: Path, database: str) -> None:
     target.parent.mkdir(mode=0o700, exist_ok=True)
     for made in (target.parent, new):
         copy_owner(made, Path(database))
-    sync(new)
+    fsync_path(new)
     new.replace(target)
-    sync(target.parent)
+    fsync_path(target.parent)
 
 
-def sync(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+def fsync_path(path: Path) -> None:
+    """Flush a file, or the list of names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -150,7 +152,9 @@ def sync(path: Path) -> None:
 
 
 def unpack_run_file(database: str, file: RunFile, target: Path) -> None:
-    """Unpack a run's file and check its digest. Raises RunFileUnavailable or StoreError."""
+    """Unpack a run's file. Raises RunFileUnavailable if it is missing or does not match its digest,
+    StoreError if `target` cannot be written.
+    """
     with _open_whole(run_folder(database) / file.name, file.digest) as packed:
         try:
             with gzip.GzipFile(fileobj=packed) as unpacked, target.open("xb") as plain:
@@ -161,7 +165,9 @@ def unpack_run_file(database: str, file: RunFile, target: Path) -> None:
 
 @contextmanager
 def _open_whole(path: Path, digest: bytes) -> Iterator[BinaryIO]:
-    """Open a run's file after checking its digest. Raises RunFileUnavailable."""
+    """Open a run's file after checking its digest. Raises RunFileUnavailable if it is missing,
+    unreadable or damaged.
+    """
     try:
         file = path.open("rb")
     except FileNotFoundError:

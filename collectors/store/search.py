@@ -362,26 +362,26 @@ def index_run(
     run_id: str,
     *,
     progress: Progress = lambda _bytes: None,
-    most_s: float | None = None,
+    max_s: float | None = None,
 ) -> Indexed:
     """Index a run's new documents in short transactions.
 
-    It may be repeated and run concurrently. With `most_s` it stops after that time, and the next
+    It may be repeated and run concurrently. With `max_s` it stops after that time, and the next
     call continues. Raises StoreError; documents indexed before are kept.
     """
     with explained(connection.execute("pragma database_list").fetchone()["file"]):
-        return _Indexing(connection, run_id, progress, most_s).run()
+        return _Indexing(connection, run_id, progress, max_s).run()
 
 
 class _Indexing:
     def __init__(
-        self, connection: sqlite3.Connection, run_id: str, progress: Progress, most_s: float | None
+        self, connection: sqlite3.Connection, run_id: str, progress: Progress, max_s: float | None
     ) -> None:
         self._connection = connection
         self._key = {"run_id": run_id}
         self._run_id = run_id
         self._progress = progress
-        self._until_s = None if most_s is None else time.monotonic() + most_s
+        self._until_s = None if max_s is None else time.monotonic() + max_s
         self._since_checkpoint = 0
         self.indexed = Indexed()
 

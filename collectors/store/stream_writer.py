@@ -44,7 +44,7 @@ from compileboard.collectors.store.stream_rows import (
     use_texts,
 )
 from compileboard.collectors.wire.marks import (
-    Beat,
+    Heartbeat,
     LogRead,
     Mark,
     SourceRead,
@@ -246,8 +246,10 @@ def _count_clashing(rejects: Rejects, clashing: list[Event]) -> None:
 
 def _advance(lines: StreamLines, now_us: int) -> Stream:
     stream = lines.stream
-    counts = [mark.lost_count for mark in lines.marks if isinstance(mark, (Beat, StreamEnd))]
-    versions = [mark.version for mark in lines.marks if isinstance(mark, Beat) and mark.version]
+    counts = [mark.lost_count for mark in lines.marks if isinstance(mark, (Heartbeat, StreamEnd))]
+    versions = [
+        mark.version for mark in lines.marks if isinstance(mark, Heartbeat) and mark.version
+    ]
     has_ended = any(isinstance(mark, StreamEnd) for mark in lines.marks)
     return replace(
         stream,

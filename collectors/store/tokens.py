@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from compileboard.collectors.contract.clock import read_clock_us
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.store.connection import (
     has_row,
     read_value,
@@ -200,4 +200,4 @@ def record_action(
         "subject": subject,
         "detail": detail,
     }
-    write(connection, f"insert {RECORDS['audit'].insert_sql('id')}", values)
+    write(connection, f"insert {TABLES['audit'].insert_sql('id')}", values)

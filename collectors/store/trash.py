@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from compileboard.collectors.contract.clock import read_clock_us
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.store.connection import (
     DATABASE_VERSION,
     StoreError,
@@ -73,8 +73,8 @@ THINGS = (
 )
 TEXTS = tuple(  # what points to one
     (name, column.name)
-    for name, record in RECORDS.items()
-    for column in record.columns.values()
+    for name, table in TABLES.items()
+    for column in table.columns.values()
     if column.constraint.startswith("references payloads")
 )
 # A box sends texts before their events.

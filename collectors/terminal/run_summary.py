@@ -20,7 +20,7 @@ from compileboard.collectors.contract.compile_labels import (
     label_line,
 )
 from compileboard.collectors.contract.fingerprints import ULID_ALPHABET
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.contract.run_config import (
     STALE_AFTER_S,
     describe_uncompiled,
@@ -362,7 +362,7 @@ def summarize(database: str, run_id: str) -> RunSummary | None:
 _STORED = [
     item.name
     for item in fields(RunSummary)
-    if item.name in {**RECORDS["runs"].columns, **RECORDS["run_totals"].columns}
+    if item.name in {**TABLES["runs"].columns, **TABLES["run_totals"].columns}
     and item.name not in ("name", "state")
 ]
 

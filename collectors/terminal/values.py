@@ -58,7 +58,7 @@ def read_pair(text: str) -> tuple[str, str]:
 
 
 def read_key(text: str, expected: str = "KEY or KEY=VALUE") -> tuple[str, str | None]:
-    """Parse KEY=VALUE, or KEY alone with the value None. Raises ValueError."""
+    """Parse KEY=VALUE, or KEY alone with the value None. Raises ValueError if KEY is empty."""
     key, equals, value = text.partition("=")
     if not key.strip():
         raise ValueError(f"expected {expected}, got {text!r}")
@@ -66,13 +66,15 @@ def read_key(text: str, expected: str = "KEY or KEY=VALUE") -> tuple[str, str | 
 
 
 def read_tag(text: str) -> tuple[str, str]:
-    """Parse KEY=VALUE; a single word is the value of `tag`. Raises ValueError."""
+    """Parse KEY=VALUE; a single word is the value of `tag`. Raises ValueError if KEY is empty."""
     key, value = read_key(text, "KEY=VALUE or a word")
     return ("tag", key) if value is None else (key, value)
 
 
 def read_size(text: str) -> int:
-    """Parse a number of bytes: 500M, 8G. Raises ValueError."""
+    """Parse a number of bytes such as 500M or 8G. Raises ValueError unless it is positive, in a
+    known unit.
+    """
     digits = text.strip().upper().removesuffix("B").removesuffix("I")
     unit = digits[-1:] if digits[-1:].isalpha() else ""
     number = digits[: len(digits) - len(unit)]

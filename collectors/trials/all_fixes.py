@@ -53,7 +53,7 @@ class TriedCandidate:
         return next((verdict.base - verdict.new for verdict in times), 0.0)
 
 
-class FixTrials:
+class FixTrialRunner:
     """Tries all fixes of a run. `choices` are the fixes of each cause, the preferred one first."""
 
     def __init__(

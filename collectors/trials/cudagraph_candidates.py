@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compileboard.collectors.contract.compile_labels import label_line
 from compileboard.collectors.fixes.cudagraph_edits import (
-    Source,
+    SourceFile,
     clone_argument,
     clone_result,
     find_change,
@@ -91,9 +91,9 @@ def _bare(function: str | None) -> str:
     return (function or "").rpartition(".")[2]
 
 
-def _read(file: str | None, roots: Sequence[Path]) -> Source | None:
+def _read(file: str | None, roots: Sequence[Path]) -> SourceFile | None:
     for root in roots if file else ():
         path = root / (file or "")
         if path.is_file():
-            return Source.parse(file or "", path.read_text(encoding="utf-8", errors="replace"))
+            return SourceFile.parse(file or "", path.read_text(encoding="utf-8", errors="replace"))
     return None

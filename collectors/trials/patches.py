@@ -181,7 +181,9 @@ def check_recorded(files: Iterable[PatchedFile], recorded: Mapping[tuple[str, in
 
 
 def write_files(files: Sequence[PatchedFile]) -> None:
-    """Replace each file atomically by its patched copy. Raises CannotTry."""
+    """Replace each file atomically by its patched copy. Raises CannotTry if a file was changed
+    after it was patched, or cannot be written.
+    """
     for file in files:
         if file.path.read_bytes() != file.original:
             raise CannotTry(f"{file.path} was changed while the fix was tried; nothing was written")
@@ -281,7 +283,7 @@ def load_program(
     sources: Sequence[str] = ("live", "bench"),
 ) -> RecordedProgram:
     """Load a run's program, optionally with another command. With `latest`, it is the newest run of
-    some `sources`. Raises CannotTry.
+    some `sources`. Raises CannotTry if there is no such run or its program cannot be started here.
     """
     # Where there is none of them, the newest of the others says why it is refused.
     run_id = find_run(connection, given, *sources) or find_run(connection, given)

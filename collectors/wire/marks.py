@@ -27,7 +27,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Beat(Mark):
+class Heartbeat(Mark):
     """A heartbeat: the first line of a stream, then one after each 5 idle seconds."""
 
     MARK = "beat"

@@ -64,7 +64,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_view(connection, "Failed runs", "/runs?state=failed")
     assert keep_baseline(["baseline", "save", "main", "--run", BENCHED[0], "--db", str(path)]) == 0
     explore(path)
-    slot = ImportQueue(str(path)).enqueue("ddp.tar.gz", most_receiving=1, most_waiting=1)
+    slot = ImportQueue(str(path)).enqueue("ddp.tar.gz", max_receiving=1, max_waiting=1)
     slot.save(state="done")
     slot.close()
     assert patch(create_app(Settings(db=str(path))).test_client(), STREAM.lines).status_code == 204

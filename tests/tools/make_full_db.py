@@ -86,7 +86,7 @@ def add_imports(board: Path) -> None:
             },
         ),
     ):
-        entry = queue.enqueue(name, most_receiving=9, most_waiting=9)
+        entry = queue.enqueue(name, max_receiving=9, max_waiting=9)
         entry.save(**result)
         entry.close()
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 
 COLUMNS = {  # what else a file with it names
     ("runs", "host"): "torch_version",
@@ -38,7 +38,7 @@ _NOT_A_COLUMN = {
 
 def list_places(root: Path, table: str, name: str, beside: str) -> Iterator[str]:
     """Yield the places of a column as `path:line: text`."""
-    others = RECORDS[table].columns.keys() - _NOT_A_COLUMN - {name}
+    others = TABLES[table].columns.keys() - _NOT_A_COLUMN - {name}
     prose = re.compile(r'\s*(?:#|"""|\{#|f?"[^"]* \w+ \w+ )')
     declared = re.compile(
         rf"\s*(?:\| `)?{name}(?:[:|=`]| (?:text|real|integer|String|Nullable|LowCardinality)\b)"

@@ -1,4 +1,4 @@
-"""Models as the bench command sees them, without importing torch."""
+"""Name the models that a benchmark can run, and select some of them, without importing torch."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class NotAvailable(Exception):
         self.reason = reason
 
 
-def select(
+def select_models(
     models: Iterable[ModelRef],
     *,
     filter: Sequence[str] = (),
@@ -73,7 +73,8 @@ def select(
     else.
 
     A partition is a slice of all models and is cut first, so that filters never move a model to
-    another machine. Raises ValueError.
+    another machine. Raises ValueError for an invalid pattern or partition, or if no model is named
+    `only`.
     """
     ordered = sorted(models, key=lambda ref: (ref.suite, ref.name))
     if only is not None:

@@ -36,7 +36,8 @@ class OnlyError(ValueError):
 
 def list_marked(path: str, class_name: str) -> list[MarkedModel]:
     """Import a file in a child process and return its marked functions. With `class_name`, only
-    check that the class exists, and return none. Raises OnlyError.
+    check that the class exists, and return none. Raises OnlyError if the file cannot be imported or
+    has no such model.
     """
     code, out, err = _ask(path, class_name)
     try:

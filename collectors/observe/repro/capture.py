@@ -359,15 +359,15 @@ class ReproCapture:
     def _keep_values(
         self, described: tuple[ReproInput, ...], failed: FailedGraph, bodies: dict[str, str]
     ) -> tuple[ReproInput, ...]:
-        most_bytes = self._config.repro_inputs_bytes
-        if not most_bytes:
+        max_bytes = self._config.repro_inputs_bytes
+        if not max_bytes:
             return described
         if not self._config.keep_source:
             return tuple(
                 replace(e, values=WITHHELD) if e.kind == "tensor" else e for e in described
             )
         values = origins.match_arguments(described, failed)
-        return repro_inputs.keep_values(described, values, most_bytes, bodies.setdefault)
+        return repro_inputs.keep_values(described, values, max_bytes, bodies.setdefault)
 
     def _describe(
         self, failed: FailedGraph, error: BaseException | None, context: Any, backend: Any

@@ -94,14 +94,14 @@ def _hint(size: Any) -> int | None:
 
 
 def keep_values(
-    inputs: Sequence[ReproInput], live: Sequence[Any], most_bytes: int, write: WriteValues
+    inputs: Sequence[ReproInput], live: Sequence[Any], max_bytes: int, write: WriteValues
 ) -> tuple[ReproInput, ...]:
     """Write the storages of live inputs; return the inputs, each with whether its values were kept.
 
     `live` has the tensor of each input, or None if it was freed.
     """
     states: dict[int, tuple[str, str | None]] = {}  # by address of the storage
-    left = most_bytes
+    left = max_bytes
     described = []
     for entry, tensor in zip(inputs, [*live, *[None] * len(inputs)]):
         if entry.kind != "tensor":

@@ -49,7 +49,7 @@ def analyze(task: ReproTask) -> dict[str, Any]:
 def _judge_operations(task: ReproTask, how: Judge) -> Analysis:
     task.progress({"text": f"judging the operations of the {how.level} graph"})
     task.load_compiler(how.level)
-    outcome = task.trials.run(
+    outcome = task.runner.run(
         analyze_loaded, task.repro, task.device, how, task.options.get("memory_bytes")
     )
     analysis: Analysis = read_value(outcome)

@@ -81,7 +81,7 @@ class RepeatedTry:
     def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
         self.count += 1
         self.task.load_compiler(self.how.level)
-        outcome = self.task.trials.run(
+        outcome = self.task.runner.run(
             function, self.task.repro, self.task.device, self.how, *arguments
         )
         self.task.progress({"text": f"{self.count} tries"})

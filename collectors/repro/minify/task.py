@@ -44,7 +44,7 @@ from compileboard.collectors.repro.repro import (
     captured_failure,
 )
 from compileboard.collectors.repro.rerun import attempt, make_judge, read_failure
-from compileboard.collectors.repro.trials import OK, Trials
+from compileboard.collectors.repro.trials import OK, ForkedRunner
 
 
 def run(task: ReproTask) -> dict[str, Any]:
@@ -72,11 +72,11 @@ def run(task: ReproTask) -> dict[str, Any]:
 
 
 def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
-    manifest, options, trials = task.repro.manifest, task.options, task.trials
-    if trials.device.startswith("cuda"):
+    manifest, options, runner = task.repro.manifest, task.options, task.runner
+    if runner.device.startswith("cuda"):
         task.load_compiler(level)
         apply_settings(task.repro)  # trials inherit settings made before
-        trials.needs_fork_server()
+        runner.needs_fork_server()
     with task.deadline("loading the repro"):
         module, inputs = load_graph(task.repro, level, device=task.device)
     start = time.monotonic()
@@ -90,22 +90,24 @@ def _minify_level(task: ReproTask, level: str) -> SmallestGraph:
         module,
         inputs,
         how,
-        trials,
+        runner,
         expected=_expected_failure(task.repro),
         operation=manifest.operation,
         log=QueryLog(log),
         report=lambda question: task.progress(_make_progress(question, time.monotonic() - start)),
         max_seconds=options.get("max_seconds") or math.inf,
-        suspect=lambda module, inputs: _list_suspects(trials, module, inputs, how),
+        suspect=lambda module, inputs: _list_suspects(runner, module, inputs, how),
         keep=lambda module, inputs: _save_smallest(task.repro, level, folder, module, inputs),
         load_compiler=lambda: task.load_compiler(level),
     ).run()
 
 
-def _list_suspects(trials: Trials, module: Any, inputs: Sequence[Any], how: Judge) -> list[str]:
+def _list_suspects(
+    runner: ForkedRunner, module: Any, inputs: Sequence[Any], how: Judge
+) -> list[str]:
     if how.kind != "accuracy":
         return []
-    outcome = trials.run(list_wrong_nodes, module, inputs, how)
+    outcome = runner.run(list_wrong_nodes, module, inputs, how)
     return list(outcome.value) if outcome.status == OK else []
 
 
@@ -173,7 +175,7 @@ def _confirm_smallest(
     )
     task.load_compiler(manifest.level)
     for is_random, candidate in ((True, drawn), (False, repro)):
-        outcome = task.trials.run(attempt, candidate, task.device, how)
+        outcome = task.runner.run(attempt, candidate, task.device, how)
         answer = replace(
             answer, tried_count=answer.tried_count + 1, seconds=answer.seconds + outcome.seconds
         )

@@ -45,7 +45,7 @@ from compileboard.collectors.repro.minify.smallest import (
 )
 from compileboard.collectors.repro.repro import OUT_OF_MEMORY, TIMED_OUT, Failure
 from compileboard.collectors.repro.rerun import read_failure
-from compileboard.collectors.repro.trials import OK, TrialLimits, Trials
+from compileboard.collectors.repro.trials import OK, ForkedRunner, TrialLimits
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class GraphSearch:
     module: Any
     inputs: list[Any]
     how: Judge
-    trials: Trials
+    runner: ForkedRunner
     expected: Failure | None = None  # captured with the repro
     operation: str | None = None  # named by the expected failure
     log: QueryLog = field(default_factory=lambda: QueryLog(None))
@@ -217,7 +217,7 @@ class GraphSearch:
 
     def _count_harmless(self, module: Any, inputs: list[Any]) -> int | None:
         with tempfile.NamedTemporaryFile(prefix="nodes-") as file:
-            outcome = self.trials.run(count_nodes, module, inputs, file.name)
+            outcome = self.runner.run(count_nodes, module, inputs, file.name)
             is_dead = any(
                 failure.raised(*entry).error_type == failure.DEVICE_ERROR
                 for entry in outcome.errors
@@ -285,7 +285,7 @@ class GraphSearch:
             self.load_compiler()
         start = time.monotonic()
         if answer is None:
-            outcome = self.trials.run(judge, module, inputs, how, limits=self._limits())
+            outcome = self.runner.run(judge, module, inputs, how, limits=self._limits())
             answer, is_remembered = read_failure(outcome, self._target), False
             if answer.status == failure.TIMED_OUT and self._left_s() < 0:
                 raise _Stopped(_NO_TIME_LEFT)
@@ -303,7 +303,7 @@ class GraphSearch:
         return self._start + self.max_seconds - time.monotonic()
 
     def _limits(self) -> TrialLimits:
-        limits = self.trials.limits
+        limits = self.runner.limits
         return replace(limits, seconds=max(1.0, min(limits.seconds, self._left_s())))
 
     def _report_question(

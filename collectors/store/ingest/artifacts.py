@@ -12,7 +12,7 @@ from compileboard.collectors.contract.events import (
     FrameContext,
     SpanSeen,
 )
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.contract.values import MAX_SUMMED_INTEGER
 from compileboard.collectors.store.codec import dumps
 from compileboard.collectors.store.connection import has_row, read_value
@@ -42,7 +42,7 @@ class SpanTotal:
 
 
 _ADD_TOTALS = f"""
-insert {RECORDS["span_totals"].insert_sql()}
+insert {TABLES["span_totals"].insert_sql()}
 on conflict (lane_id, name_id) do update set
   span_count = span_count + excluded.span_count,
   instant_count = instant_count + excluded.instant_count,
@@ -223,7 +223,7 @@ class SpanRows:
         return lane
 
 
-_INSERT = f"insert {RECORDS['spans'].insert_sql('id')}"
+_INSERT = f"insert {TABLES['spans'].insert_sql('id')}"
 
 
 def _values(lane: _Lane, span: _Span) -> dict[str, Any]:
@@ -327,7 +327,7 @@ def strip_stack(event: FrameContext, stack_id: int | None) -> dict[str, Any]:
     return {name: value for name, value in event.envelope.items() if name not in stored}
 
 
-_INSERT_ARTIFACT = f"insert or ignore {RECORDS['artifacts'].insert_sql('id')}"
+_INSERT_ARTIFACT = f"insert or ignore {TABLES['artifacts'].insert_sql('id')}"
 _FIND_ARTIFACT = """
 select id
 from artifacts

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, cast
 
 from compileboard.collectors.contract.fingerprints import format_id
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.store.connection import read_value
 
 
@@ -73,7 +73,7 @@ def select_table_fields(table: str, event: object) -> dict[str, Any]:
 
 @cache
 def _list_shared(table: str, kind: Any) -> list[str]:
-    return [field.name for field in fields(kind) if field.name in RECORDS[table].columns]
+    return [field.name for field in fields(kind) if field.name in TABLES[table].columns]
 
 
 def select_fields(event: object, *names: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from compileboard.collectors.contract.events import (
 )
 from compileboard.collectors.contract.failures import identify_failure
 from compileboard.collectors.contract.fingerprints import fingerprint
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.contract.result_columns import STORED
 from compileboard.collectors.contract.shapes import MovedInput
 from compileboard.collectors.fixes.step_costs import dump_costs, find_usual_step
@@ -72,7 +72,7 @@ _LATER = ("task", "reason", "accuracy", "message", "started_us", "duration_us", 
 SERIES = ("suite", "model", *_WORDS, "dynamic", "batch_size", "world_size")
 _KEY = ("run_id", "series_id", "experiment")
 _ADD_SERIES = InsertOnce("series", *SERIES)
-_ROW = RECORDS["results"].list_names("id")
+_ROW = TABLES["results"].list_names("id")
 
 
 def _named(names: tuple[str, ...], between: str = ", ", head: str = "{0} = :{0}") -> str:

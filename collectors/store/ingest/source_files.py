@@ -258,7 +258,7 @@ def replace_default_name(
 
 
 def forget_deletion(connection: sqlite3.Connection, run_id: str, sender: RunSender) -> None:
-    """Allow a deleted run to be imported again. Raises NotOwner."""
+    """Allow a deleted run to be imported again. Raises NotOwner if the run is another sender's."""
     if not may_add(connection, run_id, sender):
         raise NotOwner(sender, run_id)
     connection.execute("delete from removed_runs where run_id = :run_id", {"run_id": run_id})

@@ -15,7 +15,7 @@ from typing import Any
 
 from compileboard.collectors.contract.events import Event
 from compileboard.collectors.wire.lines import checksum_of, dump_line
-from compileboard.collectors.wire.marks import Beat, StreamEnd, dump_mark
+from compileboard.collectors.wire.marks import Heartbeat, StreamEnd, dump_mark
 
 STREAM_PATH = "/api/v1/runs/{}/streams/{}"
 
@@ -30,14 +30,14 @@ class StreamBytes:
     @classmethod
     def of(cls, events: Iterable[Event]) -> StreamBytes:
         """Write a stream of events, whole."""
-        stream = cls(dump_mark(Beat("1.0")))
+        stream = cls(dump_mark(Heartbeat("1.0")))
         stream.lines += b"".join(dump_line(event, stream.texts.__setitem__) for event in events)
         stream.lines += dump_mark(StreamEnd(len(stream.lines), checksum_of(stream.lines)))
         return stream
 
-    def cut(self, offset: int, most_bytes: int) -> bytes:
+    def cut(self, offset: int, max_bytes: int) -> bytes:
         """Return whole lines from an offset on."""
-        end = self.lines.rfind(b"\n", offset, offset + most_bytes) + 1
+        end = self.lines.rfind(b"\n", offset, offset + max_bytes) + 1
         return self.lines[offset : end or self.lines.index(b"\n", offset) + 1]
 
 
@@ -80,7 +80,7 @@ class Box:
             self._connection = None
 
     def send(
-        self, run_id: str, stream_id: str, stream: StreamBytes, most_bytes: int = 64 << 10
+        self, run_id: str, stream_id: str, stream: StreamBytes, max_bytes: int = 64 << 10
     ) -> int:
         """Send a stream until the server has all of it; return how many requests that took."""
         path, count, offset = STREAM_PATH.format(run_id, stream_id), 0, -1
@@ -90,7 +90,7 @@ class Box:
                 if offset < 0:
                     status, headers, body = self.request("HEAD", path)
                 else:
-                    plain = stream.cut(offset, most_bytes)
+                    plain = stream.cut(offset, max_bytes)
                     packed = gzip.compress(plain, 1)
                     status, headers, body = self.request(
                         "PATCH", path, packed, headers_of(offset, plain, packed=True)

@@ -117,7 +117,7 @@ def push_all(
     def push(number: int) -> None:
         box = Box(proxy.port)
         stream = StreamBytes.of(boxes[number])
-        counts[number] = box.send(_run_id(boxes[number]), "s1", stream, most_bytes=16 << 10)
+        counts[number] = box.send(_run_id(boxes[number]), "s1", stream, max_bytes=16 << 10)
         box.close()
 
     threads = [

@@ -11,7 +11,7 @@ import pytest
 
 from compileboard.app.core.schema import _NAMED, describe_model
 from compileboard.app.server.openapi import get_document
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 
 SCHEMAS = get_document()["components"]["schemas"]
 ROWS = {name: model for name, model in _NAMED.items() if hasattr(model, "tables")}
@@ -41,17 +41,15 @@ def test_a_column_is_described_as_declared() -> None:
     count = {"type": ["integer", "null"], "minimum": 0, "description": "Compiles."}
     assert properties["compile_count"] == count
     assert properties["started_us"]["description"] == "Start. Microseconds since 1970, UTC."
-    assert properties["source"]["enum"] == [*RECORDS["runs"].columns["source"].words]
-    assert properties["host"] == {"description": RECORDS["runs"].columns["host"].help}
+    assert properties["source"]["enum"] == [*TABLES["runs"].columns["source"].words]
+    assert properties["host"] == {"description": TABLES["runs"].columns["host"].help}
 
 
 @pytest.mark.parametrize(("name", "model"), ROWS.items())
 def test_a_field_has_the_type_of_its_column(name: str, model: Any) -> None:
     for field, schema in SCHEMAS[name]["properties"].items():
         columns = [
-            RECORDS[table].columns[field]
-            for table in model.tables
-            if field in RECORDS[table].columns
+            TABLES[table].columns[field] for table in model.tables if field in TABLES[table].columns
         ]
         types = (
             {schema["type"]} if isinstance(schema.get("type"), str) else {*schema.get("type", ())}

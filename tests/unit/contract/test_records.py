@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.contract.records import RECORDS
+from compileboard.collectors.contract.records import TABLES
 from compileboard.collectors.store.connection import open_reader
 from compileboard.collectors.store.migrations import migrate
 
-COLUMNS = [
-    (record.name, column) for record in RECORDS.values() for column in record.columns.values()
-]
+COLUMNS = [(table.name, column) for table in TABLES.values() for column in table.columns.values()]
 UNITS = {"us": {"us", "time_us", "real"}, "bytes": {"bytes", "real"}, "count": {"count"}}
 STORED = {"TEXT": {"text", "json"}, "REAL": {"real"}, "BLOB": {"blob"}}
 INTEGERS = {"int", "bool", "count", "bytes", "time_us", "us"}
@@ -29,9 +27,9 @@ def test_a_name_with_a_unit_has_its_type(unit: str, types: set[str]) -> None:
 def test_a_database_has_the_declared_columns(tmp_path: Path) -> None:
     migrate(tmp_path / "t.db")
     with closing(open_reader(tmp_path / "t.db")) as reader:
-        for record in RECORDS.values():
-            rows = reader.execute(f"pragma table_info({record.name})").fetchall()
-            assert [row["name"] for row in rows] == [*record.columns]
-            for row, column in zip(rows, record.columns.values()):
+        for table in TABLES.values():
+            rows = reader.execute(f"pragma table_info({table.name})").fetchall()
+            assert [row["name"] for row in rows] == [*table.columns]
+            for row, column in zip(rows, table.columns.values()):
                 assert column.type in STORED.get(row["type"], INTEGERS)
                 assert column.is_nullable is not (row["notnull"] or row["pk"] > 0)

@@ -21,8 +21,8 @@ def line_of(text: str, part: str) -> int:
     return next(n for n, line in enumerate(text.splitlines(), start=1) if part in line)
 
 
-def find(text: str, part: str, function: str | None = None) -> tuple[edits.Source, ast.Call]:
-    source = edits.Source.parse("a.py", text)
+def find(text: str, part: str, function: str | None = None) -> tuple[edits.SourceFile, ast.Call]:
+    source = edits.SourceFile.parse("a.py", text)
     assert source is not None
     call = source.find_call(line_of(text, part), function)
     assert call is not None
@@ -47,7 +47,7 @@ def test_the_only_argument_of_a_call_is_cloned() -> None:
 
 def test_a_change_is_returned() -> None:
     fix = find_fix("cudagraph", "mutation_returned")
-    source = edits.Source.parse("a.py", fix.before)
+    source = edits.SourceFile.parse("a.py", fix.before)
     assert source is not None
     assert apply(fix.before, edits.return_change(source, line_of(fix.before, "x +="))) == fix.after
 
@@ -66,7 +66,7 @@ def test_a_change_is_returned() -> None:
     ],
 )
 def test_what_a_line_changes(line: str, changed: str | None, returned: str | None) -> None:
-    source = edits.Source.parse("a.py", f"{line}\n")
+    source = edits.SourceFile.parse("a.py", f"{line}\n")
     assert source is not None
     found = edits.find_change(source, 1)
     assert (ast.unparse(found) if found else None) == changed
@@ -91,7 +91,7 @@ def test_the_tensor_that_is_passed_is_marked_static() -> None:
 
 @pytest.mark.parametrize("line", ["f(x) + f(y)", "g(x)", "(lambda: f)()(x)"])
 def test_a_call_that_is_not_the_only_one_is_left_to_a_person(line: str) -> None:
-    source = edits.Source.parse("a.py", f"f = torch.compile(h)\n{line}\n")
+    source = edits.SourceFile.parse("a.py", f"f = torch.compile(h)\n{line}\n")
     assert source is not None and source.find_call(2, "h") is None
 
 

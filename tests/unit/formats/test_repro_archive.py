@@ -73,10 +73,10 @@ def test_archive_with_a_link_or_a_device_is_refused(kind: bytes) -> None:
 def test_archive_that_unpacks_to_too_much_is_refused() -> None:
     bomb = io.BytesIO(gzip.compress(b"\0" * (8 << 20)))
     with pytest.raises(BadArchive, match="the limit"):
-        read_archive(bomb, most_bytes=1 << 20)
+        read_archive(bomb, max_bytes=1 << 20)
     large = _pack(lambda archive: _add(archive, "program.py", b" " * (2 << 20)))
     with pytest.raises(BadArchive, match="the limit"):
-        read_archive(large, most_bytes=1 << 20)
+        read_archive(large, max_bytes=1 << 20)
 
 
 def test_archive_with_damaged_values_or_cut_short_is_refused() -> None:

@@ -30,7 +30,7 @@ DTYPES = (
 
 
 def write(
-    tensors: list[Any], most_bytes: int = 1 << 20
+    tensors: list[Any], max_bytes: int = 1 << 20
 ) -> tuple[tuple[ReproInput, ...], dict[str, bytes]]:
     bodies: dict[str, bytes] = {}
 
@@ -38,7 +38,7 @@ def write(
         bodies[digest] = zlib.decompress(base64.b64decode(body))
 
     described = InputReader().describe([f"arg{n}" for n in range(len(tensors))], tensors)
-    return keep_values(described, tensors, most_bytes, keep), bodies
+    return keep_values(described, tensors, max_bytes, keep), bodies
 
 
 def read(inputs: tuple[ReproInput, ...], bodies: dict[str, bytes]) -> list[Any]:

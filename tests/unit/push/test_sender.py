@@ -43,9 +43,9 @@ def server() -> Iterator[PushServer]:
 
 
 def open_sink(
-    root: Path, server: PushServer, most_bytes: int = MAX_BYTES, run_id: str = "RUN"
+    root: Path, server: PushServer, max_bytes: int = MAX_BYTES, run_id: str = "RUN"
 ) -> OutboxSink:
-    return OutboxSink(root, run_id, Target(server.address), most_bytes)
+    return OutboxSink(root, run_id, Target(server.address), max_bytes)
 
 
 def make_events(count: int, first: int = 0, text: str = "") -> list[Event]:
@@ -170,7 +170,7 @@ def test_texts_go_together_where_they_are_small(tmp_path: Path, server: PushServ
 def test_a_full_outbox_drops_texts_before_events_and_counts_what_it_drops(
     tmp_path: Path, server: PushServer
 ) -> None:
-    sink = open_sink(tmp_path, server, most_bytes=100_000)
+    sink = open_sink(tmp_path, server, max_bytes=100_000)
     noise = random.Random(1).randbytes(10_000).hex()
     for number in range(0, 60, 2):
         sink.ingest(EventBatch(make_events(2, number, text=noise)))

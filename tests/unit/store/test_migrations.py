@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from compileboard.collectors.contract.records import RECORDS, Record
+from compileboard.collectors.contract.records import TABLES, Table
 from compileboard.collectors.store.connection import (
     DATABASE_VERSION,
     UNRELEASED_APPLICATION_IDS,
@@ -49,7 +49,7 @@ TABLE_FACTS = (
 )
 
 
-def create_table_sql(record: Record) -> str:
+def create_table_sql(table: Table) -> str:
     """Return the `create table` of a declared table."""
     columns = [
         " ".join(
@@ -60,10 +60,10 @@ def create_table_sql(record: Record) -> str:
                 column.constraint,
             )
         )
-        for column in record.columns.values()
+        for column in table.columns.values()
     ]
-    options = "strict" if record.has_rowid else "strict, without rowid"
-    return f"create table {record.name} ({', '.join((*columns, *record.keys))}) {options}"
+    options = "strict" if table.has_rowid else "strict, without rowid"
+    return f"create table {table.name} ({', '.join((*columns, *table.keys))}) {options}"
 
 
 def describe_table(connection: sqlite3.Connection, table: str) -> list[list[str]]:
@@ -78,9 +78,9 @@ def test_the_steps_make_the_tables_of_the_records(tmp_path: Path) -> None:
         closing(sqlite3.connect(tmp_path / "t.db")) as migrated,
         closing(sqlite3.connect(":memory:")) as declared,
     ):
-        for record in RECORDS.values():
-            declared.execute(create_table_sql(record))
-        for name in RECORDS:
+        for table in TABLES.values():
+            declared.execute(create_table_sql(table))
+        for name in TABLES:
             assert describe_table(migrated, name) == describe_table(declared, name), name
 
 

@@ -130,7 +130,7 @@ def test_out_of_time_it_goes_on_when_called_again(
 ) -> None:
     monkeypatch.setattr(search_index, "BATCH_DOCUMENTS", 5)
     run_id = list_pending(store)[0]
-    first = index_run(store, run_id, most_s=0)
+    first = index_run(store, run_id, max_s=0)
     assert (first.complete, first.document_count) == (False, 5)
     assert run_id in list_pending(store)
     seen: list[int] = []

@@ -42,7 +42,7 @@ from compileboard.collectors.store.stream_writer import RunDeleted, StreamWriter
 from compileboard.collectors.store.trash import delete_run, prune_trash, restore_run
 from compileboard.collectors.wire.lines import checksum_of, digest_of, dump_line
 from compileboard.collectors.wire.marks import (
-    Beat,
+    Heartbeat,
     LogRead,
     SourceRead,
     SpoolRejects,
@@ -84,7 +84,7 @@ def count(store: sqlite3.Connection, *tables: str) -> list[int]:
 
 
 def test_a_stream_moves_with_its_events(store: sqlite3.Connection) -> None:
-    lines = dump_mark(Beat("1.2")) + write(START)
+    lines = dump_mark(Heartbeat("1.2")) + write(START)
     stream = send(store, lines)
     assert (stream.stored_bytes, stream.checksum, stream.event_count) == (
         len(lines),
@@ -188,7 +188,7 @@ def test_texts_come_first_or_were_dropped(store: sqlite3.Connection) -> None:
         "left_out",
         None,
     )
-    send(store, dump_mark(Beat(lost_count=4)))
+    send(store, dump_mark(Heartbeat(lost_count=4)))
     rows = store.execute("select kind, reject_count from run_rejects order by kind").fetchall()
     assert [tuple(row) for row in rows] == [("dropped_text", 1), ("no_room", 4)]
 
@@ -275,7 +275,7 @@ def test_a_beat_is_a_sign_of_life_and_no_change(store: sqlite3.Connection) -> No
     send(store, write(START))
     store.execute("update runs set heartbeat_us = 0")
     (pub,) = store.execute("select pub from runs").fetchone()
-    send(store, dump_mark(Beat()))
+    send(store, dump_mark(Heartbeat()))
     row = store.execute("select pub, heartbeat_us from runs").fetchone()
     assert row["pub"] == pub
     assert row["heartbeat_us"] > 0

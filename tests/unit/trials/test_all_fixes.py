@@ -8,7 +8,7 @@ import pytest
 
 from compileboard.collectors.fixes.fix import LineEdit
 from compileboard.collectors.record.program import ProgramExit
-from compileboard.collectors.trials.all_fixes import FixTrials, TriedCandidate
+from compileboard.collectors.trials.all_fixes import FixTrialRunner, TriedCandidate
 from compileboard.collectors.trials.candidates import check_apart
 from compileboard.collectors.trials.execution import Counts, Execution
 from compileboard.collectors.trials.patches import CannotTry
@@ -81,7 +81,7 @@ def join(candidates):
 
 
 def try_all(program, *choices, **options):
-    fixes = FixTrials(program, choices, join, **options)
+    fixes = FixTrialRunner(program, choices, join, **options)
     fixes.measure()
     return fixes
 

@@ -10,7 +10,7 @@ import pytest
 from compileboard.collectors.contract.rejects import Rejects
 from compileboard.collectors.wire.lines import UnknownLine, WireError, list_digests, read_line
 from compileboard.collectors.wire.marks import (
-    Beat,
+    Heartbeat,
     LogRead,
     Mark,
     SourceRead,
@@ -30,7 +30,7 @@ def rejects(**counts: int) -> Rejects:
 
 
 MARKS: list[Mark] = [
-    Beat("1.0", 3),
+    Heartbeat("1.0", 3),
     LogRead("p", "a.log", 50, 4, 3, 17, rejects(bad_json=2)),
     SourceRead([("train.py", 4, ("a", "b"))]),
     SpoolRejects("p.jsonl", rejects(refused=1)),

@@ -14,7 +14,7 @@ from werkzeug.test import TestResponse
 from compileboard.app import create_app
 from compileboard.app.clickhouse.client import ClientPool
 from compileboard.app.clickhouse.passes import Publisher, publish_changes
-from compileboard.app.clickhouse.tables import create
+from compileboard.app.clickhouse.tables import create_tables
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.settings import Settings
 from compileboard.app.incidents.update import update_incidents
@@ -77,7 +77,7 @@ def make_both(single: Path, folder: Path) -> BothStores:
     shutil.copy(single, address.board)
     clients = ClientPool(address.clickhouse)
     with clients.borrow() as client:
-        create(client)
+        create_tables(client)
     publish_changes(address.board, Publisher(clients), NOW_US, everything=True)
     clients.close()
     later_us = NOW_US + 200 * QUIET_US

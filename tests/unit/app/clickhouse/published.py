@@ -67,7 +67,7 @@ class PublishedBoard:
         self.clients = open_clients(folder)
         self.engine = ClickHouseEngine(self.clients)
         with self.clients.borrow() as client:
-            tables.create(client)
+            tables.create_tables(client)
 
     def publish(self, board: sqlite3.Connection, digest: bytes | None = None) -> ClickHouseEngine:
         """Put what a board has now in place of what is there; the board is not written."""

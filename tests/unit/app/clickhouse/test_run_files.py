@@ -105,7 +105,7 @@ def test_every_table_is_of_the_file_or_of_the_board(sealed: Path) -> None:
 def test_the_cache_is_bounded_and_made_again(sealed: Path, tmp_path: Path) -> None:
     with closing(open_reader(sealed)) as board:
         runs = list_sealed_runs(board)
-    files = RunFiles(str(sealed), str(tmp_path / "cache"), most_bytes=1_000_000)
+    files = RunFiles(str(sealed), str(tmp_path / "cache"), max_bytes=1_000_000)
     for run in runs:
         with closing(files.open(run)) as connection:
             assert connection.execute("select count(*) from events").fetchone()[0] > 0
@@ -124,7 +124,7 @@ def test_processes_open_one_run_at_once(sealed: Path, tmp_path: Path) -> None:
 
     def count_events(_number: int) -> int:
         with closing(
-            RunFiles(str(sealed), str(tmp_path / "cache"), most_bytes=1).open(run)
+            RunFiles(str(sealed), str(tmp_path / "cache"), max_bytes=1).open(run)
         ) as connection:
             return int(connection.execute("select count(*) from events").fetchone()[0])
 

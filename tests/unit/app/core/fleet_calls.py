@@ -358,7 +358,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     ),
     overview.list_series: _each(),
     overview.list_program_runs: _each(
-        suite=(None, "nightly", ""), name=(None, "train"), newest=(20,), most_compiles=(100,)
+        suite=(None, "nightly", ""), name=(None, "train"), newest=(20,), max_compiles=(100,)
     ),
     search.list_models: _each(text=("", "a", "%"), limit=(5,)),
     overview.list_failed_models: _of_runs(),

@@ -52,7 +52,7 @@ def shelf(tmp_path: Path) -> ImportQueue:
 
 
 def enqueue(shelf: ImportQueue, **most: int) -> QueueEntry:
-    return shelf.enqueue("a.log", **({"most_receiving": 4, "most_waiting": 8} | most))
+    return shelf.enqueue("a.log", **({"max_receiving": 4, "max_waiting": 8} | most))
 
 
 def form_environ(body: bytes, **more: object) -> dict[str, object]:
@@ -111,12 +111,12 @@ def test_what_ended_is_known_for_a_day(shelf: ImportQueue) -> None:
 
 
 def test_too_many_at_a_time_are_refused_and_room_comes_back(shelf: ImportQueue) -> None:
-    first = enqueue(shelf, most_receiving=1)
+    first = enqueue(shelf, max_receiving=1)
     with pytest.raises(UploadRejected, match="the most at a time") as refused:
-        enqueue(shelf, most_receiving=1)
+        enqueue(shelf, max_receiving=1)
     assert (refused.value.status, refused.value.retry_after_s) == (429, 10)
     first.discard()
-    enqueue(shelf, most_receiving=1).discard()
+    enqueue(shelf, max_receiving=1).discard()
 
 
 @pytest.mark.parametrize("import_id", ["../team", "a/b", ".", "", "x" * 65, "é", "admit"])
@@ -329,7 +329,7 @@ def test_a_small_log_of_very_many_rows_is_ended_within_a_batch_of_the_limit(
 ) -> None:
     """3 KB, whose 200 stacks share no frame: benchmarks.imports.many_rows has it at full size."""
     file = tmp_path / "stacks.log.gz"
-    write_log(file, "stacks", most_bytes=1 << 20, most_records=200)
+    write_log(file, "stacks", max_bytes=1 << 20, max_records=200)
     monkeypatch.setattr(child, "MAX_ROWS", 20_000)
     ended = run_child(shelf, file=file).upload
     assert ended.state == "failed" and "the limit is 20,000 rows" in ended.message
@@ -393,7 +393,7 @@ def test_an_import_that_makes_way_is_read_to_its_end_later(shelf: ImportQueue) -
 
 
 def test_an_import_of_minutes_lets_one_of_seconds_pass(shelf: ImportQueue) -> None:
-    shelf.enqueue("a", most_receiving=9, most_waiting=9).discard()  # makes the folder
+    shelf.enqueue("a", max_receiving=9, max_waiting=9).discard()  # makes the folder
     with shelf.lane() as long, ExitStack() as others:
         assert long.try_second()  # it goes on beside the next
         short = others.enter_context(shelf.lane())

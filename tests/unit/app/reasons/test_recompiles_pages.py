@@ -9,7 +9,7 @@ import sqlite3
 import pytest
 from flask.testing import FlaskClient
 
-from compileboard.app.core.fields import TitledCause
+from compileboard.app.core.fields import CauseFields
 from compileboard.app.reasons.queries import (
     get_reason,
     get_reason_trends,
@@ -190,6 +190,6 @@ def test_a_cause_that_is_not_there_is_not_found(client: FlaskClient, number: str
     ],
 )
 def test_a_cause_of_several_sources_names_them(category: str, source: str, title: str) -> None:
-    cause = TitledCause()
+    cause = CauseFields()
     cause.category, cause.source, cause.reason = category, source, "why"
     assert cause.title == title

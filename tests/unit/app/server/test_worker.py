@@ -45,7 +45,7 @@ def test_more_silent_clients_than_there_is_room_for_lock_nobody_out(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with (
-        serving_small("compileboard.app.server.worker.Worker", most_files=260) as port,
+        serving_small("compileboard.app.server.worker.Worker", max_files=260) as port,
         ExitStack() as clients,
     ):
         stall(port, "silent", 300, clients)

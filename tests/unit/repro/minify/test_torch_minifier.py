@@ -33,9 +33,9 @@ from compileboard.collectors.repro.repro import (  # noqa: E402
 from compileboard.collectors.repro.trials import (  # noqa: E402
     OK,
     RAISED,
+    ForkedRunner,
     Outcome,
     TrialLimits,
-    Trials,
     list_errors,
 )
 
@@ -297,7 +297,7 @@ def test_a_process_that_dies_is_a_failure_and_no_compile_is_needed_for_it(tmp_pa
         value = graph.call_function(_die if number == 7 else torch.sin, (value,))
     graph.output((value,))
     module = torch.fx.GraphModule({}, graph)
-    trials = Trials(TrialLimits(60), tmp_path)
+    trials = ForkedRunner(TrialLimits(60), tmp_path)
     smallest = minify(
         module,
         [torch.ones(3)],
@@ -318,7 +318,7 @@ def test_a_graph_is_pickled_to_trials_that_were_forked_before(tmp_path: Path) ->
     for _ in range(4):
         value = graph.call_function(SIN, (value,))
     graph.output((graph.call_function(torch.ops.aten.view.default, (value, [7])),))
-    trials = Trials(TrialLimits(60), tmp_path)
+    trials = ForkedRunner(TrialLimits(60), tmp_path)
     trials.needs_fork_server()
     smallest = minify(torch.fx.GraphModule({}, graph), [torch.ones(3)], Judge("runtime"), trials)
     whole = torch.ones(6)

@@ -217,7 +217,7 @@ def count_steps(tmp_path: Path, kind: str, record_count: int) -> int:
     for number, name in enumerate(("deleted", "staying")):
         log = tmp_path / f"{name}.log.gz"
         most = record_count * (1 + 2 * number)
-        write_log(log, kind, most_bytes=1 << 30, most_records=most, first=number * 100_000)
+        write_log(log, kind, max_bytes=1 << 30, max_records=most, first=number * 100_000)
         import_paths(
             [str(log)],
             str(database),

@@ -169,11 +169,11 @@ def test_age_suite_and_size_choose_the_oldest_first(store: sqlite3.Connection) -
     assert all(
         run.suite == "captures" for run in list_prunable(store, PruneRule(2**60, "captures"), 2**60)
     )
-    most_bytes = measure_used(store) - 300_000
-    pruned = prune_all(store, PruneRule(2**60, None, most_bytes))
+    max_bytes = measure_used(store) - 300_000
+    pruned = prune_all(store, PruneRule(2**60, None, max_bytes))
     assert 0 < len(pruned) < len(started)
     assert pruned == list(started)[: len(pruned)]
-    assert measure_used(store) <= most_bytes
+    assert measure_used(store) <= max_bytes
     assert list_problems(store) == []
 
 

@@ -359,7 +359,7 @@ def test_a_pass_seals_what_can_be_and_tells_what_cannot(
     assert (done.sealed_count, done.is_done) == (7, True)
     assert len(done.problems) == 1 and RUNS[0] in done.problems[0]
     (tmp_path / "runs" / RUNS[0][-2:]).unlink()
-    assert seal_ended_runs(path, now_us=NOW_US, most_s=0) == SealingPass()
+    assert seal_ended_runs(path, now_us=NOW_US, max_s=0) == SealingPass()
     assert seal_ended_runs(path, now_us=NOW_US).sealed_count == 1
     assert list_problems(board) == []
 

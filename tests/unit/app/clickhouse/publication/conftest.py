@@ -35,7 +35,7 @@ def board(recorded: Path, tmp_path: Path) -> Iterator[sqlite3.Connection]:
 def own_database(chdb_folder: Path) -> Any:
     """Make a database of a module's own, and return a client of it."""
     client = open_database(chdb_folder)
-    tables.create(client)
+    tables.create_tables(client)
     return client
 
 

@@ -75,7 +75,7 @@ class Board(RuleBasedStateMachine):
         self.interrupted = interrupted
         interrupted.left = float("inf")
         self.client = interrupted.client = open_database(folder)
-        tables.create(self.client)
+        tables.create_tables(self.client)
         self.publisher = _publish(interrupted)
         self.now_us = NOW_US
         with write(self.path) as board:
@@ -180,7 +180,7 @@ from tests.unit.app.clickhouse.publication.boards import assert_same, write
 path, folder, step = sys.argv[1:]
 address = ClickHouseAddress(None, None, "default", "default", folder)
 client = connect(address)
-tables.create(client)
+tables.create_tables(client)
 if step:
     made = getattr(publisher, step)
     def make_and_die(*values):

@@ -221,7 +221,7 @@ def test_an_engine_that_lost_its_tables_is_filled_again(
 ) -> None:
     _publish(client).run_pass(board, NOW_US)
     empty = open_database(chdb_folder)
-    tables.create(empty)
+    tables.create_tables(empty)
     assert _publish(empty).run_pass(board, NOW_US).whole_count == 3
     assert_same(empty, board)
 
@@ -233,7 +233,7 @@ def test_a_sealed_run_is_published_from_its_file(
     expected = {table: read_engine(client, board, table) for table in ROLLUPS}
     sealed = seal_all(board)
     empty = open_database(chdb_folder)
-    tables.create(empty)
+    tables.create_tables(empty)
     publisher = _publish(empty)
     assert publisher.run_pass(board, SEALED_US).whole_count == len(sealed) == 3
     assert {table: read_engine(empty, board, table) for table in ROLLUPS} == expected

@@ -61,7 +61,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connecti
 @pytest.fixture(scope="module")
 def client(chdb_folder: Path, board: sqlite3.Connection) -> Any:
     client = open_database(chdb_folder)
-    tables.create(client)
+    tables.create_tables(client)
     for pub, (run_id,) in enumerate(
         board.execute("select id from runs order by pub").fetchall(), 1
     ):
@@ -132,8 +132,8 @@ def test_the_month_of_any_time_is_known() -> None:
 
 
 def test_every_table_syncs_what_is_inserted(client: Any) -> None:
-    tables.create(client)
-    tables.create(client)  # again: nothing is made twice
+    tables.create_tables(client)
+    tables.create_tables(client)  # again: nothing is made twice
     sql = (
         "select name, engine_full from system.tables where database = currentDatabase() and "
         "engine like '%MergeTree'"
