@@ -297,7 +297,7 @@ class _InputLoader:
         self._storages: dict[int, Any] = {}
 
     def load(self, spec: ReproInput) -> Any:
-        """Make one input. Raises NotRunnable if this torch cannot make it from what was recorded."""
+        """Make one input. Raises NotRunnable if this torch cannot make it from the recording."""
         if spec.kind == "symint" and spec.value is None:
             return self._evaluate(spec.expression or "", spec)
         if spec.kind in ("symint", "int", "float", "bool"):
