@@ -56,23 +56,23 @@ def _row(outcome: Outcome) -> list[Any]:
 def try_all(job: ReproTask) -> dict[str, Any]:
     """Run every way in which a trial can end."""
     short = TrialLimits(0.5)
-    rows = {"add": _row(job.trials.run(add, 1, 2))}
-    rows["raised"] = _row(job.trials.run(raise_error))
-    rows["crash"] = _row(job.trials.run(crash))
-    rows["late"] = _row(job.trials.run(sleep_for_ever, limits=short))
-    rows["memory"] = _row(job.trials.run(take_memory, limits=TrialLimits(20, 1 << 28)))
-    rows["left"] = _row(job.trials.run(leave))
+    rows = {"add": _row(job.runner.run(add, 1, 2))}
+    rows["raised"] = _row(job.runner.run(raise_error))
+    rows["crash"] = _row(job.runner.run(crash))
+    rows["late"] = _row(job.runner.run(sleep_for_ever, limits=short))
+    rows["memory"] = _row(job.runner.run(take_memory, limits=TrialLimits(20, 1 << 28)))
+    rows["left"] = _row(job.runner.run(leave))
     return {"rows": rows, "cache": os.environ["TORCHINDUCTOR_CACHE_DIR"], "folder": str(job.folder)}
 
 
 def try_server(job: ReproTask) -> dict[str, Any]:
     """Run trials by way of the fork server."""
-    job.trials.needs_fork_server()
+    job.runner.needs_fork_server()
     return {
         "rows": [
-            _row(job.trials.run(add, 3, 4)),
-            _row(job.trials.run(crash)),
-            _row(job.trials.run(add, 5, 6)),
+            _row(job.runner.run(add, 3, 4)),
+            _row(job.runner.run(crash)),
+            _row(job.runner.run(add, 5, 6)),
         ]
     }
 
@@ -91,7 +91,7 @@ def hang(job: ReproTask) -> dict[str, Any]:
 
 def load_all(job: ReproTask) -> dict[str, Any]:
     """Load the repro's graph and inputs in a trial, and describe them."""
-    outcome = job.trials.run(describe, job.repro)
+    outcome = job.runner.run(describe, job.repro)
     return {"row": _row(outcome), "traceback": outcome.traceback}
 
 
@@ -118,10 +118,10 @@ def read_processor(job: ReproTask) -> dict[str, Any]:
 def read_inductor(job: ReproTask) -> dict[str, Any]:
     """Return whether inductor is loaded before a trial of this repro."""
     job.load_compiler(job.repro.manifest.level)
-    return {"is_loaded": job.trials.has_inductor or "torch._inductor.compile_fx" in sys.modules}
+    return {"is_loaded": job.runner.has_inductor or "torch._inductor.compile_fx" in sys.modules}
 
 
 def read_limits(job: ReproTask) -> dict[str, Any]:
     """Return what the driver and a trial may allocate, and what is free."""
-    outcome = job.trials.run(allowed_bytes)
+    outcome = job.runner.run(allowed_bytes)
     return {"driver": allowed_bytes(), "trial": outcome.value, "free": available_bytes()}
