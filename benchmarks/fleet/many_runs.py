@@ -246,7 +246,7 @@ def fill(client: Client, compilations: int) -> None:
     def command(sql: str, **values: Any) -> None:
         client.command(sql, parameters=values, settings=settings)
 
-    tables.create(client)
+    tables.create_tables(client)
     command(_RUNS, runs=runs, newest_us=NEWEST_US)
     for sql in _THINGS:
         command(sql)
