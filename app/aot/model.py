@@ -187,8 +187,8 @@ class GraphName:
 class RunWrapperAction:
     """One wrapper action, over all graphs of the run."""
 
-    title: Annotated[str, "What, without numbers."]
-    example: Annotated[WrapperAction, "One of them."]
+    title: Annotated[str, "The action, without numbers."]
+    example: Annotated[WrapperAction, "One of these actions."]
     graph_count: Annotated[Count, "Graphs that have it."]
     graphs: Annotated[tuple[GraphName, ...], "The first five of them."]
     call_us: Annotated[

@@ -188,7 +188,7 @@ class DiffQuery(ArtifactPairQuery):
     ignore: Annotated[
         bool,
         Parameter(choices=("addresses",)),
-        "Leave out memory addresses, object ids and made-up paths.",
+        "Leave out memory addresses, object ids and temporary paths.",
     ] = False
     context: Annotated[
         int, Keywords(minimum=1, maximum=1000), "Equal lines around a changed one."

@@ -58,7 +58,7 @@ class DraftFailure:
     """An assumption that a draft export made."""
 
     kind: Annotated[str | None, "Kind of failure: `DATA_DEPENDENT_ERROR`."]
-    message: Annotated[str | None, "What it is."]
+    message: Annotated[str | None, "Description of the failure."]
     line: Annotated[str | None, "The line of the model."]
 
 
@@ -78,7 +78,7 @@ class BatchCheck:
     batch_size: Annotated[Count | None, "The other batch size."]
     checked: Annotated[str | None, "With the input check: `refused`, `right` or `wrong`."]
     checked_message: Annotated[str | None, "Message of the checked run."]
-    unchecked: Annotated[str | None, "Without it, as programs run it."]
+    unchecked: Annotated[str | None, "Without the input check, as programs run it."]
     unchecked_message: Annotated[str | None, "Message of the unchecked run."]
 
 
@@ -94,7 +94,7 @@ class ExportedResult:
     configuration: Annotated[str, "The configuration."]
     run_id: str
     status: str
-    state: Annotated[str, "The same as text."]
+    state: Annotated[str, "The result in words."]
     kind: Annotated[str, "Its tone: `good`, `bad`, `warn` or `quiet`."]
     speedup: Annotated[float | None, "Median eager latency ÷ median latency of the export."]
     speedup_low: float | None
@@ -136,11 +136,11 @@ class DistributedResult:
     tables = ("results", "series")
 
     model: str
-    way: Annotated[str, "How: `ddp, ddp_optimizer`, `fsdp2`."]
+    way: Annotated[str, "Kind of parallelism: `ddp, ddp_optimizer`, `fsdp2`."]
     line: Annotated[
         str,
         (
-            "The way, and what tells its configuration from the model's others in it, but for the "
+            "The parallelism, and what distinguishes its configuration from others, but for the "
             "ranks."
         ),
     ]
@@ -148,7 +148,7 @@ class DistributedResult:
     configuration: Annotated[str, "The configuration."]
     run_id: str
     status: str
-    state: Annotated[str, "The same as text."]
+    state: Annotated[str, "The result in words."]
     kind: Annotated[str, "Its tone: `good`, `bad`, `warn` or `quiet`."]
     accuracy: Annotated[str | None, "State of the accuracy check beside the timing, in words."]
     message: str | None

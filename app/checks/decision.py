@@ -59,7 +59,7 @@ class CheckedRule:
 
     @property
     @published
-    def about(self) -> Annotated[str, "What it asks for."]:
+    def about(self) -> Annotated[str, "What the rule requires."]:
         return self.rule.about
 
     @property

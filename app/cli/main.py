@@ -49,7 +49,7 @@ COMMANDS = {
     "trash": CommandEntry(
         "activity:trash", "Delete runs, restore deleted ones, or delete those for good."
     ),
-    "token": CommandEntry("tokens:token", "Make, list and revoke tokens for people and boxes."),
+    "token": CommandEntry("tokens:token", "Make, list and revoke tokens for people and machines."),
     "audit": CommandEntry("activity:audit", "List who changed what."),
     "backup": CommandEntry("maintenance:backup", "Back up a database while it is served."),
     "restore": CommandEntry("maintenance:restore", "Put a backup in place of a database."),

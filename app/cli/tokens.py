@@ -39,7 +39,7 @@ def token() -> None:
 
 
 @token.command(cls=Command)
-@click.argument("name", metavar="NAME", help="The person or box that gets it.")
+@click.argument("name", metavar="NAME", help="The person or machine that gets it.")
 @click.option(
     "--scope",
     required=True,

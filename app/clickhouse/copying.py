@@ -501,7 +501,7 @@ def _publish_all(
                 and client.query("select count() from boards").result_rows[0][0]
             ):
                 raise CopyError(
-                    f"{address.label} has the runs of another board; name an empty database."
+                    f"{address.label} has the runs of another dashboard; name an empty database."
                 )
         state["engine"] = address.label
         _save_state(work, state)

@@ -234,9 +234,9 @@ class Publisher:
         boards = {row[0] for row in self._client.query("select id from boards").result_rows}
         if boards and numbers.board_id not in boards:
             raise ForeignBoard(
-                "this database of ClickHouse has the runs of another board; name an empty "
+                "this database of ClickHouse has the runs of another dashboard; name an empty "
                 "database, or go back to "
-                "the board that it is of"
+                "the database that it belongs to"
             )
         version = self._query_number("select max(version) from runs")
         tables = ["runs", *(f"{table}_rows" for table in ROLLUPS)]

@@ -107,7 +107,7 @@ class MetricMean(Change):
     direction: Annotated[
         str, one_of(("up_is_good", "down_is_good", "neutral")), "The better direction."
     ]
-    mean: Annotated[str, one_of(("sum", "geometric mean")), "What base and new are."]
+    mean: Annotated[str, one_of(("sum", "geometric mean")), "How base and new were computed."]
     count: Annotated[Count, "Models in it; a wrong answer counts in no mean."]
     verdict: Annotated[
         str | None,
@@ -337,9 +337,7 @@ def get_check(query: CheckQuery) -> Check:
 
 @dataclass(frozen=True)
 class SidesQuery:
-    base: Annotated[str | None, f"What was: {FORMS}. The run before new where it is not given."] = (
-        None
-    )
+    base: Annotated[str | None, f"The base side: {FORMS}. Default: the run before new."] = None
     new: Annotated[str | None, f"The new side: {FORMS}. Default: the newest benchmark."] = None
     anyway: Annotated[
         bool,
@@ -365,7 +363,7 @@ def get_comparison(sides: SidesQuery) -> ComparisonJson:
 @dataclass(frozen=True)
 class CompilesQuery:
     a: Annotated[str, Parameter(most=500), f"A compile: {FORM}."] = ""
-    b: Annotated[str, Parameter(most=500), "Another, likewise."] = ""
+    b: Annotated[str, Parameter(most=500), "The compile to compare it with, likewise."] = ""
 
 
 @dataclass(frozen=True)
@@ -399,7 +397,7 @@ class ArtifactsComparison:
     """The artifacts of one kind of both compiles."""
 
     key: Annotated[str, one_of(("guards", "graph", "code")), "The kind."]
-    pairs: Annotated[Sequence[ArtifactComparison], "Those of both that have a text."]
+    pairs: Annotated[Sequence[ArtifactComparison], "Pairs of artifacts that both have a text."]
     only_a: Annotated[
         Sequence[ArtifactRow], "Those of `a` with no counterpart, or with a text missing."
     ]

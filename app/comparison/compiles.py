@@ -71,7 +71,7 @@ class NoSuchCompile(LookupError):
 class ComparedFact:
     """A value of both compiles, their runs or their phases."""
 
-    group: Annotated[str, one_of(("run", "compile", "phase")), "What it is of."]
+    group: Annotated[str, one_of(("run", "compile", "phase")), "What the value belongs to."]
     name: Annotated[str, "Name of the value."]
     label: Annotated[str, "Label of the value."]
     unit: Annotated[str, one_of(("text", "commit", "count", "us")), "`us`: microseconds."]

@@ -87,10 +87,10 @@ class NonDefaultSetting:
     """One setting that differs from torch's default."""
 
     module: Annotated[str, "dynamo, inductor or functorch."]
-    name: Annotated[str, "Setting."]
-    value: Annotated[str, "Value."]
+    name: Annotated[str, "Name of the setting."]
+    value: Annotated[str, "Value of the setting."]
     default: Annotated[str, "torch's default."]
-    process_count: Annotated[Count, "Processes that had it so."]
+    process_count: Annotated[Count, "Processes that had this value."]
 
 
 @dataclass(frozen=True)

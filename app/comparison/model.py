@@ -80,7 +80,7 @@ private = partial(field, metadata=PRIVATE)
 class ComparedSide:
     """One side of a comparison."""
 
-    asked: Annotated[str, "What names it."]
+    asked: Annotated[str, "The text that it was requested by."]
     title: Annotated[str, "Name of the side."]
     runs: Annotated[
         tuple[ComparedRun, ...], "Its runs, the newest first; none of a stored baseline."
@@ -165,7 +165,7 @@ WORDS = {
 class ReasonChange(DistinctReason):
     """One distinct graph break, recompile cause or reason for CUDA graph re-recording."""
 
-    model: Annotated[str | None, "The model that had it, null where only the whole side tells."]
+    model: Annotated[str | None, "The model that had it, null where only the whole side is known."]
     word: Annotated[
         str,
         one_of(WORDS),
@@ -192,7 +192,7 @@ class ComparedReasons:
 class EnvironmentDifference:
     """One difference between the environments of both sides."""
 
-    name: Annotated[str, "What it is."]
+    name: Annotated[str, "Name of the property, such as the GPU."]
     base: Annotated[tuple[str, ...], "Base's values."]
     new: Annotated[tuple[str, ...], "New's values."]
     weight: Annotated[

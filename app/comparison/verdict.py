@@ -39,7 +39,7 @@ class PageVerdict:
     state: Annotated[
         str,
         one_of(STATES),
-        "What decided it. `fixes`: known ones save compile time; `stale`: no run for 7 days; "
+        "What decided it. `fixes`: known fixes save compile time; `stale`: no run for 7 days; "
         "`first`: too few runs to judge a change; `recording`: the first run is not over.",
     ]
     sentence: Annotated[str, "What is wrong, or that nothing is."]

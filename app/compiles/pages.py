@@ -255,7 +255,7 @@ class CompileDetail(CompileRow):
     ]
     restart_reasons: Annotated[Sequence[str], "Why tracing restarted."]
     compilations: Annotated[Sequence[CompilationRow], "Compilation records of the compile."]
-    recompiles: Annotated[Sequence[RecompileRow], "The recompile that it is, if any."]
+    recompiles: Annotated[Sequence[RecompileRow], "The recompile, if this compile is one."]
     graph_breaks: Annotated[Sequence[GraphBreakRow], "Graph breaks of the compile."]
     failures: Annotated[Sequence[FailureRow], "What it raised."]
     cache_lookups: Annotated[Sequence[CacheLookup], "Cache lookups of the compile."]

@@ -69,7 +69,7 @@ class Settings:
         int, "MiB (unpacked) that one token pushes in a minute, to one server process."
     ] = 1024
     push_queue: Annotated[
-        int, "Most requests of boxes that wait to be stored, of one server process."
+        int, "Most requests of machines that wait to be stored, of one server process."
     ] = 32
 
 

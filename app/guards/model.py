@@ -244,7 +244,7 @@ class GuardOrigin:
     """Guards on values of one origin."""
 
     key: Annotated[str, "Name of the origin."]
-    label: Annotated[str, "In words."]
+    label: Annotated[str, "The origin in words."]
     meaning: Annotated[str, "What guards of this origin check."]
     guard_count: Annotated[Count, "Guards."]
     share_ratio: Annotated[float, "Their part of all guards."]

@@ -64,11 +64,11 @@ class GuardTotals:
     timed_count: Annotated[fields.Count, "Sets that torch timed."]
     median_us: Annotated[
         float | None,
-        "Median. Time that checking a whole set takes, measured by torch once. Microseconds.",
+        "Median time that checking a whole set takes, measured by torch once. Microseconds.",
     ]
     highest_us: Annotated[
         float | None,
-        "Largest. Time that checking a whole set takes, measured by torch once. Microseconds.",
+        "Longest time that checking a whole set takes, measured by torch once. Microseconds.",
     ]
 
 

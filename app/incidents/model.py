@@ -223,7 +223,7 @@ class SeriesChange:
         self,
     ) -> Annotated[
         dict[str, Any] | None,
-        "The commits after the one, up to the other: `known`, `count`, and `listed` with authors.",
+        "The commits after `before`, up to `after`: `known`, `count`, and `listed` with authors.",
     ]:
         return self.evidence.get("commits") or None
 

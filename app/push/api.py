@@ -168,7 +168,7 @@ def append(run_id: str, stream_id: str) -> Annotated[Response, None]:
 @operation("/texts/missing", method="POST", body=TextQuestion)
 @needs("ingest")
 def list_missing() -> MissingTexts:
-    """List which of the given texts have to be sent, and record those that were dropped."""
+    """Return which of the given texts have to be sent; those that were dropped are recorded."""
     question = request.get_json(silent=True)
     if not isinstance(question, dict):
         raise PushRefused(400, 'Expected {"digests": […]} as JSON.')

@@ -299,7 +299,7 @@ def _drop_stored(stream: Stream, offset: int, plain: bytes) -> bytes:
         )
     if 0 < known_bytes < len(plain) and plain[known_bytes - 1 : known_bytes] != b"\n":
         raise StreamDiffers(
-            f"{stream.stored_bytes:,} bytes are stored, which is within a line of the box's stream"
+            f"{stream.stored_bytes:,} bytes are stored, which is within a line of the stream"
         )
     return plain[known_bytes:]
 

@@ -340,7 +340,7 @@ _Verdicts = Annotated[
 class RankSummaryRow:
     """Totals of one rank, and whether it differs from the others."""
 
-    rank: Annotated[int, "A rank."]
+    rank: Annotated[int, "The rank's number."]
     pids: Annotated[Sequence[int | None], "Its processes, in the order they started."]
     compile_count: Annotated[Count, "Compiles."]
     recompile_count: Annotated[Count, "Recompiles."]
@@ -401,7 +401,7 @@ class AlignedCompile:
     rank_count: Annotated[Count, "Ranks that have it."]
     least_us: Annotated[DurationUs, "Time of the quickest rank."]
     most_us: Annotated[DurationUs, "Time of the slowest rank."]
-    slowest_rank: Annotated[int, "A rank."]
+    slowest_rank: Annotated[int, "The slowest rank."]
     compile_keys: Annotated[
         Sequence[int | None],
         "Its compile on the first rank of each of `columns`, null where it has none.",

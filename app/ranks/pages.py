@@ -75,7 +75,9 @@ def show(run_id: str) -> str:
 
 @dataclass(frozen=True)
 class RowsQuery:
-    rows: Annotated[bool, Parameter(choices=("all",)), "`all`: also what does not differ."] = False
+    rows: Annotated[
+        bool, Parameter(choices=("all",)), "`all`: include rows without a difference."
+    ] = False
 
 
 @operation("/runs/<run_id>/ranks")

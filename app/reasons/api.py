@@ -82,9 +82,9 @@ class DistinctTrend:
 
 @dataclass(frozen=True)
 class Trends:
-    slots: Annotated[list[TrendSlot], "At most 48, oldest first."]
-    kinds: Annotated[list[KindTrend], "The most frequent first."]
-    distinct: Annotated[list[DistinctTrend], "By `id`."]
+    slots: Annotated[list[TrendSlot], "Groups of consecutive runs, oldest first: at most 48."]
+    kinds: Annotated[list[KindTrend], "Kinds, the most frequent first."]
+    distinct: Annotated[list[DistinctTrend], "The trend of each, by `id`."]
 
 
 def read_trends(subject: ReasonSubject, selected: Any) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class DistinctBreakDetail(DistinctBreak):
     text: Annotated[str | None, "torch's full text of the newest one."]
     debug_context: Annotated[str | None, "Developer context of the newest one, from torch."]
     cause: NewestCause
-    events: Annotated[list[BreakEvent], "The newest 20."]
+    events: Annotated[list[BreakEvent], "The newest 20 events."]
     history: History
 
 
@@ -137,7 +137,7 @@ class DistinctBreakDetail(DistinctBreak):
 class BreakTrends(Trends):
     """Graph breaks over runs."""
 
-    summary: Annotated[BreakSummary, "Sums."]
+    summary: Annotated[BreakSummary, "Totals over the chosen runs."]
 
 
 @operation("/graph_breaks")
@@ -182,7 +182,7 @@ class CauseDetail(RecompileCause):
         list[ValueChange], "The 12 most frequent pairs among the newest thousand failures."
     ]
     cause: NewestCause
-    events: Annotated[list[CauseEvent], "The newest 20."]
+    events: Annotated[list[CauseEvent], "The newest 20 events."]
     history: History
 
 
@@ -190,7 +190,7 @@ class CauseDetail(RecompileCause):
 class CauseTrends(Trends):
     """Recompile causes over runs."""
 
-    summary: Annotated[CauseSummary, "Sums."]
+    summary: Annotated[CauseSummary, "Totals over the chosen runs."]
 
 
 @operation("/recompiles")
@@ -231,7 +231,7 @@ class RerecordingSort:
 class RerecordingDetail(RerecordingReason):
     """A reason for re-recording one function's CUDA graphs, over all runs."""
 
-    events: Annotated[list[Rerecording], "The newest 20."]
+    events: Annotated[list[Rerecording], "The newest 20 events."]
     history: History
 
 
@@ -239,7 +239,7 @@ class RerecordingDetail(RerecordingReason):
 class RerecordingTrends(Trends):
     """CUDA graph re-recordings over runs."""
 
-    summary: Annotated[RerecordingSummary, "Sums."]
+    summary: Annotated[RerecordingSummary, "Totals over the chosen runs."]
 
 
 @operation("/cuda_graphs")
@@ -280,8 +280,12 @@ class FailureOrder:
 class FailureDetail(FailureIssue):
     """One failure over all runs."""
 
-    repros: Annotated[list[ReproRow], "The newest 20."] = dataclass_field(default_factory=list)
-    events: Annotated[list[IssueEvent], "The newest 20."] = dataclass_field(default_factory=list)
+    repros: Annotated[list[ReproRow], "The newest 20 repros."] = dataclass_field(
+        default_factory=list
+    )
+    events: Annotated[list[IssueEvent], "The newest 20 events."] = dataclass_field(
+        default_factory=list
+    )
     history: History = dataclass_field(default_factory=list)
 
 
@@ -289,7 +293,7 @@ class FailureDetail(FailureIssue):
 class FailureTrends(Trends):
     """Failures over runs."""
 
-    summary: Annotated[IssueSummary, "Sums."]
+    summary: Annotated[IssueSummary, "Totals over the chosen runs."]
 
 
 @operation("/failures")

@@ -62,7 +62,7 @@ class FailureIssue:
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that failed."]
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
-    last_us: Annotated[fields.TimeUs, "Start of the last run."]
+    last_us: Annotated[fields.TimeUs, "Start of the last run that has it."]
     status: StatusOfIssue = None
     torch_versions: Annotated[tuple[str, ...], "Versions of torch of all runs that have it."] = ()
     gpu_names: Annotated[tuple[str, ...], "GPUs of all runs that have it."] = ()

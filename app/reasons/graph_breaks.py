@@ -48,7 +48,7 @@ class DistinctBreak(fields.TitledBreak):
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
-    last_us: Annotated[fields.TimeUs, "Start of the last run."]
+    last_us: Annotated[fields.TimeUs, "Start of the last run that has it."]
 
     @property
     def kind(self) -> str:

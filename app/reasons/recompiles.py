@@ -49,7 +49,7 @@ class RecompileCause(fields.CauseFields):
     run_count: Annotated[fields.Count, "Runs that have it."]
     compile_us: fields.CompilesUs
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
-    last_us: Annotated[fields.TimeUs, "Start of the last run."]
+    last_us: Annotated[fields.TimeUs, "Start of the last run that has it."]
     limit_count: Annotated[
         fields.Count, "Compiles of its function that reached the recompile limit."
     ]

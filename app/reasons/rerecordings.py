@@ -50,7 +50,7 @@ class RerecordingReason:
     run_count: Annotated[fields.Count, "Runs that have it."]
     duration_us: RecordingUs
     first_us: Annotated[fields.TimeUs, "Start of the first run that has it."]
-    last_us: Annotated[fields.TimeUs, "Start of the last run."]
+    last_us: Annotated[fields.TimeUs, "Start of the last run that has it."]
 
     @property
     @published

@@ -193,7 +193,7 @@ class Overview:
     verdict: Annotated[PageVerdict, "The verdict of the overview."]
     tiles: Annotated[
         Sequence[HeadlineTile],
-        "The numbers of the suite that was measured last; one without value is absent.",
+        "The numbers of the suite that was measured last; those without a value are left out.",
     ]
     programs: Annotated[
         Sequence[ProgramSavings],

@@ -117,8 +117,8 @@ MAX_FILES = 1000
 class TraceFile:
     """A trace log that torch wrote and that is stored with the run."""
 
-    name: Annotated[str, "File."]
-    size_bytes: Annotated[Count, "Size."]
+    name: Annotated[str, "Name of the file."]
+    size_bytes: Annotated[Count, "Size of the file."]
 
 
 def list_trace_files(reader: sqlite3.Connection, run_id: str) -> list[TraceFile]:

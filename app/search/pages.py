@@ -181,9 +181,9 @@ class SearchResult:
     """Matches by kind, and the number of runs that were and were not searched."""
 
     groups: Annotated[Sequence[SearchGroup], "Kinds of which something was found."]
-    run_count: Annotated[Count, "Runs that were looked in."]
+    run_count: Annotated[Count, "Runs that were searched."]
     pending_run_count: Annotated[Count, "Those of them that have something not indexed yet."]
-    unsearched_run_count: Annotated[Count, "Older runs, besides, that were not looked in."]
+    unsearched_run_count: Annotated[Count, "Older runs that were not searched."]
 
 
 @operation("/search")
@@ -208,7 +208,7 @@ def get_search(query: SearchQuery, page: PageQuery) -> SearchResult:
 
 @dataclass(frozen=True)
 class SuggestionQuery:
-    q: Annotated[str, Parameter(most=0), "The text."] = ""
+    q: Annotated[str, Parameter(most=0), "Text to look for."] = ""
 
 
 @dataclass(frozen=True)

@@ -237,7 +237,7 @@ class SearchGroup:
     next: Annotated[str | None, "`cursor` of the next page of the kind that was asked for."]
     hits: Annotated[
         Sequence[SearchHit],
-        "Those put into the index last come first; none of a kind that was not asked for.",
+        "The matches, the last indexed first; none of a kind that was not requested.",
     ]
 
     @property

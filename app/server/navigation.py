@@ -24,7 +24,7 @@ ENTRIES: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("Runs", "runs.index"),
             ("Compare", "compare.index"),
             ("Import", "imports.index"),
-            ("Boxes", "boxes.index"),
+            ("Machines", "boxes.index"),
             ("Activity", "activity.index"),
             ("Saved views", "views.index"),
         ),

@@ -99,7 +99,7 @@ class Error:
 class ApiEndpoint:
     """An endpoint of the API."""
 
-    method: Annotated[str, "GET, POST, or what boxes push with: HEAD, PATCH, PUT."]
+    method: Annotated[str, "GET, POST, or, where machines push: HEAD, PATCH, PUT."]
     path: Annotated[str, "Its path, with parameters in braces."]
     summary: Annotated[str, "What it does or returns."]
 

@@ -168,7 +168,7 @@ def list_store_metrics() -> list[Metric]:
             figures.pending_count,
         ),
         _make_gauges("imports", "Uploads that are not imported yet.", imports),
-        _make_gauges("streams", "Streams that boxes push.", streams),
+        _make_gauges("streams", "Streams that machines push.", streams),
         _make_gauge(
             "streams_stored_bytes", "Bytes received of these streams.", figures.stream_bytes
         ),
@@ -176,7 +176,7 @@ def list_store_metrics() -> list[Metric]:
             "streams_events", "Events received of these streams.", figures.stream_event_count
         ),
         _make_gauge(
-            "streams_lost_events", "Events that boxes had no room for.", figures.lost_event_count
+            "streams_lost_events", "Events that machines had no room for.", figures.lost_event_count
         ),
     ]
 

@@ -404,8 +404,8 @@ class StackFrame:
     ]
     is_library: Annotated[bool, "Whether the file is Python's, torch's or a well-known package's."]
     compile_count: Annotated[Count, "Compiles started here and below."]
-    total_us: Annotated[DurationUs | None, "Their time."]
-    outcomes: Annotated[dict[str, Count], "Those by outcome."]
+    total_us: Annotated[DurationUs | None, "Time of these compiles."]
+    outcomes: Annotated[dict[str, Count], "These compiles by outcome."]
     compile_keys: Annotated[Sequence[int], "`id` of each compile started at this very frame."]
     records: Annotated[
         Sequence[FrameRecords],

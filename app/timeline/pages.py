@@ -142,7 +142,7 @@ class WindowQuery:
     idle: Annotated[
         bool,
         Parameter(choices=("1",), expected="1; leave it out to keep idle time"),
-        "`1`: also when the run was busy.",
+        "`1`: return also when any lane was busy, in `busy`.",
     ] = False
 
 
@@ -151,7 +151,7 @@ class TimelineLane:
     """A thread of a process. Its lists are flat, with a fixed number of values per entry."""
 
     label: Annotated[str, "Its process, and the thread where that has several."]
-    process: Annotated[str, "What tells its process from the others: model, rank, pid."]
+    process: Annotated[str, "Distinguishes its process from the others: model, rank, pid."]
     rows: Annotated[Count, "How many phases ran inside one another at most."]
     last: Annotated[DurationUs, "When it ended, since `first_us`."]
     spans: Annotated[

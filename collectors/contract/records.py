@@ -247,9 +247,9 @@ record_count|count|default 0|CompilationMetrics records.
 graph_break_count|count|default 0|Graph breaks.
 recompile_count|count|default 0|Recompiles.
 recompile_limit_count|count|default 0|Compiles that reached the recompile limit.
-failure_count|count|default 0|Failed compiles, and exceptions of compiled code or that ended the
-  program.
-skipped_frame_count|count|default 0|Frames that dynamo left to eager without a failure.
+failure_count|count|default 0|Failed compiles, exceptions that compiled code
+  raised, and those that ended the program.
+skipped_frame_count|count|default 0|Frames that Dynamo left to run eagerly, without a failure.
 restart_count|count|default 0|Restarts of an analysis.
 cache_hit_count|count|default 0|Cache hits.
 cache_miss_count|count|default 0|Cache misses.
@@ -373,8 +373,8 @@ function_id|int?|references functions (id)|Function it was first seen in.
 table run_issues rollup without rowid
 run_id|text|references runs (id) on delete cascade|
 issue_id|int|references failure_issues (id)|
-failure_count|count|default 0|Failed compiles, and exceptions of compiled code or that ended the
-  program.
+failure_count|count|default 0|Failed compiles, exceptions that compiled code
+  raised, and those that ended the program.
 compile_us|us|default 0|Time of the compiles that failed.
 primary key (run_id, issue_id)
 
@@ -385,10 +385,10 @@ process_id|text||
 sequence|int||
 compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
-cache|text:fx_graph aot_autograd||Which cache.
-result|text:hit miss bypass||What it answered.
+cache|text:fx_graph aot_autograd||The cache.
+result|text:hit miss bypass||Result of the lookup.
 key|text?||Key of the cache entry.
-reason|text?||Why.
+reason|text?||torch's reason.
 time_taken_us|us?||Time it took.
 time_saved_us|us?||Time saved, as torch reports it.
 time_us|time_us||
@@ -400,7 +400,7 @@ process_id|text||
 sequence|int||
 compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
-reason|text||Why.
+reason|text||torch's reason.
 file|text?||Where torch found it: path in the repository, or module path.
 line|int?||
 code|text?||That line of the code; null with `--no-source`.
@@ -699,13 +699,13 @@ table repro_results|What `compileboard-collect repro` found out about a repro.
 id|int|primary key|
 repro_id|int|references repros (id) on delete cascade|
 command|text||`run`, `minify`, `analyze`, `check` or `bisect`.
-status|text||Its answer in a word.
+status|text||The result in a word.
 operation|text?||The operation that fails or is wrong.
 node_count|count?||Call nodes of the minimal graph.
 seconds|real||How long it took. Seconds.
 torch_version|text?||Version of torch it ran with.
 device|text?||The GPU's name, or `cpu`.
-detail|json||The answer; its fields depend on the command.
+detail|json||The result; its fields depend on the command.
 program_id|int?|references payloads (id)|The minimal graph.
 started_us|time_us||Start.
 ended_us|time_us||End.
@@ -830,7 +830,7 @@ scaling_efficiency|real?||Mean efficiency of several ranks: samples a second ÷ 
 quantized_error|real?||Mean relative error of quantized models against eager in float32.
 primary key (run_id, suite, mode, dtype, device, hardware, backend, dynamic, world_size, definition)
 
-table commits without rowid|First-parent history as test boxes saw it: which commits lie between
+table commits without rowid|First-parent history as test machines saw it: which commits lie between
   two measured ones, in
   which order.
 hash|text|primary key|
@@ -884,7 +884,7 @@ first_us|time_us||When the first bad run started.
 recovered_us|time_us?||When the run started that recovered it.
 found_us|time_us||When it was first found.
 confirmed_us|time_us?||When the run started that confirmed it.
-noticed_us|time_us?||When detection found what `confirmed_us` tells.
+noticed_us|time_us?||When detection confirmed it.
 changed_us|time_us||When detection last changed it.
 evidence|json||Its evidence, as app/incidents/__init__.py describes it.
 
@@ -930,7 +930,7 @@ recovered_run_id|text?||The first run back at the level before.
 first_us|time_us||When the first run after started.
 found_us|time_us||When it was first found.
 confirmed_us|time_us?||When the run started that confirmed it.
-noticed_us|time_us?||When detection found what `confirmed_us` tells.
+noticed_us|time_us?||When detection confirmed it.
 changed_us|time_us||When detection last wrote it.
 evidence|json||Environment, commits and suspected causes.
 incident_id|text?|references incidents (id)|The incident that it is evidence of.
@@ -981,7 +981,7 @@ text_bytes|bytes|default 0|
 table tokens without rowid|Who may do what. The secret itself is not stored: `secret_hash` is its
   SHA-256.
 id|text|primary key|Its public part.
-name|text||The person or box that has it.
+name|text||The person or machine that has it.
 secret_hash|blob||
 scopes|text||What it allows: `ingest`, `read`, `write`, `admin`, with commas.
 created_us|time_us||When it was made.
@@ -1009,8 +1009,8 @@ time_us|time_us||
 action|text||The action: `run.delete`, `run.restore`, `run.annotate`, `incident.comment`,
   `import.done` …
 subject|text||The ID of the subject.
-detail|text?||More of it.
-channel|text||By which way: `page`, `api`, `command` or `server`.
+detail|text?||More about the change; null where there is nothing to add.
+channel|text||How it was made: `page`, `api`, `command` or `server`.
 actor|text?||The name of a token or login; of a command: user@host. Null of the
   server, and of a request without either.
 address|text?||Of a request: the client's address, as far as `--trusted-proxies` lets it be known.
@@ -1023,9 +1023,8 @@ run_id|text|primary key|The run's id; it stays when the run is deleted, so that 
   nobody else's.
 owner|text||`token:NAME`, or `login:NAME` of a person whom a proxy names.
 
-table streams without rowid|What recorders on boxes send, by run and recorder. Offset and checksum
-  change in the
-  transaction of their events.
+table streams without rowid|What recorders send, by run and recorder. Offset and checksum
+  change in the transaction of their events.
 run_id|text||The run's id; the stream of a deleted run waits with it and goes on when it is
   restored.
 stream_id|text||The recorder's id of its stream; one that starts anew begins another.
@@ -1033,15 +1032,15 @@ token_id|text?||Who began it; null where no token was asked for.
 stored_bytes|bytes||Bytes of lines that are stored.
 checksum|int||CRC-32 of these bytes.
 event_count|count||Events that came; one that came twice is stored once.
-lost_count|count||Events that the box had no room for.
-dropped_text_count|count||Texts that the box had no room for, or was refused with.
+lost_count|count||Events that the machine had no room for.
+dropped_text_count|count||Texts that the machine had no room for, or was refused with.
 version|text?||Version of the collector.
 started_us|time_us||Start.
 updated_us|time_us||When something of it came last.
 ended_us|time_us?||When its last line came.
 primary key (run_id, stream_id)
 
-table dropped_texts without rowid|Texts that a box had no room to keep; what refers to them is
+table dropped_texts without rowid|Texts that a machine had no room to keep; what refers to them is
   stored without them.
 run_id|text||
 digest|blob||

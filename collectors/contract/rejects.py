@@ -28,9 +28,9 @@ KINDS: dict[str, str] = {
     "number_taken": "a record whose number another of its process has; left out",
     "not_decoded": "a record that could not be decoded; left out",
     "bad_event": "a line that is not an event; left out",
-    "no_room": "an event that the box which pushed it had no room for; left out",
+    "no_room": "an event that the machine that pushed it had no room for; left out",
     "dropped_text": (
-        "a text that the box which pushed it had no room for, or was refused with; left out"
+        "a text that the machine that pushed it had no room for, or was refused with; left out"
     ),
     "not_taken": ("a line whose content the server, or a proxy before it, refused; left out"),
     "no_repro": "a script that is not a repro, or is left out as source",

@@ -327,8 +327,10 @@ def _join_names(sources: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Cause:
-    number: Annotated[int, "What `try --fix` takes: its place in the list before any trial."]
-    kind: Annotated[Literal["graph_break", "recompile"], "What it is."]
+    number: Annotated[
+        int, "The number that `try --fix` takes: its place in the list before any trial."
+    ]
+    kind: Annotated[Literal["graph_break", "recompile"], "Kind of cause."]
     title: Annotated[str, "What happens."]
     fingerprint: Annotated[str, "What identifies it in every database."]
     saved_us: Annotated[
@@ -413,7 +415,7 @@ class Cause:
         "Microseconds.",
     ] = None
     whole_step_us: Annotated[
-        int | None, "A step of the run; null where none was timed. Microseconds."
+        int | None, "Time of a step of the run; null where none was timed. Microseconds."
     ] = None
     fixes: tuple[SuggestedFix, ...] = field(default=(), metadata=_PRIVATE)
     trials: Annotated[

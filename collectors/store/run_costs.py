@@ -61,7 +61,7 @@ def list_recorded_again(connection: sqlite3.Connection, run_id: str) -> list[Rer
 class RunCost:
     """The total time that a graph break, a recompile or a re-recorded CUDA graph cost a run."""
 
-    kind: Annotated[Literal["graph_break", "recompile", "recorded_again"], "What it is."]
+    kind: Annotated[Literal["graph_break", "recompile", "recorded_again"], "What the cost is of."]
     title: Annotated[str, "What happens."]
     number: Annotated[int | None, "`number` of the cause; null of CUDA graphs."]
     function: Annotated[str | None, "Qualified name of the function."]
@@ -71,7 +71,7 @@ class RunCost:
         int | None, "Compile time, an estimate; of CUDA graphs, to record them again. Microseconds."
     ]
     step_us: Annotated[int | None, "Estimate of what it costs each step. Microseconds."]
-    run_us: Annotated[int, "Both, for all steps of the run. Microseconds."]
+    run_us: Annotated[int, "`once_us`, and `step_us` for all steps of the run. Microseconds."]
 
 
 def list_run_costs(

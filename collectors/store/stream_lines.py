@@ -217,7 +217,7 @@ def _add_mark(read: StreamLines, mark: Mark, before: bytes, texts: _Texts) -> No
         )
         if (mark.size_bytes, mark.checksum) != (size_bytes, checksum):
             raise StreamDiffers(
-                f"{size_bytes:,} bytes are stored; the box has {mark.size_bytes:,}, or others"
+                f"{size_bytes:,} bytes are stored; the machine has {mark.size_bytes:,}, or others"
             )
     if isinstance(mark, TracePieces):
         lost_count = sum(digest not in texts.rows for digest in mark.pieces)

@@ -27,7 +27,7 @@ NAMES = "table.table tbody td:first-child > a:first-child"
 ENTRIES = {
     "Overview": ["Overview"],
     "Incidents": ["Incidents", "Alerts"],
-    "Runs": ["Runs", "Compare", "Import", "Boxes", "Activity"],
+    "Runs": ["Runs", "Compare", "Import", "Machines", "Activity"],
     "Benchmarks": ["Models", "Trends"],
     "Breaks & recompiles": ["Graph breaks", "Recompiles"],
 }

@@ -165,7 +165,9 @@ def test_a_place_or_database_in_use_is_refused(
     with pytest.raises(CopyError, match="is there already; a copy needs a new place"):
         copy(file, folder)
     elsewhere = replace(folder, board=str(tmp_path / "b" / "board.db"), folder=str(tmp_path / "b"))
-    with pytest.raises(CopyError, match="has the runs of another board; name an empty database"):
+    with pytest.raises(
+        CopyError, match="has the runs of another dashboard; name an empty database"
+    ):
         copy(file, elsewhere)
     rmtree(tmp_path / "b.copying")
     with pytest.raises(CopyError, match=r"there is no folder .*; make it first"):

@@ -248,7 +248,9 @@ def test_a_sealed_run_is_published_from_its_file(
 def test_two_boards_do_not_share_a_database(client: Any, board: sqlite3.Connection) -> None:
     _publish(client).run_pass(board, NOW_US)
     board.execute("update engine_publications set board_id = 'another'")
-    with pytest.raises(ForeignBoard, match="has the runs of another board; name an empty database"):
+    with pytest.raises(
+        ForeignBoard, match="has the runs of another dashboard; name an empty database"
+    ):
         _publish(client).run_pass(board, NOW_US)
 
 
