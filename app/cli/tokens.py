@@ -57,7 +57,7 @@ def create(name: str, scope: str, expires: str, db: str) -> int:
     """Create a token, and print its secret. The secret is not shown again."""
     now_us = time.time_ns() // 1000
     try:
-        scopes, life_us = read_scopes(scope), read_life_us(expires)
+        scopes, life_us = read_scopes(scope), parse_lifetime_us(expires)
     except TokenError as error:
         return fail(str(error))
     expires_us, origin = life_us and now_us + life_us, command_origin()
@@ -120,7 +120,7 @@ def revoke(name: str, db: str) -> int:
     return 0
 
 
-def read_life_us(text: str) -> int | None:
+def parse_lifetime_us(text: str) -> int | None:
     """Parse `90d` or `12h`, None for never. Raises TokenError."""
     if text == "never":
         return None

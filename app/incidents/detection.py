@@ -72,7 +72,7 @@ def needs_rescan(
         if clean is None or not may_have_change(clean.series, clean.sigma):
             return False
     horizon = ranks[series.runs[min(_SETTLED_COUNT, len(series.runs) - 1)].id] if is_cut else -1
-    return _change_keys(detect(series), ranks, horizon) != _change_keys(
+    return _change_keys(detect_changes(series), ranks, horizon) != _change_keys(
         (change for change in stored if change.state != "withdrawn"), ranks, horizon
     )
 
@@ -90,7 +90,7 @@ def _change_keys(
     return keys
 
 
-def detect(series: Series) -> list[SeriesChange]:
+def detect_changes(series: Series) -> list[SeriesChange]:
     """Return the changes of a series: steps in both directions, including recovered ones, and slow
     drift.
 

@@ -16,7 +16,7 @@ from compileboard.app.benchmarks.series_queries import (
 )
 from compileboard.app.core.address import parse_address
 from compileboard.app.core.store import Store, open_store
-from compileboard.app.incidents.detection import detect, detect_stopped, match, needs_rescan
+from compileboard.app.incidents.detection import detect_changes, detect_stopped, match, needs_rescan
 from compileboard.app.incidents.evidence import (
     EvidenceCollector,
     IncidentAssembler,
@@ -147,7 +147,7 @@ class SeriesScanner:
             self.series_count += 1
             known = stored_by_key.get(series.key, ())
             lost = self._save(
-                detect(series), [change for change in known if change.kind != "vanished"]
+                detect_changes(series), [change for change in known if change.kind != "vanished"]
             )
             self._remove(lost)
         for measured, suite_runs in _list_suite_runs(measured_runs, self._order):

@@ -90,7 +90,7 @@ class ReasonOrder(NamedTuple):
     is_up: bool = False
     is_after: bool = False
 
-    def rank(self, row: Mapping[str, Any]) -> tuple[int, int]:
+    def sort_key(self, row: Mapping[str, Any]) -> tuple[int, int]:
         return row[self.key] or 0, row["id"]
 
 
@@ -585,7 +585,9 @@ def _list_monthly(
 ) -> list[Any]:
     names = ("id", *subject.counts, "run_count", subject.time, "first_us", "last_us")
     sums = [{name: row[name] for name in names} for row in rows if row["is_listed"]]
-    sums.sort(key=ordering.rank, reverse=not ordering.is_up)  # a run may be published in between
+    sums.sort(
+        key=ordering.sort_key, reverse=not ordering.is_up
+    )  # a run may be published in between
     details = {
         row["id"]: dict(row)
         for row in engine.rows(subject.details_sql, {"ids": [row["id"] for row in sums]})

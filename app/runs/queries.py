@@ -193,12 +193,12 @@ _PINNED = {
 }
 
 
-def write_where(given: Mapping[str, Any], dialect: Dialect) -> str:
+def where_sql(filters: Mapping[str, Any], dialect: Dialect) -> str:
     conditions = CONDITIONS | {"run_ids": "r.id $in(:run_ids)"}
     if dialect == "sqlite":
         conditions["text"] = _TEXT_SQLITE
-    texts = [text for name, text in conditions.items() if given[name] is not None]
-    texts += [_NO_TRIAL[dialect]] if given["trials"] is None else []
+    texts = [text for name, text in conditions.items() if filters[name] is not None]
+    texts += [_NO_TRIAL[dialect]] if filters["trials"] is None else []
     return "\n  and ".join(texts) or "true"
 
 
@@ -250,7 +250,7 @@ def runs_sql(order: str, up: bool, after: bool, given: Mapping[str, Any], dialec
 select {RUN_COLUMNS}
 {RUN_SOURCE}
 where {_PINNED[given["pinned"]]}
-  and {write_where(given, dialect)}
+  and {where_sql(given, dialect)}
   {behind}
 order by {key} {direction}, r.id {direction}
 limit :limit
@@ -307,7 +307,7 @@ def _sort_value(row: RunRow, order: str) -> int:
 
 def count_runs(engine: Engine, selection: RunFilter | None = None) -> int:
     values = _bind_list(engine, selection or RunFilter())
-    where = write_where(values, engine.dialect)
+    where = where_sql(values, engine.dialect)
     totals = "$totals" if values["gpu"] else ""  # CPU runs are recognised by their totals
     sql = f"select count(*) from runs as r {totals} where {where}"  # noqa: S608 - our own names
     return int(engine.rows(sql, values)[0][0])

@@ -29,7 +29,7 @@ from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.fixes.step_costs import (
     StepCost,
     UsualStep,
-    cost_breaks,
+    estimate_break_costs,
     find_usual_step,
     load_costs,
 )
@@ -363,7 +363,7 @@ def _list_costs(
     broken = {name: (row.outcome, row.break_id) for name, row in compiles.items() if row.outcome}
     if window.costs is None:
         raise ValueError("the costs of a window with a usual step")
-    found = cost_breaks(load_costs(window.costs), broken)
+    found = estimate_break_costs(load_costs(window.costs), broken)
     rows = [
         _make_cost(tuple(costs), compiles[costs[0].compile_id], trials, window, step)
         for costs in found.values()

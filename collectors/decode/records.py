@@ -205,7 +205,7 @@ def is_torch(path: str) -> bool:
     )
 
 
-def is_library(path: str) -> bool:
+def is_stdlib(path: str) -> bool:
     path = slashed(path)
     if _PACKAGES.search(path):
         return False
@@ -370,7 +370,7 @@ def user_frame(frames: list[Frame], strict: bool = False) -> Frame | None:
     If there is none, return the innermost of all frames, or None if strict.
     """
     accepts: tuple[Callable[[Frame], bool], ...] = (
-        lambda f: not is_torch(f.path) and not is_library(f.path),
+        lambda f: not is_torch(f.path) and not is_stdlib(f.path),
         lambda f: not is_torch(f.path),
     )
     frames = [frame for frame in frames if not _OBSERVER.search(slashed(frame.path))]

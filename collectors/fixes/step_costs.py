@@ -291,7 +291,7 @@ def _load_frame(frame: TracedFrame) -> FrameCost:
     return FrameCost(frame["compile_id"] or "", frame["call_count"], gaps)
 
 
-def cost_breaks(
+def estimate_break_costs(
     costs: WindowCosts, broken: Mapping[str, tuple[str, BreakId]]
 ) -> dict[BreakId, list[StepCost]]:
     """Return the step costs of each graph break.

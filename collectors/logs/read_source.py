@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from compileboard.collectors.contract.events import CompileStarted, Event, GraphBroke, Recompiled
 from compileboard.collectors.contract.secrets import scrub_text
 from compileboard.collectors.contract.shapes import Frame
-from compileboard.collectors.decode.records import FILE_LIMIT_BYTES, PathNamer, is_library, is_torch
+from compileboard.collectors.decode.records import FILE_LIMIT_BYTES, PathNamer, is_stdlib, is_torch
 from compileboard.collectors.fixes.fix import SourceLines
 from compileboard.collectors.store.run_causes import MAX_EXCERPTS, MAX_LINES
 
@@ -76,7 +76,7 @@ class SourceReader:
             path is None
             or not path.endswith(".py")
             or is_torch(path)
-            or is_library(path)
+            or is_stdlib(path)
             or not self._accepts(path)
         ):
             return None

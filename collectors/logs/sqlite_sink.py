@@ -91,7 +91,7 @@ class SqliteSink:
 
     def ingest(self, batch: EventBatch) -> IngestResult:
         result = self._ingestor.ingest(
-            self.run_id, batch.events, also=partial(self._save_beside, batch)
+            self.run_id, batch.events, extra_writes=partial(self._save_beside, batch)
         )
         self.is_deleted = self.is_deleted or result.deleted_run
         self._unfolded_bytes += sum(

@@ -137,14 +137,14 @@ class Recorder:
         self.sink.check_file()
         new_count = 0
 
-        def count(batch: EventBatch, result: IngestResult) -> None:
+        def handle_batch(batch: EventBatch, result: IngestResult) -> None:
             nonlocal new_count
             new_count += result.new_count
             self._watch_faults(batch)
             self._read_source(batch)
             self._note_repros(batch)
 
-        pump(self.source, self.sink, count)
+        pump(self.source, self.sink, handle_batch)
         counted: list[Event] = self._run_optional(
             "page faults", lambda: list(self.faults.step()), []
         )

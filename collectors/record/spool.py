@@ -72,7 +72,7 @@ class SpoolReader:
 
     def read(self) -> Iterator[TorchRecord]:
         for path in list_files(self.folder, RECORDS_SUFFIX):
-            process_id = process_of(path.name)
+            process_id = process_id_from_name(path.name)
             for number, line in self.read_lines(path):
                 if (
                     line
@@ -142,13 +142,18 @@ class SpoolReader:
     def losses(self) -> dict[str, dict[str, int]]:
         losses: dict[str, Counter[str]] = {}
         for path in list_files(self.folder, LOSSES_SUFFIX):
-            losses.setdefault(process_of(path.name), Counter()).update(_reported_losses(path))
+            losses.setdefault(process_id_from_name(path.name), Counter()).update(
+                _reported_losses(path)
+            )
         for file_name, rejects in self.rejects.items():
             lost = rejects.total - rejects.count(KEPT)
             if lost and file_name.endswith(RECORDS_SUFFIX):
-                losses.setdefault(process_of(file_name), Counter())[UNREADABLE] += lost
+                losses.setdefault(process_id_from_name(file_name), Counter())[UNREADABLE] += lost
         for path in list_files(self.folder, RECORDS_SUFFIX):
-            size, counts = path.stat().st_size, losses.setdefault(process_of(path.name), Counter())
+            size, counts = (
+                path.stat().st_size,
+                losses.setdefault(process_id_from_name(path.name), Counter()),
+            )
             position = self.positions.get(path.name, FilePosition())
             if size == 0 and not _has_room(self.folder, path):
                 counts[EMPTY] += 1
@@ -169,7 +174,7 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def process_of(file_name: str) -> str:
+def process_id_from_name(file_name: str) -> str:
     return clean_text(file_name.partition(".")[0])
 
 

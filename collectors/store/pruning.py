@@ -44,7 +44,7 @@ from compileboard.collectors.store.trash import (
     DELETE_TEXT,
     UNUSED_TEXTS,
     database_path,
-    list_trashed_texts,
+    list_trashed_text_ids,
 )
 
 ROWS_AT_ONCE = 5000
@@ -138,7 +138,7 @@ def prune_runs(
     """
     now_us = read_clock_us() if now_us is None else now_us
     values = {"before_us": rule.before_us, "suite": rule.suite, "alive_us": alive_us}
-    trashed = list_trashed_texts(database_path(connection))
+    trashed = list_trashed_text_ids(database_path(connection))
     for row in connection.execute(_CANDIDATES, values).fetchall():
         if (
             rule.max_bytes is not None

@@ -8,7 +8,7 @@ from compileboard.collectors.contract import shapes
 from compileboard.collectors.fixes.step_costs import (
     BreakCost,
     RunSteps,
-    cost_breaks,
+    estimate_break_costs,
     load_costs,
 )
 from compileboard.collectors.store.reading import read_json
@@ -82,6 +82,6 @@ def _read_window(connection: sqlite3.Connection, row: sqlite3.Row) -> RunSteps |
     usual_count = round(count * usual_count / timed_count)
     by_break = {
         distinct_id: BreakCost(sum(cost.us for cost in costs), usual_count)
-        for distinct_id, costs in cost_breaks(load_costs(stored), broken).items()
+        for distinct_id, costs in estimate_break_costs(load_costs(stored), broken).items()
     }
     return RunSteps(step_us, count, by_break)

@@ -40,7 +40,7 @@ from compileboard.collectors.store.sealed_files import (
     remove_run_files,
 )
 from compileboard.collectors.store.search import remove_run_words
-from compileboard.collectors.store.trash import database_path, list_trashed_texts
+from compileboard.collectors.store.trash import database_path, list_trashed_text_ids
 
 PAGE_BYTES = 1024  # an empty schema has 194 KB of these, and 631 KB of SQLite's usual ones
 QUIET_US = 600 * 1_000_000  # without a commit, where nobody says how long
@@ -201,7 +201,7 @@ def _delete_sealed_detail(
         if not has_row(connection, query, key):
             raise _Reopened
 
-    steps, trashed = WriteSteps(connection, check), list_trashed_texts(database_path(connection))
+    steps, trashed = WriteSteps(connection, check), list_trashed_text_ids(database_path(connection))
     try:
         delete_detail(connection, steps, run_id)
         if text_ids is None:

@@ -109,7 +109,11 @@ class StreamWriter:
             known.ingestor.beat(before.run_id, now_us)
 
         result = known.ingestor.ingest(
-            before.run_id, events, now_us=now_us, also=save_marks, last=save_position
+            before.run_id,
+            events,
+            now_us=now_us,
+            extra_writes=save_marks,
+            final_writes=save_position,
         )
         if result.deleted_run:
             self._known.pop(before.run_id, None)

@@ -243,7 +243,7 @@ def prune_trash(
             connection.execute(_DROP_COMMITS)
             unused = [row["id"] for row in connection.execute(UNUSED_TEXTS)]
         if unused:
-            deleted = set(unused) - set(list_trashed_texts(database))
+            deleted = set(unused) - set(list_trashed_text_ids(database))
             connection.executemany(DELETE_TEXT, [(text_id,) for text_id in deleted])
     checkpoint(connection)
     return pruned
@@ -329,7 +329,7 @@ def _sweep(connection: sqlite3.Connection, database: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def list_trashed_texts(database: str) -> list[int]:
+def list_trashed_text_ids(database: str) -> list[int]:
     ids: set[int] = set()
     for path in trash_path(database, "").parent.glob("*.db"):
         with closing(_open_trash(path)) as trash:

@@ -137,9 +137,9 @@ class RankWorkbench(Workbench):
         dist.barrier()
         super().synchronize()
 
-    def warm_up(self, *arguments: Any, **words: Any) -> float:
+    def warm_up(self, *args: Any, **kwargs: Any) -> float:
         with self._agreeing():
-            return super().warm_up(*arguments, **words)
+            return super().warm_up(*args, **kwargs)
 
     def run_iterations(self, step: Callable[..., Any], module: nn.Module, *rest: Any) -> Any:
         self.gradients = {}
@@ -333,8 +333,8 @@ def count_splits() -> list[int]:
     counts: list[int] = []
     compile_fn: Callable[..., Any] = DDPOptimizer.compile_fn
 
-    def counting(self: Any, *arguments: Any, **words: Any) -> Any:
-        compiled = compile_fn(self, *arguments, **words)
+    def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        compiled = compile_fn(self, *args, **kwargs)
         if len(self.buckets) > 1:
             counts.append(len(self.buckets))
         return compiled

@@ -33,7 +33,7 @@ class SpanTotal:
     longest_us: int | None = None
     longest_begin_us: int | None = None
 
-    def end(self, begin_us: int, duration_us: int, inner_us: int) -> None:
+    def add_ended(self, begin_us: int, duration_us: int, inner_us: int) -> None:
         self.ended_count += 1
         self.total_us += duration_us
         self.exclusive_us += max(0, duration_us - inner_us)
@@ -140,7 +140,7 @@ class SpanRows:
             if parent.depth < span.depth:
                 parent.inner_us += duration_us
                 break
-        lane.totals.setdefault(span.name_id, SpanTotal()).end(
+        lane.totals.setdefault(span.name_id, SpanTotal()).add_ended(
             span.begin_us, duration_us, span.inner_us
         )
 

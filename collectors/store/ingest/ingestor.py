@@ -116,30 +116,34 @@ class Ingestor:
         events: Iterable[Event],
         *,
         now_us: int | None = None,
-        also: Callable[[IngestResult], None] = lambda result: None,
-        last: Callable[[], None] = lambda: None,
+        extra_writes: Callable[[IngestResult], None] = lambda result: None,
+        final_writes: Callable[[], None] = lambda: None,
     ) -> IngestResult:
-        """Record a batch of one run's events in one transaction, together with the writes of `also`
-        and `last`.
+        """Record a batch of one run's events in one transaction, with `extra_writes` and then
+        `final_writes`.
 
-        Writes of `last` do not count as a change of the run. If an event cannot be stored, the
-        batch is recorded again with a savepoint per event, and the result lists the rejected ones.
+        `final_writes` do not count as a change of the run. If an event cannot be stored, the batch
+        is recorded again with a savepoint per event, and the result lists the rejected ones.
         Raises NotOwner, or StoreError with nothing recorded.
         """
         now_us = read_clock_us() if now_us is None else now_us
         batch = list(events)
         try:
-            return self._record(run_id, batch, now_us, also, last, self._ingest_batch)
+            return self._record(
+                run_id, batch, now_us, extra_writes, final_writes, self._ingest_batch
+            )
         except _OddEventError:
-            return self._record(run_id, batch, now_us, also, last, self._ingest_each)
+            return self._record(
+                run_id, batch, now_us, extra_writes, final_writes, self._ingest_each
+            )
 
     def _record(
         self,
         run_id: str,
         batch: list[Event],
         now_us: int,
-        also: Callable[[IngestResult], None],
-        last: Callable[[], None],
+        extra_writes: Callable[[IngestResult], None],
+        final_writes: Callable[[], None],
         write: Callable[[str, list[Event], int, IngestResult], None],
     ) -> IngestResult:
         result = IngestResult()
@@ -163,10 +167,10 @@ class Ingestor:
                     if is_caused_by_event(error):
                         raise _OddEventError from error
                     raise
-                also(result)
+                extra_writes(result)
                 if self.connection.total_changes > before:
                     publish_run(self.connection, run_id)
-                last()
+                final_writes()
         except sqlite3.Error as error:
             self.forget()
             raise explain(error, self.path) from error

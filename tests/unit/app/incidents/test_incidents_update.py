@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 
 from compileboard.app.benchmarks.metrics import BY_NAME
 from compileboard.app.benchmarks.series_queries import SeriesRun
-from compileboard.app.incidents.detection import detect, make_id, match
+from compileboard.app.incidents.detection import detect_changes, make_id, match
 from compileboard.app.incidents.model import SeriesChange, describe_cause
 from compileboard.app.incidents.queries import list_comments, load_changes, load_incidents
 from compileboard.app.incidents.series import Series
@@ -265,7 +265,7 @@ def test_no_run_finds_a_step_and_confirms_it_as_well(seed: int) -> None:
     before: list[SeriesChange] = []
     for count in range(30, 43):
         line = Series("model", KEY, BY_NAME["abs_latency_ms"], runs[:count], values[:count])
-        steps = [change for change in detect(line) if change.kind == "step"]
+        steps = [change for change in detect_changes(line) if change.kind == "step"]
         sure = [change for change in steps if change.confirmed_us is not None]
         assert all(
             any(abs(count_before(change) - count_before(earlier)) <= 3 for earlier in before)
@@ -435,7 +435,7 @@ def test_a_run_that_takes_the_place_of_a_deleted_one_is_looked_at(
 def test_two_findings_never_have_one_id() -> None:
     values = np.array([*[10.0] * 10, *[20.0] * 10, *[40.0] * 10])
     line = Series("model", KEY, BY_NAME["abs_latency_ms"], list_runs(30), values)
-    first, other = detect(line)
+    first, other = detect_changes(line)
     other = replace(other, first_run_id=first.first_run_id)  # as one that had moved there since
     matched, _lost = match(
         [first, other], [], {run_id: day for day, run_id in enumerate(line.run_ids)}

@@ -116,14 +116,16 @@ def test_what_goes_with_a_batch_is_written_once_and_sees_what_was_refused(
     store: sqlite3.Connection,
 ) -> None:
     calls: list[IngestResult] = []
-    Ingestor(store).ingest("R", [ODD[0]], also=calls.append)
+    Ingestor(store).ingest("R", [ODD[0]], extra_writes=calls.append)
     assert [len(call.refused) for call in calls] == [1]
 
     def fail(result: IngestResult) -> None:
         raise ValueError("ours")
 
     with pytest.raises(ValueError, match="ours"):
-        Ingestor(store).ingest("R", [ProcessStarted("p", 0, 1, run_id="R", pid=1)], also=fail)
+        Ingestor(store).ingest(
+            "R", [ProcessStarted("p", 0, 1, run_id="R", pid=1)], extra_writes=fail
+        )
     assert store.execute("select count(*) from processes").fetchone()[0] == 0
 
 
