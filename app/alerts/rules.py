@@ -274,8 +274,8 @@ def parse_days(value: Any) -> frozenset[int] | None:
     return frozenset(map(DAYS.index, texts)) if texts and good else None
 
 
-def accept_whole_up_to(most: int) -> Accept:
-    return lambda value: value if type(value) is int and 1 <= value <= most else None
+def accept_whole_up_to(maximum: int) -> Accept:
+    return lambda value: value if type(value) is int and 1 <= value <= maximum else None
 
 
 def parse_percent(value: Any) -> float | None:

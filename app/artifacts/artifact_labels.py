@@ -186,16 +186,16 @@ def break_call(text: str, max_depth: int = 3) -> str:
     return "".join([*parts, text[at:]])
 
 
-def list_metadata(metadata: Mapping[str, Any], most: int = 400) -> list[tuple[str, str]]:
+def list_metadata(metadata: Mapping[str, Any], max_count: int = 400) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for name, value in metadata.items():
-        if isinstance(value, dict) and value and len(value) <= most:
+        if isinstance(value, dict) and value and len(value) <= max_count:
             pairs += [
                 (f"{name} · {key}", _format_metadata(key, inner)) for key, inner in value.items()
             ]
         else:
             pairs.append((name, _format_metadata(name, value)))
-    return pairs[:most]
+    return pairs[:max_count]
 
 
 def _format_metadata(name: str, value: Any) -> str:

@@ -122,7 +122,7 @@ def split_series(history: Iterable[Pair]) -> list[ModelSeries]:
 
 
 def choose_series(
-    series: Sequence[ModelSeries], given: Mapping[str, str], run_id: str | None = None
+    series: Sequence[ModelSeries], parameters: Mapping[str, str], run_id: str | None = None
 ) -> ModelSeries | None:
     """Return the series that matches a URL's parameters; if several do, the first that was
     timed.
@@ -130,16 +130,22 @@ def choose_series(
     fit = [
         model_series
         for model_series in series
-        if all(given[name] == value for name, value in model_series.query.items() if name in given)
+        if all(
+            parameters[name] == value
+            for name, value in model_series.query.items()
+            if name in parameters
+        )
     ]
-    if not fit and given.get("batch_size") == "":
+    if not fit and parameters.get("batch_size") == "":
         of_run = [
             model_series
             for model_series in series
             if run_id in {point.row.run_id for point in model_series.points}
         ]
         return choose_series(
-            of_run, {name: value for name, value in given.items() if name != "batch_size"}, run_id
+            of_run,
+            {name: value for name, value in parameters.items() if name != "batch_size"},
+            run_id,
         )
     timed = [
         model_series for model_series in fit if "performance" in model_series.newest.experiments

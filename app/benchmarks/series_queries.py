@@ -343,8 +343,8 @@ class RunCount:
     points: list[HistoryPoint]
 
 
-def count_runs(engine: Engine, kind: str, thing_id: int, *, newest: int) -> RunCount | None:
-    values = {"id": thing_id, "newest": newest}
+def count_runs(engine: Engine, kind: str, thing_id: int, *, run_count: int) -> RunCount | None:
+    values = {"id": thing_id, "newest": run_count}
     row = get_row(engine, LABEL_SQL[kind], values)
     if row is None:
         return None
@@ -353,8 +353,8 @@ def count_runs(engine: Engine, kind: str, thing_id: int, *, newest: int) -> RunC
 
 
 def count_recompiles(
-    engine: Engine, category: str, suite: str | None = None, *, newest: int
+    engine: Engine, category: str, suite: str | None = None, *, run_count: int
 ) -> list[HistoryPoint]:
     return list_points(
-        engine, CATEGORY_SQL, {"category": category, "suite": suite, "newest": newest}
+        engine, CATEGORY_SQL, {"category": category, "suite": suite, "newest": run_count}
     )

@@ -99,22 +99,22 @@ class Period:
         return " to ".join(format_times(self.since_us, self.until_us))
 
 
-def read_period(since: str | None, until: str | None, last: str | None, now_us: int) -> Period:
+def read_period(since: str | None, until: str | None, duration: str | None, now_us: int) -> Period:
     """Parse a period. It ends at `until` (including that day), else now, and begins at `since`, or
-    `last` before its end.
+    `duration` before its end.
 
     Raises FilterError for an invalid time, or an end that is not after the beginning.
     """
-    if since and last:
+    if since and duration:
         raise FilterError(
-            f"last: {last[:40]!r} and since={since[:40]!r} both set the start of the period; "
+            f"last: {duration[:40]!r} and since={since[:40]!r} both set the start of the period; "
             "give one"
         )
     end = _read_moment("until", until, now_us, ends=True) if until else now_us
     if since:
         begin = _read_moment("since", since, now_us, ends=False)
     else:
-        begin = end - read_length("last", last or DEFAULT_LAST)
+        begin = end - read_length("last", duration or DEFAULT_LAST)
     if begin >= end:
         raise FilterError(
             f"since: it begins at {format_time(begin)}, which is not before its end, "

@@ -45,7 +45,7 @@ def chart_metric(
     axis: Axis,
     *,
     chart_id: str,
-    words: bool = True,
+    names_changes: bool = True,
 ) -> Chart:
     positions = {run.id: number for number, run in enumerate(axis.runs)}
     traces: list[dict[str, Any]] = []
@@ -69,7 +69,7 @@ def chart_metric(
         for value in (point.value, point.low, point.high)
         if value is not None
     ]
-    layout = _lay_out(metric, axis, values, words=words)
+    layout = _lay_out(metric, axis, values, names_changes=names_changes)
     note = f"{metric.meaning}, {metric.unit}" if metric.unit else metric.meaning
     note = f"{note}; {OUTLIERS}" if has_outliers else note
     figure = build_figure(traces, **layout)
@@ -171,7 +171,9 @@ def _round_value(value: float) -> float:
     return float(f"{value:.5g}")
 
 
-def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool) -> dict[str, Any]:
+def _lay_out(
+    metric: Metric, axis: Axis, values: Sequence[float], *, names_changes: bool
+) -> dict[str, Any]:
     yaxis: dict[str, Any] = {"nticks": 6, "automargin": False, "fixedrange": True}
     if metric.kind == "count":
         yaxis |= count_axis(max(values, default=0))
@@ -191,7 +193,7 @@ def _lay_out(metric: Metric, axis: Axis, values: Sequence[float], *, words: bool
     else:
         xaxis |= {"tickmode": "array", "tickvals": [at for at, _label in axis.ticks]}
         xaxis["ticktext"] = [label.partition("+")[0] for _at, label in axis.ticks]
-    has_words = words and bool(axis.changes)
+    has_words = names_changes and bool(axis.changes)
     return {
         "margin": {"l": 62, "r": 14, "t": 8 + 13 * _ROWS if has_words else 8, "b": 28},
         "uirevision": "kept",

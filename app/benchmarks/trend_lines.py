@@ -105,12 +105,12 @@ class Axis:
 
 
 def build_axis(
-    runs: Sequence[TrendRun], name: str, most: int = MAX_POINTS, parents: Parents | None = None
+    runs: Sequence[TrendRun], name: str, max_count: int = MAX_POINTS, parents: Parents | None = None
 ) -> Axis:
     """Order runs along an axis; too many are reduced to the last of each day, then of each week."""
     known = sorted(runs, key=lambda run: (run.started_us, run.id))
     shown, notes = _drop_unplaced(known, name)
-    shown, note = thin_runs(shown, most)
+    shown, note = thin_runs(shown, max_count)
     notes += [note] if note else []
     if name == "date":
         return Axis(
@@ -190,25 +190,27 @@ def version_sort_key(text: str | None) -> tuple[tuple[int, ...], int, str]:
     return parts, 0 if rest else 1, text or ""
 
 
-def thin_runs(runs: Sequence[TrendRun], most: int) -> tuple[list[TrendRun], str | None]:
+def thin_runs(runs: Sequence[TrendRun], max_count: int) -> tuple[list[TrendRun], str | None]:
     """Return at most `max_count` runs, and a sentence about those left out, or None if none are.
 
     Of more runs, the last of each day is kept, else the last of each week.
     """
-    if len(runs) <= most:
+    if len(runs) <= max_count:
         return list(runs), None
     shown = list(runs)
     for days, word in ((1, "day"), (7, "week")):
         last = {run.started_us // (days * _DAY_US): run for run in runs}
         shown = list(last.values())
-        if len(shown) <= most:
+        if len(shown) <= max_count:
             return (
                 shown,
                 f"{len(runs)} runs are more than a chart shows: these are the last of each {word}",
             )
-    return shown[
-        -most:
-    ], f"{len(runs)} runs are more than a chart shows: these are the last of each of {most} weeks"
+    return (
+        shown[-max_count:],
+        f"{len(runs)} runs are more than a chart shows: these are the last of each of "
+        f"{max_count} weeks",
+    )
 
 
 def find_changes(runs: Sequence[TrendRun]) -> list[EnvironmentChange]:

@@ -98,12 +98,12 @@ def _read_filters() -> TrendsFilters:
     )
 
 
-def _read_list(key: str, most: int) -> list[str]:
+def _read_list(key: str, max_count: int) -> list[str]:
     values = list(
         dict.fromkeys(value.strip() for value in request.args.getlist(key) if value.strip())
     )
-    if len(values) > most:
-        raise FilterError(f"{key}: at most {most} at once, got {len(values)}")
+    if len(values) > max_count:
+        raise FilterError(f"{key}: at most {max_count} at once, got {len(values)}")
     return values
 
 
@@ -118,7 +118,11 @@ def index() -> str:
     charts = []
     for number, drawing in enumerate(screen.drawings):
         chart = chart_metric(
-            drawing.metric, drawing.lines, axis, chart_id=f"trend-{number}", words=number == 0
+            drawing.metric,
+            drawing.lines,
+            axis,
+            chart_id=f"trend-{number}",
+            names_changes=number == 0,
         )
         changes = [change for change in screen.changes if change.metric == drawing.metric.name]
         charts.append(mark_incidents(chart, changes, axis))
@@ -145,7 +149,7 @@ def index() -> str:
 def _chart_recorded(engine: Engine, screen: TrendsScreen) -> dict[str, Any] | None:
     newest, alive_since_us = get_settings().trend_runs, get_clock().alive_since_us
     suite = screen.filters.sets.suite
-    points = list_trend(engine, suite, newest=newest, alive_since_us=alive_since_us)
+    points = list_trend(engine, suite, run_count=newest, alive_since_us=alive_since_us)
     if not points:
         return None
     programs = recorded.list_programs(points)
@@ -182,8 +186,8 @@ def _list_reports(screen: TrendsScreen) -> list[tuple[str, str]]:
 
 
 def _list_choices(engine: Engine, selected: ModelSet | None) -> dict[str, Any]:
-    functions = list_top(engine, TopFunction, newest=300, limit=_OFFERED)
-    breaks = list_top(engine, TopBreak, newest=300, limit=_OFFERED)
+    functions = list_top(engine, TopFunction, run_count=300, limit=_OFFERED)
+    breaks = list_top(engine, TopBreak, run_count=300, limit=_OFFERED)
     return {
         "models": [(model, model) for model in list_model_names(engine, selected.suite)]
         if selected

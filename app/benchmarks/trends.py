@@ -188,9 +188,11 @@ def build_trend(
     for line, fields in lines:
         own = [known[point.run_id] for point in line.points if point.run_id in known]
         series.append(
-            TrendSeries(line, fields, build_axis(own, axis, most=len(own), parents=parents))
+            TrendSeries(line, fields, build_axis(own, axis, max_count=len(own), parents=parents))
         )
-    return TrendScreen(drawn, by, series, build_axis(runs, axis, most=len(runs), parents=parents))
+    return TrendScreen(
+        drawn, by, series, build_axis(runs, axis, max_count=len(runs), parents=parents)
+    )
 
 
 def _measure_sets(
@@ -296,12 +298,14 @@ def count_lines(
             if name not in known:
                 raise FilterError(f"category: {name[:40]!r} is not one of {', '.join(known)}")
         return [
-            build_count_line(known[name], count_recompiles(engine, name, suite, newest=run_count))
+            build_count_line(
+                known[name], count_recompiles(engine, name, suite, run_count=run_count)
+            )
             for name in values
         ]
     lines = []
     for text, thing_id in read_ids(kind, values).items():
-        counted = count_runs(engine, kind, thing_id, newest=run_count)
+        counted = count_runs(engine, kind, thing_id, run_count=run_count)
         if counted is None:
             raise UnknownCountedError(f"There is no {COUNTED[kind][2]} {text[:40]}.")
         lines.append(build_count_line(counted.label, counted.points))

@@ -394,13 +394,13 @@ def group_components(components: Iterable[Component]) -> list[ComponentGroup]:
     ]
 
 
-def summarize_diff(diff: KeyDiff, most: int = 3) -> str:
+def summarize_diff(diff: KeyDiff, max_count: int = 3) -> str:
     changes = [
         change.summary for change in (*diff.changed, *diff.only_in_miss, *diff.only_in_earlier)
     ]
-    left_out = f", and {len(changes) - most} more" if len(changes) > most else ""
+    left_out = f", and {len(changes) - max_count} more" if len(changes) > max_count else ""
     return (
-        "; ".join(changes[:most]) + left_out
+        "; ".join(changes[:max_count]) + left_out
         if changes
         else "nothing: the same key was queried before"
     )

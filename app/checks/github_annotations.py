@@ -102,9 +102,9 @@ def _unquote_path(name: str) -> str:
     )
 
 
-def _run_git(folder: str, *words: str) -> subprocess.CompletedProcess[str]:
+def _run_git(folder: str, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["git", "-c", "core.quotePath=false", *words],
+        ["git", "-c", "core.quotePath=false", *args],
         cwd=folder,
         env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
         capture_output=True,

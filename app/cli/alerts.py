@@ -73,8 +73,8 @@ def alerts_action(function: Callable[..., Answer]) -> click.Command:
     return alerts.command(function.__name__.removesuffix("_all"))(run)
 
 
-def _find_rules(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
-    return load_settings(os.environ, {"alerts": given}).alerts
+def _find_rules(ctx: click.Context, param: click.Parameter, path: str | None) -> str:
+    return load_settings(os.environ, {"alerts": path}).alerts
 
 
 rules_option = click.option(

@@ -233,9 +233,9 @@ output = partial(click.option, cls=Option, group="Outputs (- is stdout)")
     "--not-measured", metavar="WHY", help="Tell GitHub that there is nothing to compare, and why."
 )
 @output("--all", is_flag=True, help="Print the verdicts that pass as well.")
-def check(db: str, **given: Any) -> int:
+def check(db: str, **options: Any) -> int:
     """Compare a run with a baseline under named rules, and fail if any rule finds it worse."""
-    arguments = SimpleNamespace(**given)
+    arguments = SimpleNamespace(**options)
     try:
         check_targets(_list_targets(arguments))
         try:
@@ -261,16 +261,16 @@ def check(db: str, **given: Any) -> int:
     return screen.report.exit_code
 
 
-def _read_options(arguments: SimpleNamespace) -> RuleOptions:
-    if arguments.threshold is not None and "performance" not in arguments.rule_names:
+def _read_options(options: SimpleNamespace) -> RuleOptions:
+    if options.threshold is not None and "performance" not in options.rule_names:
         raise CannotCompare(
             "--threshold is what --rule performance compares with; add that rule, or leave it out"
         )
-    known = frozenset() if arguments.no_known_flaky else list_flaky()
+    known = frozenset() if options.no_known_flaky else list_flaky()
     return RuleOptions(
-        flaky=known | frozenset(arguments.flaky),
+        flaky=known | frozenset(options.flaky),
         **{
-            field.name: getattr(arguments, field.name)
+            field.name: getattr(options, field.name)
             for field in fields(RuleOptions)
             if field.name != "flaky"
         },

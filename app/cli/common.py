@@ -15,12 +15,12 @@ from compileboard.app.core.settings import load_settings
 Decorator = Callable[[Any], Any]
 
 
-def _find_database(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
-    return load_settings(os.environ, {"db": given}).db
+def _find_database(ctx: click.Context, param: click.Parameter, path: str | None) -> str:
+    return load_settings(os.environ, {"db": path}).db
 
 
-def _find_board(ctx: click.Context, param: click.Parameter, given: str | None) -> str:
-    return parse_address(_find_database(ctx, param, given)).board
+def _find_board(ctx: click.Context, param: click.Parameter, path: str | None) -> str:
+    return parse_address(_find_database(ctx, param, path)).board
 
 
 def _make_option(find: Callable[[click.Context, click.Parameter, str | None], str]) -> Decorator:

@@ -68,12 +68,12 @@ def _list_options() -> list[click.Parameter]:
         if setting.name not in SERVE_SETTINGS
     ),
 )
-def serve(**given: str | None) -> int:
+def serve(**options: str | None) -> int:
     """Serve the dashboard until interrupted. Every option can also be set in the environment."""
     from compileboard.app.server.gunicorn_server import ServeError
     from compileboard.app.server.gunicorn_server import serve as serve_dashboard
 
-    settings = load_settings(os.environ, given)
+    settings = load_settings(os.environ, options)
     set_log_format(settings.log_format)
     try:
         return serve_dashboard(settings, os.environ)

@@ -223,12 +223,12 @@ def _check_free(address: ClickHouseAddress) -> None:
         )
 
 
-def _find_reason(words: str) -> str:
-    match = re.search(r"\[Errno -?\d+\] ([\w ,-]+)|(timed out)", words)
+def _find_reason(message: str) -> str:
+    match = re.search(r"\[Errno -?\d+\] ([\w ,-]+)|(timed out)", message)
     return (
         (match[1] or match[2])
         if match
-        else re.sub(r"query_id=[\w-]+|0x[0-9a-f]+", "…", words)[:200]
+        else re.sub(r"query_id=[\w-]+|0x[0-9a-f]+", "…", message)[:200]
     )
 
 

@@ -435,15 +435,17 @@ class Publisher:
         self._clean -= changed
         self._changed_us |= dict.fromkeys(months, now_us)
 
-    def rebuild_months(self, board: sqlite3.Connection, now_us: int, most: int = 1) -> list[int]:
-        """Sum up at most `most` changed months that have become quiet, and return them. Raises
+    def rebuild_months(
+        self, board: sqlite3.Connection, now_us: int, max_count: int = 1
+    ) -> list[int]:
+        """Sum up at most `max_count` changed months that have become quiet, and return them. Raises
         EngineUnavailable, ForeignBoard.
         """
         with self._connected(board, now_us):
             months = sorted(list_months(self._client) - self._clean, reverse=True)
             quiet = [
                 month for month in months if now_us - self._changed_us.get(month, 0) >= QUIET_US
-            ][:most]
+            ][:max_count]
             for month in quiet:
                 rebuild_month(self._client, month, published_runs.get_numbers(board).version)
                 self._clean.add(month)

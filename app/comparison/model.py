@@ -305,10 +305,10 @@ cudagraph_rerecording_count|CUDA graphs recorded again||down|0|torch|no other gr
 """)
 
 
-def format_names(names: Sequence[str], most: int = 3) -> str:
+def format_names(names: Sequence[str], max_count: int = 3) -> str:
     """Format as `a, b, c and 2 more`."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    more = f" and {len(names) - max_count} more" if len(names) > max_count else ""
+    return ", ".join(names[:max_count]) + more
 
 
 def group_of(name: str) -> str:

@@ -126,24 +126,24 @@ def _find_compile(name: str) -> ComparedCompile | None:
         abort(404, f"{name}: {error}")
 
 
-def _build_from_query(given: dict[str, str]) -> ComparisonScreen | None:
+def _build_from_query(query: dict[str, str]) -> ComparisonScreen | None:
     return build_default_comparison(
         get_store(),
         get_clock(),
-        given["base"],
-        given["new"],
+        query["base"],
+        query["new"],
         anyway=_read_anyway(),
-        suite=given["suite"],
+        suite=query["suite"],
     )
 
 
-def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
+def lay_out(screen: ComparisonScreen, query: dict[str, str]) -> dict[str, Any]:
     comparison = screen.comparison
-    sort = given["sort"] or DEFAULT_ORDER
-    choice = choose(comparison, given["metric"] or None, sort, only_changes=True)
+    sort = query["sort"] or DEFAULT_ORDER
+    choice = choose(comparison, query["metric"] or None, sort, only_changes=True)
     changed = set(map(id, choice.rows))
     unchanged = [pair for pair in comparison.pairs if id(pair) not in changed]
-    limit = check_limit(given["limit"] or None, get_settings().page_size)
+    limit = check_limit(query["limit"] or None, get_settings().page_size)
     entry_address = partial(_entry_url, url_for("models.index"))
 
     def model_address(pair: ModelPair) -> str:
@@ -162,7 +162,7 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         return url_for("compare.compiles", a=a, b=b)
 
     asked: dict[str, Any] = {"base": comparison.base.asked, "new": comparison.new.asked}
-    asked |= {key: given[key] for key in ("anyway", "suite") if given[key]}
+    asked |= {key: query[key] for key in ("anyway", "suite") if query[key]}
     return {
         "comparison": comparison,
         "choice": choice,
@@ -170,7 +170,7 @@ def lay_out(screen: ComparisonScreen, given: dict[str, str]) -> dict[str, Any]:
         "summary": screen.summary,
         "unchanged": unchanged[:MAX_UNCHANGED],
         "unchanged_count": len(unchanged),
-        "listing": paginate(choice.rows, given["cursor"] or None, limit),
+        "listing": paginate(choice.rows, query["cursor"] or None, limit),
         "chart": chart,
         "has_charts": chart is not None,
         "tiles": [

@@ -96,11 +96,11 @@ def build_steps(
     return [ChainLink(compile_row, by_compile.get(compile_row.id)) for compile_row in compiles]
 
 
-def shorten_steps(steps: Sequence[ChainLink], most: int = 40) -> tuple[list[ChainLink], int]:
-    if len(steps) <= most:
+def shorten_steps(steps: Sequence[ChainLink], max_count: int = 40) -> tuple[list[ChainLink], int]:
+    if len(steps) <= max_count:
         return list(steps), 0
-    first = most // 4
-    return [*steps[:first], *steps[len(steps) - (most - first) :]], len(steps) - most
+    first = max_count // 4
+    return [*steps[:first], *steps[len(steps) - (max_count - first) :]], len(steps) - max_count
 
 
 @dataclass(frozen=True)

@@ -117,19 +117,19 @@ def get_sender() -> RunSender:
     )
 
 
-def choose_author(given: str) -> str:
+def choose_author(author: str) -> str:
     """Return the author of a comment: the login's name, else the given name.
 
-    Raises ValueError if `given` differs from the login's name.
+    Raises ValueError if `author` differs from the login's name.
     """
     name = get_identity().name
-    if name is not None and given not in ("", name):
-        raise ValueError(f"author: {given[:40]!r} is not {name!r}, the login's name; leave it out")
-    return name or given
+    if name is not None and author not in ("", name):
+        raise ValueError(f"author: {author[:40]!r} is not {name!r}, the login's name; leave it out")
+    return name or author
 
 
-def describe_author(given: str) -> str | None:
-    return None if get_identity().name else f"by {given}"
+def describe_author(author: str) -> str | None:
+    return None if get_identity().name else f"by {author}"
 
 
 def is_loopback(host: str) -> bool:

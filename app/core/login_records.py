@@ -260,8 +260,8 @@ def get_wait_s(failures: Sequence[LoginFailure], address: str, now_us: int) -> i
     return _round_up_s(max(waits_us))
 
 
-def _measure_wait_us(failures: Sequence[LoginFailure], most: int, now_us: int) -> int:
-    return failures[-most].failed_us + WINDOW_US - now_us if len(failures) >= most else 0
+def _measure_wait_us(failures: Sequence[LoginFailure], max_count: int, now_us: int) -> int:
+    return failures[-max_count].failed_us + WINDOW_US - now_us if len(failures) >= max_count else 0
 
 
 def _round_up_s(wait_us: int) -> int:

@@ -62,10 +62,10 @@ def read_clock(stale_after_s: int = Settings.stale_after_s) -> RecorderClock:
     return RecorderClock(time.time_ns() // 1000, stale_after_s)
 
 
-def newest_sql(dialect: Dialect, *, benched: bool, ended: bool) -> str:
+def newest_sql(dialect: Dialect, *, benched: bool, has_ended: bool) -> str:
     """Return the SQL of the newest run. coalesce() makes SQLite read runs before their totals."""
     is_ended = (
-        "not (r.state = 'running' and r.heartbeat_us >= :alive_since_us)" if ended else "true"
+        "not (r.state = 'running' and r.heartbeat_us >= :alive_since_us)" if has_ended else "true"
     )
     has_results = (
         f"{HAS_RESULTS[dialect]} and coalesce($t.result_count, 0) > 0" if benched else "true"
@@ -98,7 +98,7 @@ def list_running_ids(engine: Engine, clock: RecorderClock) -> frozenset[str]:
 def get_newest_run_id(engine: Engine, clock: RecorderClock, benched: bool = False) -> str | None:
     values = {"alive_since_us": clock.alive_since_us}
     for ended in (True, False):
-        row = get_row(engine, newest_sql(engine.dialect, benched=benched, ended=ended), values)
+        row = get_row(engine, newest_sql(engine.dialect, benched=benched, has_ended=ended), values)
         if row:
             return str(row["id"])
     return None

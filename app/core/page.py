@@ -94,11 +94,11 @@ def make_page(rows: Sequence[Row], limit: int, key: Callable[[Row], tuple[Key, .
     return Page(page_rows, encode_cursor(*key(page_rows[-1])) if len(rows) > limit else None)
 
 
-def check_limit(value: str | None, default: int, most: int = 1000) -> int:
+def check_limit(value: str | None, default: int, maximum: int = 1000) -> int:
     """Return the number of rows of a page. Raises FilterError unless it is a whole number from 1 to
-    `most`.
+    `maximum`.
     """
-    return check_whole("limit", value, default, 1, most)
+    return check_whole("limit", value, default, 1, maximum)
 
 
 def check_whole(
@@ -106,20 +106,20 @@ def check_whole(
     value: str | None,
     default: int,
     least: int = 0,
-    most: int = 1 << 60,
+    maximum: int = 1 << 60,
     expected: str = "",
 ) -> int:
     """Return a value as a number. Raises FilterError unless it is a whole number in range."""
     if not value:
         return default
-    max_digits = 18 if most > 10**10 else 9
+    max_digits = 18 if maximum > 10**10 else 9
     if (
         not value.isascii()
         or not value.isdigit()
         or len(value) > max_digits
-        or not least <= int(value) <= most
+        or not least <= int(value) <= maximum
     ):
-        expectation = expected or f"a whole number from {least} to {most}"
+        expectation = expected or f"a whole number from {least} to {maximum}"
         raise FilterError(f"{name}: {value[:40]!r} is not {expectation}")
     return int(value)
 

@@ -99,14 +99,14 @@ def variable_name(setting: Setting) -> str:
     return f"COMPILEBOARD_{setting.name.upper()}"
 
 
-def load_settings(environ: Mapping[str, str], given: Mapping[str, Any] | None = None) -> Settings:
+def load_settings(environ: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Settings:
     """Combine values from the command line (None if not given), the environment and the defaults.
 
     Raises SettingError if a value has the wrong type or is out of range.
     """
     values: dict[str, Any] = {}
     for setting in SETTINGS:
-        value = (given or {}).get(setting.name)
+        value = (options or {}).get(setting.name)
         origin = f"--{setting.name.replace('_', '-')}"
         if value is None:
             value = environ.get(variable_name(setting))

@@ -120,13 +120,13 @@ def run(
 
 
 def _yield_lane(
-    process: subprocess.Popen[bytes], lane: ImportLane | None, ended: threading.Event
+    process: subprocess.Popen[bytes], lane: ImportLane | None, has_ended: threading.Event
 ) -> None:
     """Let the next import begin. This one continues in the second lane, or stops until that is
     free.
     """
     wait_s = SLICE_S
-    while lane is not None and not ended.wait(wait_s) and not lane.try_second():
+    while lane is not None and not has_ended.wait(wait_s) and not lane.try_second():
         with suppress(ProcessLookupError):
             process.send_signal(PAUSE_SIGNAL)
         wait_s = ASK_EVERY_S
@@ -164,16 +164,21 @@ def _kill_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def _finish_import(
-    slot: QueueEntry, last: dict[str, Any], code: int, late: bool, errors: Path, settings: Settings
+    slot: QueueEntry,
+    last_line: dict[str, Any],
+    code: int,
+    late: bool,
+    errors: Path,
+    settings: Settings,
 ) -> None:
-    if last.get("state") == "done" and not last["deleted"]:
+    if last_line.get("state") == "done" and not last_line["deleted"]:
         slot.save(
             state="done",
-            message=_describe_outcome(last, code),
-            **{key: last[key] for key in _LINE_KEYS},
+            message=_describe_outcome(last_line, code),
+            **{key: last_line[key] for key in _LINE_KEYS},
         )
         return
-    if last.get("state") == "done" and last.get("deleted"):
+    if last_line.get("state") == "done" and last_line.get("deleted"):
         message = (
             "This log's run was deleted or pruned here, so it was left out. To have it again, "
             "delete it if it was "
@@ -184,24 +189,29 @@ def _finish_import(
     _close_run(slot, settings)
     slot.save(
         state="failed",
-        message=_explain_failure(last, code, late, _read_tail(errors)) + _describe_stored(slot),
+        message=_explain_failure(last_line, code, late, _read_tail(errors))
+        + _describe_stored(slot),
     )
 
 
-def _describe_outcome(last: dict[str, Any], code: int) -> str:
+def _describe_outcome(last_line: dict[str, Any], code: int) -> str:
     if code:  # only the search index follows the last line
         sentences = ["All of it is read, but not all of its texts can be searched yet."]
-    elif last["known_run"] and not last["record_count"]:
+    elif last_line["known_run"] and not last_line["record_count"]:
         sentences = ["Nothing new: it had been imported before."]
     else:
         sentences = []
     # Ignored options, or logs that are in another run: otherwise only the terminal would show them.
-    return " ".join([*sentences, *(f"Note: {remark}." for remark in last["remarks"])])
+    return " ".join([*sentences, *(f"Note: {remark}." for remark in last_line["remarks"])])
 
 
-def _explain_failure(last: dict[str, Any], code: int, late: bool, output: str) -> str:
-    if last.get("state") == "failed":
-        return f"{last['message']} {ON_THE_SERVER}." if last.get("limit") else str(last["message"])
+def _explain_failure(last_line: dict[str, Any], code: int, late: bool, output: str) -> str:
+    if last_line.get("state") == "failed":
+        return (
+            f"{last_line['message']} {ON_THE_SERVER}."
+            if last_line.get("limit")
+            else str(last_line["message"])
+        )
     if late or code == -signal.SIGXCPU:
         return (
             f"It was ended after {TIMEOUT_S} seconds, the most that a server gives an import. "

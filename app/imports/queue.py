@@ -72,32 +72,32 @@ class ImportOptions:
         return words + [flag for flag, is_given in flags if is_given]
 
 
-def parse_options(given: Mapping[str, str]) -> ImportOptions:
+def parse_options(fields: Mapping[str, str]) -> ImportOptions:
     """Parse form fields or URL parameters. Raises UploadRejected for an unknown or invalid one."""
-    for key in given:
+    for key in fields:
         if key not in FIELDS:
             raise UploadRejected(
                 400, f"{key[:40]!r}: there is no such field; known are files, {', '.join(FIELDS)}"
             )
     return ImportOptions(
-        name=_read_text(given, "name"),
-        suite=_read_text(given, "suite"),
-        tags=_read_tags(given.get("tags", "")),
-        payloads=_read_choice(given, "payloads", True),
-        redact_source=_read_choice(given, "redact_source", False),
-        again=_read_choice(given, "again", False),
+        name=_read_text(fields, "name"),
+        suite=_read_text(fields, "suite"),
+        tags=_read_tags(fields.get("tags", "")),
+        payloads=_read_choice(fields, "payloads", True),
+        redact_source=_read_choice(fields, "redact_source", False),
+        again=_read_choice(fields, "again", False),
     )
 
 
-def _read_text(given: Mapping[str, str], key: str) -> str | None:
-    value = given.get(key, "").strip()
+def _read_text(fields: Mapping[str, str], key: str) -> str | None:
+    value = fields.get(key, "").strip()
     if len(value) > _MAX_CHARACTERS or not value.isprintable():
         raise UploadRejected(400, f"{key}: expected at most {_MAX_CHARACTERS} printable characters")
     return value or None
 
 
-def _read_choice(given: Mapping[str, str], key: str, otherwise: bool) -> bool:
-    value = given.get(key, "")
+def _read_choice(fields: Mapping[str, str], key: str, otherwise: bool) -> bool:
+    value = fields.get(key, "")
     if value not in ("", "yes", "no"):
         raise UploadRejected(400, f"{key}: {value[:40]!r} is neither yes nor no")
     return otherwise if value == "" else value == "yes"

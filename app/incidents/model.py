@@ -382,9 +382,9 @@ def describe_cause(cause: Mapping[str, Any]) -> str:
     return f"{kind}, {word}: {cause['label']}{values}"
 
 
-def describe_environment(part: Mapping[str, Any]) -> str:
+def describe_environment(change: Mapping[str, Any]) -> str:
     """Format a changed part of the environment as `torch 2.10 → 2.11`."""
-    return f"{part['word']} {part['before'] or 'unknown'} → {part['now'] or 'unknown'}"
+    return f"{change['word']} {change['before'] or 'unknown'} → {change['now'] or 'unknown'}"
 
 
 def _format_side(value: object) -> str:

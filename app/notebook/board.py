@@ -229,7 +229,7 @@ class Board:
                 get_engine(),
                 chosen.suite,
                 chosen.name,
-                newest=newest,
+                run_count=newest,
                 alive_since_us=alive_since_us,
             )
         if not points:

@@ -204,14 +204,14 @@ def _fit_value(column: FrameColumn, value: Any, row: int, others: dict[int, dict
     return None
 
 
-def _convert_column(kind: str, words: Sequence[str], values: list[Any]) -> Any:
+def _convert_column(kind: str, known_values: Sequence[str], values: list[Any]) -> Any:
     if kind == MOMENT:
         numbers = np.array(
             [_NOT_A_TIME if value is None else value for value in values], dtype="int64"
         )
         return pd.DatetimeIndex(numbers.view("datetime64[us]")).tz_localize("UTC")
     if kind == CATEGORY:
-        known = dict.fromkeys((*words, *(value for value in values if value is not None)))
+        known = dict.fromkeys((*known_values, *(value for value in values if value is not None)))
         return pd.Categorical(values, categories=pd.array([*known], dtype=pd.StringDtype("python")))
     if kind in (LIST, MAPPING):
         array = np.empty(len(values), dtype=object)
@@ -388,10 +388,12 @@ class FrameMethod:
         frame.attrs["is_cut"] = len(frame) > limit
         return frame.iloc[:limit] if len(frame) > limit else frame
 
-    def _list_rows(self, run_id: str | None, filters: dict[str, Any], most: int) -> Iterator[Any]:
+    def _list_rows(
+        self, run_id: str | None, filters: dict[str, Any], max_count: int
+    ) -> Iterator[Any]:
         if not self.of_runs:
             given = dict(zip(self.own_filters, read_filters(self.own_filters.values(), filters)))
-            yield from self._list_pages(run_id, given, most)
+            yield from self._list_pages(run_id, given, max_count)
             return
         of_run = {
             name: filters.pop(name) for name in (*list_names(RunFilter), "run") if name in filters
@@ -406,7 +408,7 @@ class FrameMethod:
         for chosen_id in (
             [find_run_id(of_run["run"])] if of_run.get("run") else self._list_run_ids(selection)
         ):
-            rows = self._list_pages(chosen_id, given, most)
+            rows = self._list_pages(chosen_id, given, max_count)
             yield from (
                 rows if self.columns[0] != _RUN_ID else (_add_run(row, chosen_id) for row in rows)
             )
@@ -424,13 +426,15 @@ class FrameMethod:
             if cursor is None:
                 return
 
-    def _list_pages(self, run_id: str | None, given: dict[str, Any], most: int) -> Iterator[Any]:
+    def _list_pages(
+        self, run_id: str | None, given: dict[str, Any], max_count: int
+    ) -> Iterator[Any]:
         detail = {"detail": find_run(run_id)} if run_id is not None else {}
         filters = self.operation.filters.items()
         paging = next((name for name, model in filters if issubclass(model, Limit)), None)
         cursor = None
         while True:
-            query = PageQuery(limit=min(self.page_count, most), cursor=cursor)
+            query = PageQuery(limit=min(self.page_count, max_count), cursor=cursor)
             paged = {} if paging is None else {paging: query}
             answer = self.operation.view(**detail, **given, **paged)
             yield from answer.rows if self.operation.is_list else getattr(answer, self.part)

@@ -36,7 +36,8 @@ def _lay_out(run_id: str, screen: RanksScreen) -> dict[str, Any]:
         raise FilterError(f"rows: {given[:40]!r} is not all")
     rows, groups = screen.list_rows(given == "all"), screen.comparison.columns
     start, first = (
-        check_whole(name, request.args.get(name), 0, most=10**7 - 1) for name in ("start", "column")
+        check_whole(name, request.args.get(name), 0, maximum=10**7 - 1)
+        for name in ("start", "column")
     )
     shown, spreads = rows[start : start + ROWS], screen.spreads
     cells: list[RankCompile | None] = [cell for row in (*shown, *spreads) for cell in row.cells]

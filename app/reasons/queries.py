@@ -853,10 +853,10 @@ limit :newest
 
 
 def list_history(
-    engine: Engine, subject: ReasonSubject, reason_id: int, *, newest: int = 200
+    engine: Engine, subject: ReasonSubject, reason_id: int, *, run_count: int = 200
 ) -> list[HistoryPoint]:
     sql = history_sql(subject.run_table, subject.key, subject.count)
-    return list_points(engine, sql, {"id": reason_id, "newest": newest})
+    return list_points(engine, sql, {"id": reason_id, "newest": run_count})
 
 
 def list_points(engine: Engine, sql: str, values: Mapping[str, Any]) -> list[HistoryPoint]:

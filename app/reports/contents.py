@@ -132,7 +132,7 @@ def read_contents(
         ranks=build_ranks(reader, run.id) if has.has_ranks else None,
         timeline=timeline,
         strips=read_strips(reader, timeline) if timeline else (),
-        stacks=build_stacks(reader, run.id, most=MAX_BLOCKS) if has.has_stacks else None,
+        stacks=build_stacks(reader, run.id, max_count=MAX_BLOCKS) if has.has_stacks else None,
         guards=build_guards(reader, run.id, limit=MAX_SETS) if has.has_guards else None,
         shapes=build_run_shapes(reader, run.id, limit=MAX_SHAPES) if has.has_symbols else None,
         aot=build_aot(reader, run.id, limit=MAX_GRAPHS) if has.has_aot else None,

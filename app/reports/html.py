@@ -142,18 +142,20 @@ def choose_texts(
 
 
 def iterate_entries(
-    connection: sqlite3.Connection, run_id: str, choice: TextChoice, most: int
+    connection: sqlite3.Connection, run_id: str, choice: TextChoice, max_count: int
 ) -> Iterator[ReportCompile]:
     cursor: str | None = None
-    while most > 0:
-        page = compiles.list_compiles(connection, run_id, cursor=cursor, limit=min(_PAGE, most))
+    while max_count > 0:
+        page = compiles.list_compiles(
+            connection, run_id, cursor=cursor, limit=min(_PAGE, max_count)
+        )
         steps = trace_files.list_steps(connection, [row.id for row in page.rows])
         texts = _find_texts(
             connection, [step.ref_id for step in steps if step.kind == "artifact"], choice
         )
         for entry in build_entries(page.rows, steps):
             yield ReportCompile(entry, texts)
-        most, cursor = most - len(page.rows), page.next
+        max_count, cursor = max_count - len(page.rows), page.next
         if cursor is None:
             return
 

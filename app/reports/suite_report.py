@@ -59,7 +59,9 @@ def policy_of(suite: SuiteScreen) -> str:
 def write_html(suite: SuiteScreen, written_us: int) -> bytes:
     drawn = _build_lines(suite)
     charts = [
-        chart_metric(metric, [line], suite.axis, chart_id=f"trend-{number}", words=number == 0)
+        chart_metric(
+            metric, [line], suite.axis, chart_id=f"trend-{number}", names_changes=number == 0
+        )
         for number, (metric, line) in enumerate(drawn)
     ]
     columns, table_rows = list_table_rows([(metric, [line]) for metric, line in drawn], suite.axis)

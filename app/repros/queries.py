@@ -186,10 +186,10 @@ group by r.id
 """
 
 
-def failures_sql(order: str, up: bool, given: Sequence[str], after: bool) -> str:
+def failures_sql(order: str, up: bool, filters: Sequence[str], after: bool) -> str:
     column, direction, sign = ORDERS[order], "asc" if up else "desc", ">" if up else "<"
-    conditions = "".join(f"\n  and {_CONDITIONS[name]}" for name in given)
-    functions = "left join functions as f on f.id = r.function_id" if "text" in given else ""
+    conditions = "".join(f"\n  and {_CONDITIONS[name]}" for name in filters)
+    functions = "left join functions as f on f.id = r.function_id" if "text" in filters else ""
     behind = f"where (g.{column}, g.fingerprint) {sign} (:after_key, :after_id)" if after else ""
     return f"""
 with grouped as (

@@ -381,11 +381,11 @@ class ConfigScreen:
     values: Mapping[str, Any]
     defaults: Mapping[str, str]
 
-    def list_settings(self, part: str = "") -> list[tuple[str, str]]:
+    def list_settings(self, name_contains: str = "") -> list[tuple[str, str]]:
         return [
             (name, environment.show_value(value))
             for name, value in self.values.items()
-            if part in name.lower()
+            if name_contains in name.lower()
         ]
 
 

@@ -104,7 +104,7 @@ def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> lis
     first.
     """
     run_ids = list_program_runs(
-        store.engine, filters.suite, filters.name, newest=run_count, max_compiles=MAX_COMPILES
+        store.engine, filters.suite, filters.name, run_count=run_count, max_compiles=MAX_COMPILES
     )
     runs = (get_run(store.engine, run_id) for run_id in run_ids[:MAX_PROGRAMS])
     programs = [program for run in runs if run and (program := _read_program(store, run))]

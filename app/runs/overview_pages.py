@@ -233,13 +233,13 @@ def get_overview(scope: OverviewScope) -> Overview:
             engine,
             filters.suite,
             filters.name,
-            newest=point_count,
+            run_count=point_count,
             alive_since_us=clock.alive_since_us,
         ),
         newest_runs=newest.rows,
         graph_breaks=screen.graph_breaks,
         recompile_causes=screen.recompile_causes,
         functions=list_top(
-            engine, TopFunction, filters.suite, filters.name, newest=point_count, limit=TOP_COUNT
+            engine, TopFunction, filters.suite, filters.name, run_count=point_count, limit=TOP_COUNT
         ),
     )

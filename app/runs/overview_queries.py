@@ -387,10 +387,10 @@ def list_trend(
     suite: str | None = None,
     name: str | None = None,
     *,
-    newest: int = 1000,
+    run_count: int = 1000,
     alive_since_us: int = 0,
 ) -> list[RunPoint]:
-    values = {**bind_suite(engine, suite), "name": name, "newest": newest}
+    values = {**bind_suite(engine, suite), "name": name, "newest": run_count}
     values["alive_since_us"] = alive_since_us
     rows = engine.rows(trend_sql(write_scope(values)), values)
     return [_to_point(row) for row in reversed(rows)]
@@ -412,20 +412,20 @@ def list_top(
     suite: str | None = None,
     name: str | None = None,
     *,
-    newest: int = 1000,
+    run_count: int = 1000,
     limit: int = 8,
 ) -> list[Top]:
     """List the costliest graph breaks or causes, or the functions that recompile most."""
-    values = {**bind_suite(engine, suite), "name": name, "newest": newest, "limit": limit}
+    values = {**bind_suite(engine, suite), "name": name, "newest": run_count, "limit": limit}
     rows = engine.rows(_TOP_SQL[kind](write_scope(values)), values)
     return [make_row(kind, row) for row in rows]
 
 
 def list_program_runs(
-    engine: Engine, suite: str | None, name: str | None, *, newest: int, max_compiles: int
+    engine: Engine, suite: str | None, name: str | None, *, run_count: int, max_compiles: int
 ) -> list[str]:
     """List the ids of the newest run of each program and benchmark."""
-    values = {**bind_suite(engine, suite), "name": name, "newest": newest}
+    values = {**bind_suite(engine, suite), "name": name, "newest": run_count}
     values["max_compiles"] = max_compiles
     run_ids: dict[tuple[str | None, str], str] = {}
     for row in engine.rows(programs_sql(write_scope(values)), values):

@@ -31,7 +31,7 @@ BEFORE = 60  # Characters shown before the first word.
 MAX_PLACES = 100  # Shown places of a term in a text; ten times as many are examined.
 
 
-def find_lines(text: str, terms: SearchTerms, *, most: int = MAX_LINES) -> list[SearchLine]:
+def find_lines(text: str, terms: SearchTerms, *, max_count: int = MAX_LINES) -> list[SearchLine]:
     low = text.lower()
     if len(low) != len(text):  # lower case may be longer; positions must be the text's own
         low = "".join(letter.lower() if len(letter.lower()) == 1 else letter for letter in text)
@@ -43,7 +43,7 @@ def find_lines(text: str, terms: SearchTerms, *, most: int = MAX_LINES) -> list[
             marks.setdefault(low.rfind("\n", 0, begin) + 1, []).append((begin, end, number))
     best = sorted(
         marks, key=lambda start: (-len({number for _b, _e, number in marks[start]}), start)
-    )[:most]
+    )[:max_count]
     matched, counted, at = [], 0, 0
     for start in sorted(best):
         counted += text.count("\n", at, start)

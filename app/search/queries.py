@@ -345,25 +345,29 @@ class _Text(NamedTuple):
 
 
 def _find_in_all(
-    words: str, files: Sequence[File], after: tuple[Key, ...] | None, most: int
+    match: str, files: Sequence[File], after: tuple[Key, ...] | None, max_count: int
 ) -> tuple[int, list[_Text]]:
     page: list[_Text] = []
     count, is_behind = 0, after is None
     for run_id, reader in files:
-        row_ids = _find_rows(reader, words, most=max(COUNTED, most))
+        row_ids = _find_rows(reader, match, max_count=max(COUNTED, max_count))
         count += min(len(row_ids), COUNTED + 1)
         if after is not None and run_id == after[1]:
             is_behind = True
-            row_ids = _find_rows(reader, words, before=after[0], most=most)
+            row_ids = _find_rows(reader, match, before=after[0], max_count=max_count)
         if is_behind:
-            page += [_Text(run_id, reader, row_id) for row_id in row_ids[: most - len(page)]]
+            page += [_Text(run_id, reader, row_id) for row_id in row_ids[: max_count - len(page)]]
     return count, page
 
 
 def _find_rows(
-    reader: sqlite3.Connection, match: str, *, before: object = None, most: int = COUNTED
+    reader: sqlite3.Connection, match: str, *, before: object = None, max_count: int = COUNTED
 ) -> list[int]:
-    values = {"match": match, "before": 2**63 - 1 if before is None else before, "limit": most + 1}
+    values = {
+        "match": match,
+        "before": 2**63 - 1 if before is None else before,
+        "limit": max_count + 1,
+    }
     return [row["id"] for row in reader.execute(FOUND_SQL, values)]
 
 

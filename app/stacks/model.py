@@ -192,7 +192,7 @@ def _sum_up(tree_node: StackTreeNode) -> None:
             above.outcomes[outcome] = above.outcomes.get(outcome, 0) + count
 
 
-def build_block(top: StackTreeNode, start: int = 0, most: int = MAX_BLOCKS) -> StackBlock:
+def build_block(top: StackTreeNode, start: int = 0, max_count: int = MAX_BLOCKS) -> StackBlock:
     block = StackBlock(_list_single_callees(top), 0)
     waiting: list[tuple[int, int, StackTreeNode, StackBlock]] = []
     number = 0
@@ -200,7 +200,7 @@ def build_block(top: StackTreeNode, start: int = 0, most: int = MAX_BLOCKS) -> S
         number += 1
         waiting.append((-tree_node.total_us, number, tree_node, block))
     heapq.heapify(waiting)
-    for _shown in range(most):
+    for _shown in range(max_count):
         if not waiting:
             break
         _cost, _number, tree_node, parent = heapq.heappop(waiting)
@@ -344,7 +344,7 @@ def build_stacks(
     *,
     node: int = 0,
     start: int = 0,
-    most: int = MAX_BLOCKS,
+    max_count: int = MAX_BLOCKS,
 ) -> StacksScreen | None:
     selection = selection or StackFilter()
     nodes, compiles = list_nodes(reader, run_id), list_stack_compiles(reader, run_id)
@@ -355,7 +355,7 @@ def build_stacks(
     top = tree.nodes.get(node)
     if top is None:
         return None
-    block = build_block(top, start, most=most)
+    block = build_block(top, start, max_count=max_count)
     return StacksScreen(
         compiles=compiles,
         matching=matching,

@@ -25,7 +25,7 @@ def read_filter() -> StackFilter:
         raise FilterError(f"outcome: {outcome[:40]!r} is not one of {', '.join(OUTCOMES)}")
     if library not in ("", "shown"):
         raise FilterError(f"library: {library[:40]!r} is not shown")
-    rank = check_whole("rank", args.get("rank"), 0, most=_HIGHEST) if args.get("rank") else None
+    rank = check_whole("rank", args.get("rank"), 0, maximum=_HIGHEST) if args.get("rank") else None
     return StackFilter(args.get("q", "").strip()[:200], outcome, rank, bool(library))
 
 
@@ -33,7 +33,7 @@ def read_filter() -> StackFilter:
 def show(run_id: str) -> str:
     detail, selection = find_run(run_id), read_filter()
     node, start = (
-        check_whole(name, request.args.get(name), 0, most=_HIGHEST) for name in ("node", "start")
+        check_whole(name, request.args.get(name), 0, maximum=_HIGHEST) for name in ("node", "start")
     )
     screen = build_stacks(get_run_reader(run_id), run_id, selection, node=node, start=start)
     if screen is None:

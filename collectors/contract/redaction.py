@@ -66,16 +66,16 @@ def redact_code(argv: list[str]) -> list[str]:
     return redacted
 
 
-def _redact_program(words: list[str], position: int) -> None:
-    while position < len(words) and words[position].startswith("-") and words[position] != "-m":
-        option = _CODE_OPTION.fullmatch(words[position])
+def _redact_program(argv: list[str], position: int) -> None:
+    while position < len(argv) and argv[position].startswith("-") and argv[position] != "-m":
+        option = _CODE_OPTION.fullmatch(argv[position])
         if option and option["code"]:
-            words[position] = option["option"] + _withhold(option["code"])
+            argv[position] = option["option"] + _withhold(option["code"])
             return
         if option:
-            words[position + 1 : position + 2] = map(_withhold, words[position + 1 : position + 2])
+            argv[position + 1 : position + 2] = map(_withhold, argv[position + 1 : position + 2])
             return
-        position += 2 if words[position] in _VALUE_OPTIONS else 1
+        position += 2 if argv[position] in _VALUE_OPTIONS else 1
 
 
 def _withhold(code: str) -> str:

@@ -460,9 +460,9 @@ def _compare_count(base: int, new: int) -> str:
     return "unchanged" if base == new else "worse" if new > base else "less"
 
 
-def count_models(words: Iterable[Collection[str]]) -> dict[str, int]:
+def count_models(verdicts_by_model: Iterable[Collection[str]]) -> dict[str, int]:
     """Count models by the verdicts on all their metrics: worse, better, both or neither."""
-    model_counts = Counter(_combine_words(of_model) for of_model in words)
+    model_counts = Counter(_combine_words(of_model) for of_model in verdicts_by_model)
     return {word: model_counts[word] for word in ("worse", "better", "both", "neither")}
 
 
@@ -474,8 +474,8 @@ def describe_models(counts: Mapping[str, int]) -> str:
     return text + (f"; {counts['both']} of the worse also better in one" if counts["both"] else "")
 
 
-def _combine_words(words: Collection[str]) -> str:
-    worse, better = "worse" in words, "better" in words
+def _combine_words(verdicts: Collection[str]) -> str:
+    worse, better = "worse" in verdicts, "better" in verdicts
     return "both" if worse and better else "worse" if worse else "better" if better else "neither"
 
 

@@ -623,9 +623,9 @@ def _affects_only_rest(graph_break: Cause, cause: Cause) -> bool:
     return is_rest and graph_break.is_fixable
 
 
-def _is_part(part: Cause, cause: Cause) -> bool:
-    is_same = (part.file, part.function) == (cause.file, cause.function)
-    return is_same and bool(part.sources) and {*part.sources} < {*cause.sources}
+def _is_part(smaller: Cause, cause: Cause) -> bool:
+    is_same = (smaller.file, smaller.function) == (cause.file, cause.function)
+    return is_same and bool(smaller.sources) and {*smaller.sources} < {*cause.sources}
 
 
 def _rank_verified(cause: Cause) -> tuple[int, int]:

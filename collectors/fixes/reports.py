@@ -109,12 +109,16 @@ def _is_report(node: ast.stmt, read_elsewhere: set[str]) -> bool:
     return name.rpartition(".")[2] in _REPORTING
 
 
-def _list_lacking(function: Function, outer: ast.stmt, written: set[str]) -> tuple[str, ...] | None:
+def _list_lacking(
+    function: Function, outer_statement: ast.stmt, written: set[str]
+) -> tuple[str, ...] | None:
     """Return the values that a reporting call needs and the caller does not have, None if one of
     them may be modified later.
     """
-    parents = {child: part for part in ast.walk(outer) for child in ast.iter_child_nodes(part)}
-    last = last_line(outer)
+    parents = {
+        child: part for part in ast.walk(outer_statement) for child in ast.iter_child_nodes(part)
+    }
+    last = last_line(outer_statement)
     later = {
         n.id
         for n in ast.walk(function)
@@ -127,7 +131,7 @@ def _list_lacking(function: Function, outer: ast.stmt, written: set[str]) -> tup
         if value
     ]
     lacking = []
-    for part in ast.walk(outer):
+    for part in ast.walk(outer_statement):
         if not isinstance(part, ast.Name) or _is_stored(part):
             continue
         value = _find_derived_value(parents, part)

@@ -100,9 +100,9 @@ def read_rows(text: str, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
         at += taken
 
 
-def _take_field(lines: Sequence[str], at: int, most: int) -> tuple[list[str] | None, int]:
+def _take_field(lines: Sequence[str], at: int, max_length: int) -> tuple[list[str] | None, int]:
     taken, is_open = 1, lines[at].count('"') % 2
-    while is_open and taken < most and at + taken < len(lines):
+    while is_open and taken < max_length and at + taken < len(lines):
         is_open ^= lines[at + taken].count('"') % 2
         taken += 1
     reader = csv.reader(lines[at : at + taken], strict=True)

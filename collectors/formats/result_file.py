@@ -252,7 +252,7 @@ class ResultFile:
 
     def make_result(
         self,
-        given: Mapping[str, Any],
+        identity: Mapping[str, Any],
         named: FileNameInfo,
         *,
         stem: str,
@@ -260,8 +260,8 @@ class ResultFile:
         line: int,
         **rest: Any,
     ) -> BenchMeasured:
-        """Make a result from the values of its record, and otherwise from the file's name."""
-        tag, backend = given.get("tag"), given.get("backend") or named.backend
+        """Make a result from the identity of its record, and otherwise from the file's name."""
+        tag, backend = identity.get("tag"), identity.get("backend") or named.backend
         # The file's name has the configuration's label too: inductor_no_cudagraphs.
         if backend and named.backend and named.backend.startswith(f"{backend}_"):
             backend = named.backend
@@ -269,17 +269,17 @@ class ResultFile:
             process_id="",
             sequence=number,
             time_us=0,
-            model=given["model"],
-            mode=given.get("mode") or named.mode,
-            dtype=given.get("dtype") or named.dtype,
-            device=given.get("device") or named.device,
-            hardware=given.get("hardware") or named.hardware,
+            model=identity["model"],
+            mode=identity.get("mode") or named.mode,
+            dtype=identity.get("dtype") or named.dtype,
+            device=identity.get("device") or named.device,
+            hardware=identity.get("hardware") or named.hardware,
             # --diff-branch writes a model once for each branch: two series.
             backend=f"{backend or ''}:{tag}" if tag else backend,
-            dynamic=bool(given.get("dynamic")) or named.dynamic,
-            batch_size=given.get("batch_size"),
-            world_size=given.get("world_size") or 1,
-            task=name_task(stem, given["model"], tag),
+            dynamic=bool(identity.get("dynamic")) or named.dynamic,
+            batch_size=identity.get("batch_size"),
+            world_size=identity.get("world_size") or 1,
+            task=name_task(stem, identity["model"], tag),
             origin=f"{self.name}:{line}",
             **rest,
         )

@@ -325,10 +325,10 @@ class _ArgumentReader:
         elif kind in ("unsupported", "generator", "opaque"):
             self.inputs.append(ReproInput(name, kind="other", value=kind))
 
-    def _read_symint(self, name: str, call: ast.Call, words: dict[str | None, ast.expr]) -> None:
+    def _read_symint(self, name: str, call: ast.Call, keywords: dict[str | None, ast.expr]) -> None:
         value, expression = (
             _read_constant(call.args[0]) if call.args else None,
-            _read_constant(words.get("expr")),
+            _read_constant(keywords.get("expr")),
         )
         if expression is None and call.args and value is None:
             expression = ast.unparse(call.args[0])
@@ -339,12 +339,14 @@ class _ArgumentReader:
         kind = "symint" if isinstance(expression, str) else "int"
         self.inputs.append(ReproInput(name, kind=kind, value=hint, expression=expression))
 
-    def _read_tensor(self, name: str, call: ast.Call, words: dict[str | None, ast.expr]) -> None:
+    def _read_tensor(self, name: str, call: ast.Call, keywords: dict[str | None, ast.expr]) -> None:
         variable = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else ""
         number, storage_bytes, device = self._storages.get(variable, (None, None, "cpu"))
         shape = _read_sizes(call.args[1]) if len(call.args) > 1 else ()
         dtype = (
-            ast.unparse(words["dtype"]).removeprefix("torch.") if "dtype" in words else "float32"
+            ast.unparse(keywords["dtype"]).removeprefix("torch.")
+            if "dtype" in keywords
+            else "float32"
         )
         self.inputs.append(
             ReproInput(
@@ -354,11 +356,11 @@ class _ArgumentReader:
                 stride=_read_sizes(call.args[2])
                 if len(call.args) > 2
                 else contiguous_strides(shape),
-                storage_offset=_read_size(words["storage_offset"])
-                if "storage_offset" in words
+                storage_offset=_read_size(keywords["storage_offset"])
+                if "storage_offset" in keywords
                 else 0,
                 device=device,
-                requires_grad=_read_constant(words.get("requires_grad")) is True,
+                requires_grad=_read_constant(keywords.get("requires_grad")) is True,
                 storage=number,
                 storage_bytes=storage_bytes,
             )

@@ -120,7 +120,7 @@ class BlockReader:
             yield self._piece(0, blank)
             self._drop_bytes(blank)
         if self._buffer:
-            piece = self._piece(0, len(self._buffer), last=True)
+            piece = self._piece(0, len(self._buffer), is_last=True)
             yield piece
             if not piece.incomplete:
                 self._drop_bytes(len(self._buffer))
@@ -136,8 +136,8 @@ class BlockReader:
             begin = border.end() if border else end
         self._drop_bytes(end)
 
-    def _piece(self, begin: int, end: int, *, last: bool = False) -> LogPiece:
-        return LogPiece(self._buffer, begin, end, self._base_offset + begin, last)
+    def _piece(self, begin: int, end: int, *, is_last: bool = False) -> LogPiece:
+        return LogPiece(self._buffer, begin, end, self._base_offset + begin, is_last)
 
     def _is_blank(self, position: int) -> bool:
         return self._buffer[position] == _NEWLINE or self._buffer.startswith(b"\r\n", position)

@@ -285,14 +285,14 @@ class Hooks:
         self.spool.write(record_names.STEPS, fields, trace)
 
     def _profiler_hook(self, original: Any) -> Any:
-        def start(*arguments: Any, **options: Any) -> Any:
+        def start(*args: Any, **options: Any) -> Any:
             with self.guard:
                 window = self.steps
                 if window is None or not window.is_starting:  # else it is the window that uses it
                     self._has_profiled = True
                     if window is not None:
                         window.release_profiler()
-            return original(*arguments, **options)
+            return original(*args, **options)
 
         return start
 
@@ -316,8 +316,8 @@ class Hooks:
         return log_compilation_event
 
     def _limit_hook(self, original: Any) -> Any:
-        def exceeds_cache_size_limit(*arguments: Any) -> Any:
-            exceeded, limit = original(*arguments)
+        def exceeds_cache_size_limit(*args: Any) -> Any:
+            exceeded, limit = original(*args)
             if exceeded:
                 with self.guard:
                     code = torch_compat.code_of_compile(sys._getframe(1))

@@ -79,8 +79,8 @@ class RuntimeFailures:
         error: BaseException,
         phase: str,
         origin: Origin,
-        outer: FrameType | None,
-        ended: bool = False,
+        outer_frame: FrameType | None,
+        ended_program: bool = False,
         arguments: tuple[Any, ...] = (),
     ) -> None:
         with self._guard:
@@ -99,8 +99,8 @@ class RuntimeFailures:
             )
             known = self._known.get(key)
             if known is None:
-                self._add_new(key, error, phase, origin, outer, ended)
-                if self._add_repro is not None and not ended:
+                self._add_new(key, error, phase, origin, outer_frame, ended_program)
+                if self._add_repro is not None and not ended_program:
                     self._add_repro(
                         error,
                         origin[0],
@@ -119,8 +119,8 @@ class RuntimeFailures:
         error: BaseException,
         phase: str,
         origin: Origin,
-        outer: FrameType | None,
-        ended: bool,
+        outer_frame: FrameType | None,
+        ended_program: bool,
     ) -> None:
         if len(self._known) >= MAX_FAILURES:
             self._guard.losses[f"failures beyond the first {MAX_FAILURES} of this process"] += 1
@@ -132,10 +132,10 @@ class RuntimeFailures:
             "phase": phase,
             "error_type": type(error).__name__,
             "message": self._clean(text_of(error), MESSAGE_CHARS),
-            "ended_program": ended,
+            "ended_program": ended_program,
             "compiled_us": origin[1],
         }
-        self._write(fields, self._clean(write_traceback(error, outer), TEXT_CHARS), origin[0])
+        self._write(fields, self._clean(write_traceback(error, outer_frame), TEXT_CHARS), origin[0])
 
     def end(self, error: BaseException | None = None) -> None:
         with self._guard:
@@ -148,7 +148,7 @@ class RuntimeFailures:
     def _end_by(self, error: BaseException) -> None:
         marked = find_mark(error)
         if marked is None:
-            self.add(error, "program", find_origin(error.__traceback__), None, ended=True)
+            self.add(error, "program", find_origin(error.__traceback__), None, ended_program=True)
             return
         pid, position, context = marked
         if pid != os.getpid():  # a worker's, which has recorded it
@@ -170,8 +170,8 @@ class RuntimeFailures:
         }
         self._write(fields, None, known.origin[0])
 
-    def _clean(self, text: str, most: int) -> str:
-        return clean_text(text, most, self._redact)
+    def _clean(self, text: str, max_length: int) -> str:
+        return clean_text(text, max_length, self._redact)
 
 
 def watch(failures: RuntimeFailures | None) -> None:
@@ -323,8 +323,8 @@ def find_end() -> BaseException | None:
     return error if isinstance(error, Exception) else None
 
 
-def write_traceback(error: BaseException, outer: FrameType | None) -> str:
-    stack = traceback.walk_stack(outer) if outer is not None else iter(())
+def write_traceback(error: BaseException, outer_frame: FrameType | None) -> str:
+    stack = traceback.walk_stack(outer_frame) if outer_frame is not None else iter(())
     around = list(
         itertools.islice(
             (frame for frame in stack if frame[0].f_code is not WATCHED_CODE), OUTER_FRAMES
@@ -351,14 +351,15 @@ def _innermost(trace: TracebackType | None) -> tuple[tuple[str, int], ...]:
     return tuple(frames[-FRAMES_COMPARED:])
 
 
-def clean_text(text: str, most: int, redact: Callable[[str], str]) -> str:
+def clean_text(text: str, max_length: int, redact: Callable[[str], str]) -> str:
     """Redact secrets and shorten a text in its middle, since the exception is at the end.
 
     The output of a C++ compiler can have 100 KB.
     """
-    if len(text) > most:
+    if len(text) > max_length:
         text = (
-            f"{text[: most // 2]}\n… {len(text) - most} characters left out …\n{text[-most // 2 :]}"
+            f"{text[: max_length // 2]}\n… {len(text) - max_length} characters left out …\n"
+            f"{text[-max_length // 2 :]}"
         )
     return scrub_text(redact(text))
 

@@ -342,10 +342,10 @@ class StepWindow:
             torch_compat.closure_cell(graph.watched, "compiled").cell_contents = wrapper
 
     def _make_surveyed(self, compiled: Callable[..., Any], index: int) -> Callable[..., Any]:
-        def surveyed(*arguments: Any) -> Any:
+        def surveyed(*args: Any) -> Any:
             with self._guard:
-                self._survey_inputs(self._graphs[index], arguments)
-            result = compiled(*arguments)
+                self._survey_inputs(self._graphs[index], args)
+            result = compiled(*args)
             with self._guard:
                 self._returned = dict(torch_compat.list_storages((result,)))
                 self._step.parts.append(GraphCall(index, 0, None))
@@ -363,12 +363,12 @@ class StepWindow:
         is_backward = _phase_of(self._graphs[index]) == "backward"
         record, clock, add = self._record, time.perf_counter_ns, self._add_part
 
-        def timed(*arguments: Any) -> Any:
+        def timed(*args: Any) -> Any:
             # Another thread may have steps of its own; a backward runs in one of torch's.
             if not (is_backward or threading.get_ident() == self._thread):
-                return compiled(*arguments)
+                return compiled(*args)
             begin, begin_ns = record(), clock()
-            result = compiled(*arguments)
+            result = compiled(*args)
             add(GraphCall(index, begin_ns, begin, clock(), record()))
             return result
 
@@ -380,12 +380,12 @@ class StepWindow:
             self._step.parts.append(part)
 
     def _make_traced(self, compiled: Callable[..., Any], index: int) -> Callable[..., Any]:
-        def traced(*arguments: Any) -> Any:
+        def traced(*args: Any) -> Any:
             self._end_given_up()
             if threading.get_ident() == self._thread:
                 self._step.parts.append(GraphCall(index, time.perf_counter_ns(), None))
             with self._range(f"graph {index}"):
-                return compiled(*arguments)
+                return compiled(*args)
 
         return traced
 

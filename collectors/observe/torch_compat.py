@@ -389,7 +389,7 @@ def starting_frame() -> FrameType | None:
     return None
 
 
-def list_lost_callers(start: FrameType, last: Any | None) -> list[dict[str, Any]]:
+def list_lost_callers(start: FrameType, last_caller: Any | None) -> list[dict[str, Any]]:
     """List the frames between torch's own and the last caller in its stack (all frames if there is
     none), outermost first.
 
@@ -402,13 +402,13 @@ def list_lost_callers(start: FrameType, last: Any | None) -> list[dict[str, Any]
     lost: list[dict[str, Any]] = []
     for _ in range(MAX_FRAMES_TO_START):
         if frame is None:
-            return [] if last else lost[::-1]
+            return [] if last_caller else lost[::-1]
         found = {
             "filename": frame.f_code.co_filename,
             "line": frame.f_lineno,
             "name": frame.f_code.co_name,
         }
-        if last and all(last.get(key) == value for key, value in found.items()):
+        if last_caller and all(last_caller.get(key) == value for key, value in found.items()):
             return lost[::-1]
         if found["filename"] != own:
             lost.append(found)

@@ -124,8 +124,8 @@ OF_ONE_RUN = (400, 403, 404, 409, 410, 413, 426, 460, 500)
 class Refused(Exception):
     """The server refused the request and asks to wait `pause_s`."""
 
-    def __init__(self, words: str, status: int, pause_s: float = 0.0) -> None:
-        super().__init__(words)
+    def __init__(self, reason: str, status: int, pause_s: float = 0.0) -> None:
+        super().__init__(reason)
         self.pause_s = pause_s
         self.is_token = status in (401, 403)
         self.is_deleted = status == 410

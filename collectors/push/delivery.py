@@ -60,14 +60,14 @@ class Losses:
         return f"{' and '.join(named)} lost: {self.words}" if named else None
 
 
-def make_loss_line(line: bytes, stream_id: str, lost_count: int, words: str) -> bytes | None:
+def make_loss_line(line: bytes, stream_id: str, lost_count: int, reason: str) -> bytes | None:
     """Return a line that reports a lost one and has its length and CRC-32, or None if the lost line
     is too short.
 
     Later offsets and checksums of the stream therefore stay valid.
     """
     rejects = Rejects()
-    rejects.add("not_taken", None, words[:MAX_WORDS], lost_count)
+    rejects.add("not_taken", None, reason[:MAX_WORDS], lost_count)
     head = dump_mark(SpoolRejects(stream_id, rejects))[:-2] + b',"filler":"'
     end = b'"}\n'
     filler_count = len(line) - len(head) - len(end) - FREE_CHARACTERS

@@ -263,11 +263,11 @@ def finish(
     measured: BenchReport,
     arguments: BenchRequest,
     print_line: PrintLine,
-    part: str = "",
+    subfolder: str = "",
     run_ids: Sequence[str] = (),
 ) -> int:
-    """Print a run's summary and write its files into the folder `part` of the output directory;
-    return the exit code.
+    """Print a run's summary and write its files into `subfolder` of the output directory; return
+    the exit code.
 
     `run_ids` are the runs that the files cover, if there are others than this one.
     """
@@ -280,7 +280,7 @@ def finish(
             list_breaks(arguments.db, measured.run_id), explain=arguments.explain
         )
         print(*breaks, sep="\n", end="\n" if breaks else "")
-        write_upstream_files(arguments, run_ids or [measured.run_id], part, print_line)
+        write_upstream_files(arguments, run_ids or [measured.run_id], subfolder, print_line)
     except (StoreError, OSError) as error:  # measurements are recorded, or wait in the spool
         print_line(f"the graph breaks or the files in upstream's formats are missing: {error}")
     if arguments.server and measured.trouble is None:

@@ -70,10 +70,13 @@ order by processes.task, processes.started_us, processes.id, events.sequence
 
 
 def write_upstream_files(
-    arguments: BenchRequest, run_ids: Sequence[str], part: str, print_line: Callable[[str], None]
+    arguments: BenchRequest,
+    run_ids: Sequence[str],
+    subfolder: str,
+    print_line: Callable[[str], None],
 ) -> None:
     """Write upstream's files, and tables if requested, into the output directory or its folder
-    `part`.
+    `subfolder`.
 
     Raises StoreError, OSError.
     """
@@ -81,7 +84,7 @@ def write_upstream_files(
         return
     path = os.path.join(arguments.output_directory or ".", arguments.output or "")
     folder, stem = (
-        os.path.join(os.path.dirname(path), part),
+        os.path.join(os.path.dirname(path), subfolder),
         os.path.basename(path).removesuffix(".csv") or None,
     )
     with closing(open_reader(arguments.db)) as reader:

@@ -145,8 +145,8 @@ def _root_mean_square(values: torch.Tensor) -> float:
     return float(values.square().mean().sqrt()) if values.numel() else 0.0
 
 
-def _safe_ratio(part: float, whole: float) -> float:
-    return 0.0 if part == 0 else part / whole if whole else math.inf
+def _safe_ratio(value: float, whole: float) -> float:
+    return 0.0 if value == 0 else value / whole if whole else math.inf
 
 
 def _format_mismatch(mismatch: Mismatch, differing_count: int, count: int) -> str:

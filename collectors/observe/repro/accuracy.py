@@ -71,8 +71,8 @@ class AccuracyCheck:
         ended: set[Any] = set()
         context = torch_compat.context_of()
 
-        def checked(*arguments: Any) -> Any:
-            given = arguments[0] if is_boxed else arguments
+        def checked(*args: Any) -> Any:
+            given = args[0] if is_boxed else args
             key = _shapes(given)
             number = calls.get(key, 0) + 1
             if number > 1 or len(calls) < MAX_SHAPES:
@@ -83,7 +83,7 @@ class AccuracyCheck:
                 or number & (number - 1)  # no power of two
                 or getattr(self._local, "is_checking", False)
             ):
-                return call(*arguments)
+                return call(*args)
             values, started_s = list(given), time.perf_counter()
             reason: str | None = CANNOT_CLONE
             clones: list[Any] = []
@@ -94,7 +94,7 @@ class AccuracyCheck:
                     clones, state = clone_inputs(values), _random_state()
                     reason = None
             spent_s = time.perf_counter() - started_s
-            result = call(*arguments)  # the program's own: whatever it raises goes on
+            result = call(*args)  # the program's own: whatever it raises goes on
             started_s = time.perf_counter()
             with self._guard, self._mark_checking():
                 differences: list[ValueDifference] = []

@@ -417,8 +417,8 @@ class ReproCapture:
             return listed
         return ()
 
-    def _clean(self, text: str, most: int) -> str:
-        return clean_text(text, most, self._redact)
+    def _clean(self, text: str, max_length: int) -> str:
+        return clean_text(text, max_length, self._redact)
 
     def _clean_values(self, settings: dict[str, dict[str, str]]) -> dict[str, dict[str, Any]]:
         return {

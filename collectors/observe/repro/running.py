@@ -87,20 +87,20 @@ class RunningGraphWriter:
         `write_values` is called once with the arguments of the first call and returns a new number.
         """
 
-        def running(*arguments: Any) -> Any:
+        def running(*args: Any) -> Any:
             nonlocal number, write_values
             slots = self._slots
             if slots is None:  # after a fork: the file is the parent's
-                return call(*arguments)
+                return call(*args)
             with_values = None
             if write_values is not None:
                 write, write_values = write_values, None
-                with_values = write(arguments)
+                with_values = write(args)
                 number = with_values or number
             outer = slots[RUNNING]
             slots[RUNNING] = slots[LAST] = number
             try:
-                return call(*arguments)
+                return call(*args)
             finally:
                 slots[RUNNING] = outer
                 if with_values is not None:

@@ -101,8 +101,8 @@ class GraphWatch:
     # -- what AOTAutograd gives to inductor
 
     def wrap_compiler(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def wrap_compiler_debug(*arguments: Any, **options: Any) -> Any:
-            compiler = original(*arguments, **options)
+        def wrap_compiler_debug(*args: Any, **options: Any) -> Any:
+            compiler = original(*args, **options)
 
             def compile_graph(gm: Any, example_inputs: Any, *rest: Any, **settings: Any) -> Any:
                 outer = getattr(self._local, "reference", None)
@@ -124,8 +124,8 @@ class GraphWatch:
     def wrap_post_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a wrapper of CompiledFxGraph.post_compile, through which cached graphs go too."""
 
-        def post_compile(graph: Any, *arguments: Any, **options: Any) -> Any:
-            result = original(graph, *arguments, **options)
+        def post_compile(graph: Any, *args: Any, **options: Any) -> Any:
+            result = original(graph, *args, **options)
             with self._guard:
                 self._watch_graph(graph)
             return result

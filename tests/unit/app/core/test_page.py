@@ -114,9 +114,9 @@ def test_limit_outside_its_range_is_refused_in_words(value: str) -> None:
 
 
 def test_limit_of_nine_digits_is_read_and_ten_are_not() -> None:
-    assert check_limit("123456789", 50, most=10**10) == 123456789
+    assert check_limit("123456789", 50, maximum=10**10) == 123456789
     with pytest.raises(FilterError, match="from 1 to 10000000000"):
-        check_limit("1234567890", 50, most=10**10)
+        check_limit("1234567890", 50, maximum=10**10)
 
 
 def test_a_number_of_fifteen_digits_is_no_id_and_of_sixteen_is_read_as_one() -> None:

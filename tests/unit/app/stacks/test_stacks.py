@@ -123,10 +123,12 @@ def test_a_page_lays_out_no_more_than_it_can_and_says_what_is_left() -> None:
         *(StackNode(n, 1, "m.py", n, "f") for n in range(2, 5002)),
     ]
     tree = build_tree(nodes, [compiled(n, n, total_us=n) for n in range(2, 5002)])
-    block = build_block(tree.root, most=50)
+    block = build_block(tree.root, max_count=50)
     assert [child.first.total_us for child in block.children] == list(range(5001, 4951, -1))
     assert len(block.hidden) == 4950
-    assert [child.first.total_us for child in build_block(tree.root, 50, most=1).children] == [4951]
+    assert [child.first.total_us for child in build_block(tree.root, 50, max_count=1).children] == [
+        4951
+    ]
 
 
 def test_a_stack_of_500_frames_is_one_short_block() -> None:
@@ -153,7 +155,7 @@ def test_no_compile_is_lost_and_sums_hold(made: list[tuple[int, bool, int]], lib
         for k in range(count)
     ]
     tree = build_tree(nodes, compiles, library=library)
-    block = build_block(tree.root, most=10_000)
+    block = build_block(tree.root, max_count=10_000)
     assert (
         tree.root.compile_count
         == len(compiles)

@@ -107,7 +107,7 @@ def test_months_are_summed_once_they_are_quiet(client: Any, board: sqlite3.Conne
     publisher = _publish(client)
     publisher.run_pass(board, NOW_US)
     assert publisher.rebuild_months(board, NOW_US) == []
-    months = publisher.rebuild_months(board, NOW_US + passes.QUIET_US, most=12)
+    months = publisher.rebuild_months(board, NOW_US + passes.QUIET_US, max_count=12)
     assert months
     assert client.query("select count() from break_months").result_rows != [(0,)]
     assert_same(client, board)
@@ -115,7 +115,9 @@ def test_months_are_summed_once_they_are_quiet(client: Any, board: sqlite3.Conne
     publisher.run_pass(board, NOW_US + passes.QUIET_US)
     clean = {row[0] for row in client.query("select month from clean_months").result_rows}
     assert clean < set(months)
-    assert _publish(client).rebuild_months(board, NOW_US, most=12) == sorted(set(months) - clean)
+    assert _publish(client).rebuild_months(board, NOW_US, max_count=12) == sorted(
+        set(months) - clean
+    )
     assert_same(client, board)
 
 
@@ -124,11 +126,11 @@ def test_a_month_whose_runs_are_deleted_has_no_sums(client: Any, board: sqlite3.
     publisher = _publish(client)
     publisher.run_pass(board, NOW_US)
     later_us = NOW_US + passes.QUIET_US
-    months = publisher.rebuild_months(board, later_us, most=12)
+    months = publisher.rebuild_months(board, later_us, max_count=12)
     for run_id in _ids(board):
         delete_run(board, run_id)
     publisher.run_pass(board, later_us)
-    assert publisher.rebuild_months(board, later_us + passes.QUIET_US, most=12) == months
+    assert publisher.rebuild_months(board, later_us + passes.QUIET_US, max_count=12) == months
     assert client.query("select count() from break_months").result_rows == [(0,)]
     assert_same(client, board)
 
