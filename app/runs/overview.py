@@ -481,7 +481,7 @@ def build_overview(
     incidents = _list_incidents(reader, engine, filters.suite, clock)
     suite = _describe_suite(engine, summed, clock) if summed else None
     scope = {"suite": filters.suite, "name": filters.name}
-    costliest: Any = {**scope, "newest": point_count, "limit": TOP_COUNT}
+    costliest: Any = {**scope, "run_count": point_count, "limit": TOP_COUNT}
     runs = _list_recent_runs(reader, engine, filters, incidents, clock)
     totals = get_totals(engine, **scope, alive_since_us=clock.alive_since_us)
     programs = list_programs(store, filters, point_count)
