@@ -159,7 +159,9 @@ def _numbers(version: str) -> list[int]:
 
 
 def write_table(results: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield a column for each torch and Python, a row for each feature, and the notes below."""
+    """Yield a column for each torch and Python, a row for each feature that some lack or that was
+    not run, the notes, and what works with all.
+    """
     notes: dict[str, int] = {}
 
     def row(head: str, cells: Iterable[Any]) -> str:
@@ -171,8 +173,13 @@ def write_table(results: list[dict[str, Any]]) -> Iterator[str]:
     yield row("run on", (one["date"] for one in results))
     yield row("tests: passed, failed, skipped", map(_count, results))
     yield row("fields of a compilation record", (one["metrics_fields"] for one in results))
+    works = []
     for feature in FEATURES:
-        yield row(feature, (_cell(one["features"].get(feature), notes) for one in results))
+        cells = [_cell(one["features"].get(feature), notes) for one in results]
+        if set(cells) == {"yes"}:
+            works.append(feature)
+        else:
+            yield row(feature, cells)
     missing = (list(one["missing"].values()) for one in results)
     yield row(
         "what a run's page says it lacks", (_number(texts, notes) or "–" for texts in missing)
@@ -180,7 +187,7 @@ def write_table(results: list[dict[str, Any]]) -> Iterator[str]:
     yield ""
     for text, number in notes.items():
         yield f"{number}. {text}"
-    yield ""
+    yield from ("", "Works with each of them:", "", *(f"- {feature}" for feature in works), "")
 
 
 def _count(result: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Run docs/notebook.ipynb over the demo's history; write the tables of docs/notebook.md.
+"""Run docs/notebook.ipynb over the demo's history; write the tables of docs/frames.md.
 
 `python -m tests.unit.app.notebook.documents` writes both anew.
 """
@@ -20,7 +20,7 @@ from tests.tools.history import record_history
 from tests.tools.observed import ROOT
 from tests.tools.written_tables import fill_table
 
-NOTEBOOK, PAGE = ROOT / "docs" / "notebook.ipynb", ROOT / "docs" / "notebook.md"
+NOTEBOOK, FRAMES = ROOT / "docs" / "notebook.ipynb", ROOT / "docs" / "frames.md"
 
 
 def run_notebook(folder: Path) -> nbformat.NotebookNode:
@@ -94,7 +94,7 @@ def fill_tables(text: str) -> str:
 
 
 def main() -> None:
-    PAGE.write_text(fill_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    FRAMES.write_text(fill_tables(FRAMES.read_text(encoding="utf-8")), encoding="utf-8")
     with TemporaryDirectory() as folder:
         nbformat.write(run_notebook(Path(folder)), NOTEBOOK)
 

@@ -1,4 +1,4 @@
-"""docs/notebook.md and docs/notebook.ipynb say what the program does."""
+"""docs/notebook.md, docs/frames.md and docs/notebook.ipynb say what the program does."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import nbformat
 import pytest
 
 from tests.tools.history import record_history
-from tests.unit.app.notebook.documents import NOTEBOOK, PAGE, fill_tables, run_notebook
+from tests.tools.observed import ROOT
+from tests.unit.app.notebook.documents import FRAMES, NOTEBOOK, fill_tables, run_notebook
 
 
 def test_the_tables_of_the_page_are_those_of_the_code() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    text = FRAMES.read_text(encoding="utf-8")
     assert fill_tables(text) == text, "write it anew: python -m tests.unit.app.notebook.documents"
 
 
 def test_the_first_example_of_the_page_prints_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "notebook.md").read_text(encoding="utf-8")
     code, shown = (
         re.findall(f"```{language}\n(.*?)```", text, re.DOTALL)[0]
         for language in ("python", "text")
