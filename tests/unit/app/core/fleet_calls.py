@@ -221,7 +221,7 @@ def _list_model_points(board: BroadBoard) -> Iterator[Arguments]:
 def _count_runs(board: BroadBoard) -> Iterator[Arguments]:
     for kind, table in (("function", "functions"), ("break", "distinct_breaks")):
         for id_ in (*_some(board.select(f"select id from {table} order by id")), -1):
-            yield {"kind": kind, "thing_id": id_, "newest": 40}
+            yield {"kind": kind, "thing_id": id_, "run_count": 40}
 
 
 def _list_summaries(_board: BroadBoard) -> Iterator[Arguments]:
@@ -348,17 +348,17 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
         scope | more for scope in _SCOPES for more in ({}, _ALIVE)
     ),
     overview.list_trend: lambda _board: (
-        scope | more for scope in _SCOPES for more in ({}, {"newest": 7} | _ALIVE)
+        scope | more for scope in _SCOPES for more in ({}, {"run_count": 7} | _ALIVE)
     ),
     overview.list_top: lambda _board: (
         scope | more | {"kind": kind}
         for kind in (overview.TopBreak, overview.TopCause, overview.TopFunction)
         for scope in _SCOPES
-        for more in ({"limit": 100}, {"newest": 20, "limit": 2})
+        for more in ({"limit": 100}, {"run_count": 20, "limit": 2})
     ),
     overview.list_series: _each(),
     overview.list_program_runs: _each(
-        suite=(None, "nightly", ""), name=(None, "train"), newest=(20,), max_compiles=(100,)
+        suite=(None, "nightly", ""), name=(None, "train"), run_count=(20,), max_compiles=(100,)
     ),
     search.list_models: _each(text=("", "a", "%"), limit=(5,)),
     overview.list_failed_models: _of_runs(),
@@ -379,7 +379,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     reasons.get_reason: _of_a_reason(),
     reasons.find_last_runs: _find_last_runs,
     reasons.list_affected_runs: _of_a_reason(limit=500, **_ALIVE),
-    reasons.list_history: _of_a_reason(newest=30),
+    reasons.list_history: _of_a_reason(run_count=30),
     failure_issues.choose_issues: _each(
         selected=[IssueFilter(RunFilter(), status=status) for status in (None, *STATUSES)]
     ),
@@ -413,7 +413,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
     series.list_series_names: _each(),
     series.count_runs: _count_runs,
     series.count_recompiles: _each(
-        category=("tensor_size", "other", "a"), suite=(None, "nightly"), newest=(5, 200)
+        category=("tensor_size", "other", "a"), suite=(None, "nightly"), run_count=(5, 200)
     ),
     trends.list_sets: _each(branch=(None, "main", "")),
     trends.list_sets_of: _each(model=("Bert4", "mlp", "no such")),
