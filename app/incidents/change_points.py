@@ -354,7 +354,7 @@ def detect_change_points(values: Numbers, errors: Numbers | None = None) -> list
     pass, and the minimum size. A step near the newest points is found at once, and may disappear
     again.
     Source: Olshen et al. 2004 (scan); Hawkins 1977 (test of a shift); Mann and Whitney 1947;
-    docs/change-points.md has rates.
+    docs/change-point-rates.md has rates.
     """
     series = scale_series(values, errors)
     if series is None or len(series.series) < MIN_BASELINE + MIN_POINTS:

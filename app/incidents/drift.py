@@ -86,8 +86,8 @@ def detect_drift(
 
     Level, slope and level are fitted by least squares between steps. The fit has to pass a t test,
     corrected as steps are, and to beat the steps by the Bayesian information criterion.
-    Source: Schwarz 1978 (criterion); Bai and Perron 1998 (broken lines); docs/change-points.md has
-    the measured rates.
+    Source: Schwarz 1978 (criterion); Bai and Perron 1998 (broken lines); docs/change-point-rates.md
+    has the measured rates.
     """
     series = scale_series(values, errors)
     if series is None or len(series.raw) < _MIN_POINTS:
