@@ -40,7 +40,7 @@ FEATURES: dict[str, tuple[str, ...]] = {
         for level in ("light", "full")
     },
     "hooks record what `import` reads in torch's log": (f"{INTEGRATION}/test_both_ways.py",),
-    "the program runs as without them": (
+    "a program has the same output and exceptions as without CompileBoard": (
         "tests/fault/test_torch_faults.py::test_the_same_output_and_exceptions_with_and_without_us",
     ),
     "failures of compiled code": tuple(
