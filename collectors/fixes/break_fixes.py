@@ -32,6 +32,7 @@ from compileboard.collectors.fixes.preconditions import (
     is_changed_in_place,
     is_dict,
     is_harmless,
+    is_known_before,
     is_made_before,
     is_plain_choice,
     is_read,
@@ -40,6 +41,7 @@ from compileboard.collectors.fixes.preconditions import (
     last_line,
     list_arguments,
     list_block,
+    list_conditions,
     list_decisions,
     list_draws,
     list_locals,
@@ -85,7 +87,7 @@ _GENERIC = {
 
 
 # Its caller is the function with the loop, which runs eagerly.
-_IN_LOOPS_CALLER = {"loop_body", "loop_call"}
+_IN_LOOPS_CALLER = {"loop_body", "loop_call", "range_in_caller", "while_in_caller"}
 
 
 @dataclass
@@ -223,6 +225,13 @@ class BreakSite:
         found = self.locate(node)
         return found is not None and is_tensor(*found)
 
+    def find_own(self, node: ast.AST) -> ast.AST | None:
+        """Return the innermost statement that contains a part of this one, as in `if a: b()`."""
+        parents = self.statement.parents if self.statement else {}
+        while not isinstance(node, ast.stmt) and node in parents:
+            node = parents[node]
+        return node if isinstance(node, ast.stmt) else None
+
     def uses(self, node: ast.AST | None) -> set[Use]:
         found = self.locate(node)
         return list_uses(*found) if found else {"unknown"}
@@ -230,6 +239,34 @@ class BreakSite:
     def decisions(self, node: ast.AST | None) -> list[ast.AST]:
         found = self.locate(node)
         return list_decisions(*found) if found else []
+
+    @cached_property
+    def is_repeated(self) -> bool:
+        """Return whether a loop of compiled code may reach the break more than once."""
+        places = [place for way in self.ways for place in map(_place, way)]
+        places += [(self.function, self.line_number)] if self.function else []
+        return any(list_conditions(*place)[1] for place in places)
+
+    @cached_property
+    def tests(self) -> list[tuple[str, bool]]:
+        """Return the conditions under which the break is reached, each with whether the caller
+        of the compiled function knows its value.
+        """
+        if self.function is None:
+            return []
+        places = [
+            *map(_place, self.ways[0] if self.ways else ()),
+            (self.function, self.line_number),
+        ]
+        compiled = places[0][0] if self.ways or not self.facts.is_inlined else None
+        return [
+            (
+                f"`{shorten(ast.unparse(test))}`",
+                function is compiled and is_known_before(function, test),
+            )
+            for function, line in places
+            for test in list_conditions(function, line)[0]
+        ]
 
     def only_chooses(self, node: ast.AST | None) -> bool:
         """Return whether every decision on a value can be written with `torch.where`."""
@@ -264,12 +301,10 @@ class BreakSite:
         values = {
             **_GENERIC,
             **{name: text for name, text in {**(given or {}), **names}.items() if text},
+            "caller": "the caller" if fix_id in _IN_LOOPS_CALLER else self.caller,
         }
-        title = fix.title.format_map(values).replace(
-            "Call the call ", "Make the call "
-        )  # its text is unknown
-        if fix_id not in _IN_LOOPS_CALLER:
-            title = title.replace("the caller", self.caller, 1)
+        title = fix.title.replace("the caller", "{caller}", 1).format_map(values)
+        title = title.replace("Call the call ", "Make the call ")  # its text is unknown
         title = fix.warn(title)
         if self.hides_breaks:
             return SuggestedFix(fix, title)
@@ -419,6 +454,39 @@ def _suggest_report_in_caller(site: BreakSite, report: ReportingCall) -> Suggest
         "tested": f", if `{shorten(ast.unparse(report.test))}`" if report.test else "",
     }
     return replace(site.suggest("report_in_caller", given=names), frees=report.own)
+
+
+def _name_returned(site: BreakSite, values: Sequence[str]) -> tuple[str, str]:
+    """Return what the caller needs in order to do something as often as the compiled function
+    does it, and the words that say how often.
+    """
+    values = list(dict.fromkeys(values))
+    if site.is_repeated:
+        each = "entry" if values else "time that the loop reaches it"
+        listed = f"a list of every {join_names(values)} of the loop" if values else ""
+        return listed, f", once for each {each}"
+    unknown = [test for test, is_known in site.tests if not is_known]
+    tested = " and ".join(test for test, _ in site.tests)
+    return join_names([*values, *unknown]), f", if {tested}" if tested else ""
+
+
+def _name_report(site: BreakSite, call: ast.Call | None) -> dict[str, str]:
+    """Return the blanks of a title that moves a call out of a loop or an `if` into the caller;
+    empty for a call that is made once.
+    """
+    if call is None or not (site.is_repeated or site.tests):
+        return {}
+    reported: list[str] = []
+    for given in (*call.args, *(keyword.value for keyword in call.keywords)):
+        parts = given.values if isinstance(given, ast.JoinedStr) else [given]
+        values = (part.value if isinstance(part, ast.FormattedValue) else part for part in parts)
+        reported += [
+            f"`{shorten(ast.unparse(value))}`"
+            for value in values
+            if not isinstance(value, ast.Constant)
+        ]
+    returned, tested = _name_returned(site, reported)
+    return {"calling": f"Return {returned}, and call" if returned else "Call", "tested": tested}
 
 
 def suggest_library_fixes(facts: BreakFacts, *, is_call_compiled: bool) -> list[SuggestedFix]:
@@ -603,8 +671,12 @@ def _choose_for_print(site: BreakSite) -> list[SuggestedFix]:
     types = set(_ARGUMENT_TYPES.findall(site.facts.context))
     has_keywords = "True" in site.facts.context.rsplit("]", 1)[-1]
     reordered = site.suggest("print_reordered", expression=expression)
+    names = {
+        "calling": "Return what is printed, and call",
+        **_name_report(site, site.find_call("print")),
+    }
     fixes = [
-        site.suggest("print_in_caller", expression=expression),
+        site.suggest("print_in_caller", given=names, expression=expression),
         site.suggest("print_removed", expression=expression, edit=site.remove_line()),
     ]
     is_kept = not types - _PRINTABLE and not has_keywords and _is_reorderable(site, "print")
@@ -655,7 +727,7 @@ def _choose_for_logger(site: BreakSite) -> list[SuggestedFix]:
         )
     expression = _quote_call(site, method or "log")
     return [
-        site.suggest("logger_in_caller", expression=expression),
+        site.suggest("logger_in_caller", given=_name_report(site, call), expression=expression),
         site.suggest("logger_ignored", expression=expression, settings=settings),
         site.suggest("logger_guarded", expression=expression),
     ]
@@ -906,8 +978,10 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
         return [site.suggest("range_in_caller", given=names), *given]
     if (hook := _quote_hook(site)) and "stored" in uses:
         return _choose_around(site, hook)
-    node = site.statement.node if site.statement else None
-    is_moved = not site.facts.is_inlined and node is not None and _only_store(site, [node])
+    node = site.find_own(read)
+    is_moved = (
+        not site.facts.is_inlined and isinstance(node, ast.Expr) and _only_store(site, [node])
+    )
     if _is_used_only_after_call(site, uses):
         return [outside, *([captured] if "logged" not in uses else [])]
     if is_moved:  # captured, what it is kept in would be guarded: it recompiled at each call
@@ -918,7 +992,10 @@ def _choose_for_item(site: BreakSite) -> list[SuggestedFix]:
         return [*kept, captured, *given]
     if given:
         return [*given, replace(captured, settings=())]
-    return _choose_around(site) if site.facts.is_inlined else [outside, captured]
+    is_needed_inside = site.function is not None and bool(uses & {"unknown", "fixed"})
+    return (
+        _choose_around(site) if site.facts.is_inlined or is_needed_inside else [outside, captured]
+    )
 
 
 def _choose_for_lookup(site: BreakSite, read: ast.Call) -> list[SuggestedFix]:
@@ -939,32 +1016,33 @@ def _read_in_caller(site: BreakSite, read: ast.Call, tensor: ast.expr, call: str
     """Suggest reading the number in the caller. What only stores or reports it moves with it: the
     whole line, which may read more numbers, or the calls that take its variable.
     """
-    node = site.statement.node if site.statement else None
+    node = site.find_own(read)
     targets = getattr(node, "targets", (getattr(node, "target", None),))
     name = next((target.id for target in targets if isinstance(target, ast.Name)), None)
     is_stored = site.uses(read) == {"stored"}
     is_whole = (is_stored and isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)) or (
         isinstance(node, ast.Expr) and _only_store(site, [node])
     )
-    if name is None and is_whole:
+    is_added_up = isinstance(node, ast.AugAssign) and site.is_repeated
+    if (name is None and is_whole) or is_added_up:
         reads = [part for part in site.calls if is_read(part)]
         tensors = [getattr(part.func, "value", None) or part.args[0] for part in reads]
         quoted = [text for text in dict.fromkeys(map(site.quote, tensors)) if text]
-        return site.suggest(
-            "item_in_caller",
-            expression=join_names([*quoted, *_list_computed(site, [node], tensors)]),
-            doing=f"{'call' if isinstance(node, ast.Expr) else 'run'} {site.quote(node)}",
-        )
+        doing = f"{'call' if isinstance(node, ast.Expr) else 'run'} {site.quote(node)}"
+        computed = [text for text in _list_computed(site, [node], tensors) if text != f"`{name}`"]
+        return _suggest_after_call(site, [*quoted, *computed], doing)
     moved = _list_calls_with(site.function, name) if site.function and name else []
     if not _only_store(site, moved):
-        return site.suggest("item_in_caller", expression=site.quote(tensor), doing=f"call `{call}`")
+        return _suggest_after_call(site, [site.quote(tensor) or "the tensor"], f"call `{call}`")
     calls = [f"`{shorten(ast.unparse(part))}`" for part in moved]
     computed = [text for text in _list_computed(site, moved, [tensor]) if text != f"`{name}`"]
-    return site.suggest(
-        "item_in_caller",
-        expression=join_names([site.quote(tensor) or "the tensor", *computed]),
-        doing=f"call {join_names([f'`{call}`', *calls])}",
-    )
+    values = [site.quote(tensor) or "the tensor", *computed]
+    return _suggest_after_call(site, values, f"call {join_names([f'`{call}`', *calls])}")
+
+
+def _suggest_after_call(site: BreakSite, values: Sequence[str], doing: str) -> SuggestedFix:
+    returned, tested = _name_returned(site, values)
+    return site.suggest("item_in_caller", expression=returned, doing=doing, tested=tested)
 
 
 def _only_store(site: BreakSite, statements: Sequence[ast.AST]) -> bool:
@@ -988,13 +1066,23 @@ def _only_store(site: BreakSite, statements: Sequence[ast.AST]) -> bool:
 
 
 def _list_calls_with(function: Function, name: str) -> list[ast.Expr]:
-    """List the calls of a function that take a variable, empty if it has another use or value."""
+    """List the calls that take a variable, beside its assignment; empty if it has another use or
+    value.
+    """
     names = [part for part in ast.walk(function) if isinstance(part, ast.Name) and part.id == name]
     loads = {part for part in names if isinstance(part.ctx, ast.Load)}
-    calls = [part for part in function.body if isinstance(part, ast.Expr)]
+    blocks = (getattr(part, "body", None) for part in ast.walk(function))
+    lists = (block for block in blocks if isinstance(block, list))
+    own = (block for block in lists if any(_assigns(part, name) for part in block))
+    calls = [part for part in next(own, []) if isinstance(part, ast.Expr)]
     found = [part for part in calls if loads & {*ast.walk(part)}]
     inside = {node for part in found for node in ast.walk(part)}
     return found if loads <= inside and len(names) - len(loads) == 1 else []
+
+
+def _assigns(statement: ast.stmt, name: str) -> bool:
+    targets = getattr(statement, "targets", (getattr(statement, "target", None),))
+    return any(isinstance(target, ast.Name) and target.id == name for target in targets)
 
 
 def _list_computed(
@@ -1112,9 +1200,8 @@ def _choose_for_list(site: BreakSite, listed: ast.Call | None = None) -> list[Su
         indexed = site.suggest("tolist_indexed", expression=tensor, edit=edit)
     captured = site.suggest("tolist_captured", expression=tensor)
     is_integer = site.facts.gb_id != "GB0109"
-    names = {"expression": tensor, "doing": "call `.tolist()`"}
     left = (
-        [site.suggest("item_in_caller", given=names)]
+        [_suggest_after_call(site, [tensor], "call `.tolist()`")]
         if _is_used_only_after_call(site, uses)
         else []
     )

@@ -466,6 +466,41 @@ def list_loops(function: Function, line: int) -> list[ast.For | ast.While]:
     ]
 
 
+def list_conditions(function: Function, line: int) -> tuple[list[ast.expr], bool]:
+    """Return the tests of all `if`s around the statement at a line, the outermost first, and
+    whether it is in the body of a loop.
+    """
+    tests: list[ast.expr] = []
+    is_looped, body = False, function.body
+    while body:
+        outer = next((part for part in body if part.lineno <= line <= last_line(part)), None)
+        body = []
+        for name in ("body", "orelse", "handlers", "finalbody"):
+            inner = getattr(outer, name, [])
+            if not isinstance(inner, list) or not any(
+                part.lineno <= line <= last_line(part) for part in inner
+            ):
+                continue
+            body = inner
+            is_looped |= isinstance(outer, ast.For | ast.While) and name == "body"
+            if isinstance(outer, ast.If):
+                is_met = name == "body"
+                tests.append(outer.test if is_met else ast.UnaryOp(ast.Not(), outer.test))
+    return tests, is_looped
+
+
+def is_known_before(function: Function, test: ast.expr) -> bool:
+    """Return whether a test has the same value before and after a call of a function."""
+    written = {
+        ast.unparse(part)
+        for part in ast.walk(function)
+        if isinstance(getattr(part, "ctx", None), ast.Store)
+    }
+    read = {ast.unparse(part) for part in ast.walk(test) if isinstance(part, ast.expr)}
+    names = list_names(test) - {"self"}
+    return not read & written and is_harmless(test) and not is_changed_in_place(function, names)
+
+
 def reads_counter(loop: ast.For | ast.While, ignored: ast.stmt | None) -> bool:
     """Return whether the body reads the counter of `range` or `enumerate` outside the ignored
     statement.
@@ -763,7 +798,7 @@ def _find_use(
         elif isinstance(parent, ast.Compare | ast.BoolOp) and not _is_test(parents, parent):
             return "unknown", None
         elif isinstance(parent, ast.Call):
-            use = _name_call_use(parent)
+            use = _name_call_use(parent, is_statement=isinstance(parents.get(parent), ast.Expr))
             is_place = isinstance(node, ast.keyword) and node.arg in _FIXED_KEYWORDS
             use = "fixed" if use in ("argument", "unknown") and is_place else use
             if use is not None:
@@ -853,8 +888,10 @@ def _is_test(parents: dict[ast.AST, ast.AST], node: ast.AST) -> bool:
     return False
 
 
-def _name_call_use(call: ast.Call) -> Use | None:
-    """Return how a call uses a number, None if its result is again a number."""
+def _name_call_use(call: ast.Call, *, is_statement: bool) -> Use | None:
+    """Return how a call uses a number, None if its result is again a number. Nothing can use the
+    result of a call that is a whole statement.
+    """
     name = dotted_name(call.func)
     last = name.rsplit(".", 1)[-1] if name else getattr(call.func, "attr", "")
     if name in _NUMBER_CALLS | _ITERATING or name.startswith("math."):
@@ -866,7 +903,7 @@ def _name_call_use(call: ast.Call) -> Use | None:
     if last in _SIZE_CALLS:
         return "size"
     if last in _MUTATIONS - {"update"}:
-        return "stored"
+        return "stored" if is_statement else "unknown"
     if name.startswith("torch.nn.utils."):  # Python, which may need a number
         return "unknown"
     is_torch = name.startswith(("torch.", "F.")) or last in TENSOR_METHODS

@@ -563,7 +563,10 @@ def test_a_condition_is_known_to_the_caller_where_it_is_passed_on(call: str, fix
             "n = y.item(); seen.append(n)",
             "Return `y`, and call `.item()` and `seen.append(n)` in the caller",
         ),
-        ("n = y.item(); z = seen.pop(n)", "Return `y`, and call `.item()` in the caller"),
+        (
+            "n = y.item(); z = seen.pop(n)",
+            "Read `y` in the caller and pass the number in",
+        ),
         (
             "meter.update(y.item(), x.size(0))",
             "Return `y`, and call `meter.update(y.item(), x.size(0))` in the caller",
@@ -863,3 +866,87 @@ def test_a_timer_leaves_with_what_the_function_writes_to_its_module() -> None:
         facts_of("GB0007", program, 2, eager=eager, context="module: time, qualname: time")
     )
     assert "look up `self.seen` in the caller too" in first.title
+
+
+@pytest.mark.parametrize(
+    ("gb_id", "body", "title"),
+    [
+        (
+            "GB0124",
+            "for row in x:\n        meter.update(row.sum().item(), len(row))",
+            "Return a list of every `row.sum()` of the loop, and call "
+            "`meter.update(row.sum().item(), len(row))` in the caller, once for each entry",
+        ),
+        (
+            "GB0124",
+            "for row in x:\n        total += row.sum().item()",
+            "Return a list of every `row.sum()` of the loop, and run "
+            "`total += row.sum().item()` in the caller, once for each entry",
+        ),
+        (
+            "GB0124",
+            "if x.shape[0] > 2: log.append(x.sum().item())",
+            "Return `x.sum()`, and call `log.append(x.sum().item())` in the caller, "
+            "if `x.shape[0] > 2`",
+        ),
+        (
+            "GB0124",  # the caller reads `n` after it was changed
+            "n += 1\n    if n % 2:\n        s = x.item()\n        log.append(s)",
+            "Return `x` and `n % 2`, and call `.item()` and `log.append(s)` in the caller, "
+            "if `n % 2`",
+        ),
+        (
+            "GB0291",
+            "for i, row in enumerate(x):\n        log.info('%d', row.sum())",
+            "Return a list of every `row.sum()` of the loop, and call "
+            "`log.info('%d', row.sum())` in the caller, once for each entry",
+        ),
+        (
+            "GB0291",
+            "while n > 3:\n        log.info('a pass')",
+            "Call `log.info('a pass')` in the caller, once for each time that the loop reaches it",
+        ),
+    ],
+)
+def test_a_call_is_made_in_the_caller_as_often_as_now(gb_id: str, body: str, title: str) -> None:
+    program = f"def f(x, log, meter, n, total):\n    {body}\n    return x, total\n"
+    reads = ("item()", "info(")
+    line = 1 + next(
+        n for n, text in enumerate(program.split("\n")) if any(read in text for read in reads)
+    )
+    assert suggest_break_fixes(facts_of(gb_id, program, line))[0].title == title
+
+
+def test_a_report_of_a_function_that_a_loop_calls_is_made_for_each_pass() -> None:
+    callers = called_by("def g(xs):\n    for x in xs:\n        note(x)\n    return xs\n", 3)
+    program = "def note(x):\n    print(x.sum().item())\n    return x\n"
+    facts = facts_of("GB0124", program, 2, is_inlined=True, compiled="g", callers=callers)
+    assert suggest_break_fixes(facts)[0].title == (
+        "Return a list of every `x.sum()` of the loop, and call `print(x.sum().item())` in the "
+        "caller of `g`, once for each entry"
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["v = meter.update({}, 1)", "v = d.pop({}, x)", "v = cache.setdefault({}, 0)"]
+)
+def test_a_number_whose_call_gives_a_value_is_needed_inside(line: str) -> None:
+    for tensor, fix_id in (("x", "item_size_in_caller"), ("y", "parts_around")):
+        call = line.format(f"{tensor}.sum().item()")
+        program = f"def f(x, meter, d, cache):\n    y = x * 2\n    {call}\n    return x * v\n"
+        assert suggest_break_fixes(facts_of("GB0124", program, 3))[0].fix.id == fix_id
+
+
+@pytest.mark.parametrize("loop", ["for i in range(n)", "while n > 3"])
+def test_a_loop_of_an_inlined_function_is_made_by_its_own_caller(loop: str) -> None:
+    program = f"def helper(x):\n    n = x.sum().item()\n    {loop}: x = x + 1\n    return x\n"
+    facts = facts_of("GB0124", program, 2, is_inlined=True, compiled="Net.forward")
+    assert "Net.forward" not in suggest_break_fixes(facts)[0].title
+
+
+def test_a_quoted_text_with_the_words_the_caller_stays_as_it_is() -> None:
+    program = "def helper(x):\n    y = x * 2\n    print('the caller', y.sum().item())\n"
+    facts = facts_of("GB0124", program, 3, is_inlined=True, compiled="Net.forward")
+    assert "call `print('the caller', y.sum().item())` in the caller of `Net.forward`" in (
+        suggest_break_fixes(facts)[0].title
+    )
