@@ -52,6 +52,7 @@ def list_disabling(connection: sqlite3.Connection, run_id: str) -> list[str]:
         from events
         where run_id = :run_id
           and kind = 'snapshot_taken'
+        order by time_us desc
         limit 100
         """,
         {"run_id": run_id},

@@ -203,8 +203,12 @@ def test_a_run_that_compiled_nothing_says_why_wherever_it_is_shown(
     reason: str,
 ) -> None:
     add_run(store, "R1", torch_version=torch_version, source="live", totals={"compile_count": 0})
-    end = SnapshotTaken("p", 2, 3, final=True, disabling=disabling)
-    told = {"run_id": "R1", "process_id": "p", "sequence": 2, "time_us": 3}
+    for number in range(120):  # a long run's earlier snapshots do not have the field
+        earlier = SnapshotTaken("p", 10 + number, 1)
+        told = {"run_id": "R1", "process_id": "p", "sequence": 10 + number, "time_us": 1}
+        insert(store, "events", kind=earlier.KIND, body=pack(dump_event(earlier)), **told)
+    end = SnapshotTaken("p", 200, 3, final=True, disabling=disabling)
+    told = {"run_id": "R1", "process_id": "p", "sequence": 200, "time_us": 3}
     insert(store, "events", kind=end.KIND, body=pack(dump_event(end)), **told)
     (database,) = [row["file"] for row in store.execute("pragma database_list")]
     summary = summarize(database, "R1")
