@@ -332,19 +332,55 @@ def _write_record(
     )
 
 
+_OWN_FAILURE_SQL = """
+select error_type, message
+from failures
+where compile_key = :key and phase = 'compile'
+order by id desc
+limit 1
+"""
+# Of no compile: each record before this one has a failure of its own, so that one is left for
+# this record only if there are more failures than records.
+_LOOSE_FAILURE_SQL = """
+select error_type, message
+from failures
+where run_id = :run_id
+  and process_id = :process_id
+  and +compile_key is null
+  and compile_id is :compile_id
+  and phase = 'compile'
+  and (
+    select count(*)
+    from failures
+    where run_id = :run_id
+      and process_id = :process_id
+      and +compile_key is null
+      and compile_id is :compile_id
+      and phase = 'compile'
+  ) > (
+    select count(*)
+    from compilations
+    where process_id = :process_id
+      and +compile_key is null
+      and compile_id is :compile_id
+      and kind = 'forward'
+      and outcome = 'failed'
+  )
+order by id desc
+limit 1
+"""
+
+
 def _count_failure(
     batch: Batch, event: Compiled, compile_key: int | None, function_id: int | None
 ) -> int:
-    row = batch.connection.execute(
-        """
-        select error_type, message
-        from failures
-        where compile_key = :key and phase = 'compile'
-        order by id desc
-        limit 1
-        """,
-        {"key": compile_key},
-    ).fetchone()
+    statement = _OWN_FAILURE_SQL if compile_key is not None else _LOOSE_FAILURE_SQL
+    values = {
+        **select_fields(event, "process_id", "compile_id"),
+        "run_id": batch.run_id,
+        "key": compile_key,
+    }
+    row = batch.connection.execute(statement, values).fetchone()
     recorded = event.metrics.get("fail_type"), event.metrics.get("fail_reason")
     if row is None:
         failure = {

@@ -152,3 +152,20 @@ def test_a_failed_record_is_a_failure_without_its_exception_and_without_a_compil
     assert values == [(1, "KeyboardInterrupt", None), (None, "Unsupported", "why")]
     assert count(store) == (2, 0)
     assert not list(list_differences(store))
+
+
+def test_an_exception_and_the_record_of_no_compile_are_one_failure(
+    store: sqlite3.Connection,
+) -> None:
+    failed = {"outcome": "failed", "metrics": {"fail_type": "Unsupported", "fail_reason": "why"}}
+    rows = ingest(
+        store,
+        (CompileFailed, {"error_type": "E", "message": "first"}),
+        (Compiled, failed),
+        (Compiled, failed),  # whose exception was not seen
+        (CompileFailed, {"error_type": "E", "message": "third"}),
+        (Compiled, failed),
+    )
+    assert [row["message"] for row in rows] == ["first", "why", "third"]
+    assert count(store) == (3, 0)
+    assert not list(list_differences(store))
