@@ -87,7 +87,7 @@ class RunFiles:
     ) -> None:
         self.board = board
         self._cache = Path(cache)
-        self._most_bytes = max_bytes
+        self._max_bytes = max_bytes
         self._temporary = (
             _list_temporary(board) if temporary is None else [Path(name) for name in temporary]
         )
@@ -123,9 +123,7 @@ class RunFiles:
         refusal: StoreError | None = None
         for folder in (self._cache, *self._temporary):
             max_bytes = (
-                self._most_bytes
-                if folder == self._cache
-                else min(self._most_bytes, TEMPORARY_BYTES)
+                self._max_bytes if folder == self._cache else min(self._max_bytes, TEMPORARY_BYTES)
             )
             try:
                 if folder == self._cache:

@@ -162,23 +162,23 @@ def _make_parts(members: Mapping[str, bytes]) -> ReproParts:
 class _LimitedReader(io.RawIOBase):
     def __init__(self, stream: gzip.GzipFile, max_bytes: int) -> None:
         self._stream = stream
-        self._most_bytes = max_bytes
+        self._max_bytes = max_bytes
 
     def read(self, size: int = -1) -> bytes:
         position = self._stream.tell()
         chunk = self._stream.read(
-            min(size, self._most_bytes + 1 - position) if size >= 0 else self._most_bytes + 1
+            min(size, self._max_bytes + 1 - position) if size >= 0 else self._max_bytes + 1
         )
-        if position + len(chunk) > self._most_bytes:
+        if position + len(chunk) > self._max_bytes:
             raise BadArchive(
-                f"more than {self._most_bytes:,} bytes come out of this archive, the limit"
+                f"more than {self._max_bytes:,} bytes come out of this archive, the limit"
             )
         return chunk
 
     def seek(self, position: int, whence: int = 0) -> int:
-        if position > self._most_bytes:
+        if position > self._max_bytes:
             raise BadArchive(
-                f"more than {self._most_bytes:,} bytes come out of this archive, the limit"
+                f"more than {self._max_bytes:,} bytes come out of this archive, the limit"
             )
         return self._stream.seek(position, whence)
 

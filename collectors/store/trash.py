@@ -77,7 +77,7 @@ TEXTS = tuple(  # what points to one
     for column in table.columns.values()
     if column.constraint.startswith("references payloads")
 )
-# A box sends texts before their events.
+# A machine pushes texts before their events.
 _UNUSED = "digest not in (select digest from sent_texts)" + "".join(  # noqa: S608 - our own names
     f" and not exists (select 1 from {table} where {column} = payloads.id)"  # noqa: S608 - our own names
     for table, column in TEXTS
