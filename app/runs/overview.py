@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import log
 from statistics import median
 from typing import Annotated, Any, TypeVar
@@ -74,7 +75,8 @@ from compileboard.collectors.fixes.titles import describe_savings, saves_nothing
 from compileboard.collectors.store.rollups import SuiteDefinition
 from compileboard.collectors.store.run_causes import find_break_call, find_first_call, load_causes
 
-MAX_PROGRAMS = 5
+MAX_PROGRAMS = 5  # of each kind: programs, and benchmarks
+MAX_READ = 10  # of each kind, since some have nothing to save
 Top = TypeVar("Top", TopBreak, TopCause)
 MAX_COMPILES = 5_000  # a run with more is too slow for a list of several
 
@@ -86,11 +88,17 @@ class ProgramSavings:
     run_id: RunId
     name: Annotated[str, "The run's name."]
     sentence: Annotated[str, "What its fixes save, in one sentence."]
-    saved_us: Annotated[DurationUs, "Estimate of the compile time that its fixes save."]
+    saved_us: Annotated[
+        DurationUs,
+        "Compile time that its fixes save: measured where a fix was verified, else an estimate.",
+    ]
     run_us: Annotated[
         DurationUs | None,
-        "Estimate of the time that they save of the whole run, compile time and each step; null "
-        "where no step was timed.",
+        "Time that they save of the whole run, compile time and each step; null where no step was "
+        "timed.",
+    ]
+    is_measured: Annotated[
+        bool, "Whether trials measured all of that; false where any of it is an estimate."
     ]
     compile_us: Annotated[DurationUs | None, "Compile time of the run."]
     fix_count: Annotated[Count, "Causes with a known fix."]
@@ -103,11 +111,15 @@ def list_programs(store: Store, filters: OverviewFilters, run_count: int) -> lis
     """List the newest run of each recent program and benchmark that has a fix, the largest saving
     first.
     """
-    run_ids = list_program_runs(
+    listed = list_program_runs(
         store.engine, filters.suite, filters.name, run_count=run_count, max_compiles=MAX_COMPILES
     )
-    runs = (get_run(store.engine, run_id) for run_id in run_ids[:MAX_PROGRAMS])
-    programs = [program for run in runs if run and (program := _read_program(store, run))]
+    programs: list[ProgramSavings] = []
+    for is_benchmark in (False, True):
+        run_ids = [row.id for row in listed if row.is_benchmark == is_benchmark]
+        runs = (get_run(store.engine, run_id) for run_id in run_ids[:MAX_READ])
+        saving = (program for run in runs if run and (program := _read_program(store, run)))
+        programs += islice(saving, MAX_PROGRAMS)
     return sorted(
         programs, key=lambda program: (-(program.run_us or program.saved_us), program.name)
     )
@@ -118,6 +130,7 @@ def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
     fixable = [cause for cause in causes if cause.is_fixable]
     if all(map(saves_nothing, fixable)):
         return None
+    saving = [cause for cause in fixable if (cause.saved_us or 0) > 0 or cause.step_us]
     return ProgramSavings(
         run_id=run.id,
         name=run.shown_name,
@@ -125,13 +138,19 @@ def _read_program(store: Store, run: RunRow) -> ProgramSavings | None:
         saved_us=sum(max(0, cause.saved_us or 0) for cause in fixable),
         run_us=None
         if all(cause.run_us is None for cause in fixable)
-        else sum(cause.ranked_us for cause in fixable),
+        else sum(max(0, cause.ranked_us) for cause in fixable),
+        is_measured=bool(saving) and all(_is_measured(cause) for cause in saving),
         compile_us=run.compile_us,
         fix_count=len(fixable),
         first_cause=fixable[0].title,
         first_fix=fixable[0].fixes[0].title,
         is_benchmark=bool(run.result_count),
     )
+
+
+def _is_measured(cause: Cause) -> bool:
+    is_step_measured = not cause.step_us or cause.measured_step is not None
+    return (not cause.saved_us or cause.measured is not None) and is_step_measured
 
 
 SUITE, RUN_COUNT = "demo_history", 15  # The runs of examples/demo_history.
@@ -652,6 +671,7 @@ def _collect_facts(
     # Incidents of other suites may be about models of the same name.
     open_incidents = (*incidents.confirmed, *incidents.unconfirmed)
     is_of_suite = suite and all(it.suite == suite.newest.set.suite for it in open_incidents)
+    own = [program for program in programs if not program.is_benchmark] or programs
     return VerdictFacts(
         incidents=open_incidents,
         recovered_count=len(incidents.recovered),
@@ -663,7 +683,7 @@ def _collect_facts(
         run_count=suite.run_count if suite else totals.run_count - totals.running_count,
         newest_us=suite.run.started_us if suite else newest.started_us if newest else 0,
         now_us=clock.now_us,
-        fixes=f"{programs[0].name}: {programs[0].sentence}" if programs and not suite else "",
+        fixes=f"{own[0].name}: {own[0].sentence}" if own and not suite else "",
         is_recording=totals.running_count > 0,
         has_others=totals.run_count > totals.running_count,
         passing_again=suite.passing_again if suite else (),

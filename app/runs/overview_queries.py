@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from compileboard.app.core import fields
 from compileboard.app.core.engine import Engine, Row
@@ -322,11 +322,12 @@ limit :limit
 def programs_sql(scope: str) -> str:
     """Return the SQL of observed runs that ended, the newest first."""
     return f"""
-select id, suite, name
+select id, suite, name, result_count > 0 as is_benchmark
 from (
   select
     r.id, r.suite, r.name, r.state, r.started_us,
-    coalesce($t.compile_count, 0) as compile_count
+    coalesce($t.compile_count, 0) as compile_count,
+    coalesce($t.result_count, 0) as result_count
   from runs as r
   $totals
   where {scope}
@@ -421,16 +422,22 @@ def list_top(
     return [make_row(kind, row) for row in rows]
 
 
+class ProgramRun(NamedTuple):
+    id: str
+    is_benchmark: bool
+
+
 def list_program_runs(
     engine: Engine, suite: str | None, name: str | None, *, run_count: int, max_compiles: int
-) -> list[str]:
-    """List the ids of the newest run of each program and benchmark."""
+) -> list[ProgramRun]:
+    """List the newest run of each program and benchmark, the newest first."""
     values = {**bind_suite(engine, suite), "name": name, "newest": run_count}
     values["max_compiles"] = max_compiles
-    run_ids: dict[tuple[str | None, str], str] = {}
+    runs: dict[tuple[str | None, str], ProgramRun] = {}
     for row in engine.rows(programs_sql(write_scope(values)), values):
-        run_ids.setdefault((row["suite"], row["name"]), row["id"])
-    return list(run_ids.values())
+        run = ProgramRun(row["id"], bool(row["is_benchmark"]))
+        runs.setdefault((row["suite"], row["name"]), run)
+    return list(runs.values())
 
 
 def list_series(engine: Engine) -> list[RunSeries]:

@@ -446,6 +446,10 @@ class Cause:
         return step if step is not None and not step.is_noise else None
 
     @property
+    def takes_longer(self) -> bool:
+        return takes_longer(self)
+
+    @property
     def ranked_us(self) -> int:
         """Return the cause's cost to the run, which is only its compile time if steps were not
         timed.
@@ -673,11 +677,15 @@ def _place_parts_first(causes: Sequence[Cause]) -> list[Cause]:
     placed: dict[int, Cause] = {}
     for cause in causes:
         for part in causes if cause.sources else ():
-            is_smaller = _is_part(part, cause) and (part.saved_us or not cause.saved_us)
+            is_smaller = _is_part(part, cause) and (_saves_time(part) or not _saves_time(cause))
             if is_smaller or _is_compiled_for(part, cause) or _affects_only_rest(part, cause):
                 placed.setdefault(id(part), part)
         placed.setdefault(id(cause), cause)
     return list(placed.values())
+
+
+def _saves_time(cause: Cause) -> bool:
+    return (cause.saved_us or 0) > 0
 
 
 _NO_EFFECT = ("unchanged", "worse", "different", "failed")
@@ -755,7 +763,7 @@ def _share_measured_savings(causes: Sequence[Cause]) -> dict[str, float]:
     """Return the share of the compile time that the fix of each cause saved, by fingerprint.
 
     One fix of several causes counts once: each has an equal part of it. The shares of fixes that
-    were tried together add up to the time they saved together.
+    were tried together add up to the time they saved together, if that is more than noise.
     """
     shares: dict[str, float] = {}
     sharing = Counter(cause.measured.new_run_id for cause in causes if cause.measured)
@@ -767,7 +775,7 @@ def _share_measured_savings(causes: Sequence[Cause]) -> dict[str, float]:
     for together in dict.fromkeys(cause.together for cause in causes if cause.together):
         saving = [name for name in together.causes if shares.get(name, 0.0) > 0]
         alone = sum(shares[name] for name in saving)
-        if together.saved_share is not None and alone:
+        if together.saved_share is not None and alone and not together.is_noise:
             for name in saving:
                 shares[name] *= max(0.0, together.saved_share) / alone
     return shares

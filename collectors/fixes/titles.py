@@ -281,8 +281,11 @@ def describe_saving(cause: HasSavings, format_duration: Callable[[int], str]) ->
         day = datetime.fromtimestamp(trial.ended_us / 1e6, timezone.utc).date()
         estimate = f"; an estimated {step}" if step else ""
         word = "verified" if trial.is_verified else "measured"
-        if trial.is_verified and trial.slower:
-            return f"verified {day}: {', '.join(filter(None, [trial.fewer, *trial.slower]))}"
+        fewer = [trial.fewer] if trial.is_verified and trial.slower and trial.fewer else []
+        if takes_longer(cause):
+            steps = [text for text in measured if text.startswith("step ")]
+            return f"verified {day}: {', '.join([*fewer, *trial.slower, *steps])}"
+        measured = [*fewer, *measured]
         return f"{', '.join(measured)}, {word} {day}{estimate}"
     verb = "saves" if cause.is_fixable else "takes"
     beyond = f" beyond fix {cause.beyond}" if cause.beyond else ""
@@ -317,12 +320,16 @@ def describe_savings(
     whole = f"of {format_duration(whole_us)} compile time" if whole_us else "of compile time"
     whole += " by the clock" if clock_us else ""
     if fixable:
-        subject = "1 fix" if len(fixable) == 1 else f"{len(fixable)} fixes"
-        verb = "saves" if len(fixable) == 1 else "save"
         in_vain = sum(map(saves_nothing, fixable))
-        if in_vain and (saved_us or step):
-            subject = f"{len(fixable) - in_vain} of {subject}"
-            verb = "saves" if len(fixable) - in_vain == 1 else "save"
+        is_any_saved = bool(saved_us or step)
+        subject, verb = _count_fixes(len(fixable) - in_vain * is_any_saved, len(fixable))
+        in_steps = [cause for cause in fixable if cause.step_us]
+        tried_steps = [cause.measured_step for cause in in_steps]
+        is_step_judged = all(tried and tried.is_judged for tried in tried_steps)
+        if not saved_us and step and is_step_judged:
+            subject, verb = _count_fixes(len(in_steps), len(fixable))
+            is_verified = all(cause.verified for cause in in_steps)
+            return f"{subject} {verb} {step}, {'verified' if is_verified else 'measured'}"
         if not saved_us and step:
             return f"{subject} {verb} an estimated {step}"
         if all(cause.saved_us is None for cause in fixable):
@@ -334,13 +341,21 @@ def describe_savings(
         if whole_us and all(cause.measured for cause in saving):
             together = {cause.together for cause in saving}
             first = next(iter(together))
-            if len(saving) > 1 and len(together) == 1 and first and first.is_noise:
-                return f"{subject}, verified each alone; together no clear difference {whole}"
+            if len(together) == 1 and first and first.is_noise:
+                joined = [cause for cause in fixable if cause.together == first]
+                subject, _verb = _count_fixes(len(joined), len(fixable))
+                time = whole.removeprefix(f"of {format_duration(whole_us)} ")
+                return (
+                    f"{subject}, verified each alone; together no clear difference in {time} "
+                    f"({format_duration(whole_us)})"
+                )
+            in_time = [cause for cause in fixable if cause.step_us or (cause.saved_us or 0) > 0]
+            subject, verb = _count_fixes(len(in_time if step else saving), len(fixable))
             if len(saving) == 1 or (len(together) == 1 and first):
                 verified = f"{subject} {verb} {saved_us / whole_us:.0%} {whole}, verified"
-                tried = [cause.measured_step for cause in fixable if cause.step_us]
-                estimate = "" if all(one and one.is_judged for one in tried) else "an estimated "
+                estimate = "" if is_step_judged else "an estimated "
                 return f"{verified}, and {estimate}{step}" if step else verified
+            subject, _verb = _count_fixes(len(saving), len(fixable))
             shares = [cause.measured.saved_share or 0.0 for cause in saving if cause.measured]
             return f"{subject}, verified each alone: the best saves {max(shares):.0%} {whole}"
         estimate = f"{subject} {verb} an estimated {format_duration(saved_us)} {whole}"
@@ -360,6 +375,13 @@ def describe_savings(
         f"{verb} an estimated {' and '.join(costs)}" if costs else "of graph breaks or recompiles"
     )
     return f"{subject} {cost}, no fix is known"
+
+
+def _count_fixes(count: int, fix_count: int) -> tuple[str, str]:
+    """Return a subject and its verb: "1 of 2 fixes", "saves"."""
+    subject = "1 fix" if fix_count == 1 else f"{fix_count} fixes"
+    subject = subject if count == fix_count else f"{count} of {subject}"
+    return subject, "saves" if count == 1 else "save"
 
 
 def _describe_step(

@@ -350,14 +350,18 @@ def list_other_trials(
     connection: sqlite3.Connection, run_id: str, causes: Iterable[Cause]
 ) -> list[TriedFix]:
     """List the trials shown under no cause: those of patches, of several fixes, and of fixes no
-    longer suggested.
+    longer suggested. An interrupted trial of a fix says nothing about it.
     """
     own = {trial.key for trial in list_trials(connection, run_id)}
     shown = {trial.key[:2] for cause in causes for trial in cause.trials}
     return [
         trial
         for trial in list_tried_fixes(connection, run_id)
-        if trial.key in own and (trial.cause_fingerprint is None or trial.key[:2] not in shown)
+        if trial.key in own
+        and (
+            trial.cause_fingerprint is None
+            or (trial.outcome != "interrupted" and trial.key[:2] not in shown)
+        )
     ]
 
 

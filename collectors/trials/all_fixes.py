@@ -43,7 +43,7 @@ class TriedCandidate:
 
     @property
     def is_slower(self) -> bool:
-        return self.result is not None and bool(self.result.slower)
+        return self.result is not None and self.result.is_slower
 
     @property
     def saved_s(self) -> float:
@@ -195,7 +195,7 @@ class FixTrialRunner:
 
     def _choose_set(self) -> TriedCandidate | None:
         """Combine the fixes that helped alone, the largest saving first. A fix that changes the
-        same lines as an earlier one is left out, and so is one with which a time grew.
+        same lines as an earlier one is left out, and so is one that takes longer.
         """
         alone = self.tried.values()
         improved = [tried for tried in alone if tried.is_improved and not tried.is_slower]

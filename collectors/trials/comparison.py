@@ -53,6 +53,7 @@ class TrialResult:
     base_failure: str | None = None
     is_step_changed: bool = False  # the fix changed what is compiled for the step's function
     step_ms: tuple[list[float], list[float]] = ([], [])  # Step times by execution, base and new.
+    step_count: int = 0  # Calls of the step's function in an execution.
     is_mended: bool = False  # it ends well with the fix alone: its output is not compared
 
     @property
@@ -86,17 +87,36 @@ class TrialResult:
     @property
     def slower(self) -> list[str]:
         """Return the times that grew by more than noise: ["compile time 12% more"]."""
-        texts = (
-            describe_slower(verdict.metric.name, verdict.change, verdict.word)
+        return list(self._words_by_text)
+
+    @property
+    def _words_by_text(self) -> dict[str, str]:
+        texts = {
+            describe_slower(verdict.metric.name, verdict.change, verdict.word): verdict.word
             for verdict in self.verdicts
             if verdict.metric is not STEP or self.is_step_changed
-        )
-        return [text for text in texts if text]
+        }
+        return {text: word for text, word in texts.items() if text}
+
+    @property
+    def is_slower(self) -> bool:
+        """Return whether its times grew, and by more than what all of its steps saved."""
+        return bool(self.slower) and self._saved_s <= 0
+
+    @property
+    def _saved_s(self) -> float:
+        saved_s = 0.0
+        for verdict in self.verdicts:
+            if verdict.metric is COMPILE_TIME:
+                saved_s += verdict.base - verdict.new
+            elif verdict.metric is STEP and self.is_step_changed and verdict.word != "noise":
+                saved_s += (verdict.base - verdict.new) / 1e3 * self.step_count
+        return saved_s
 
     @property
     def needs_repeats(self) -> bool:
         """Return whether a fix that has fewer breaks or recompiles took longer in one execution."""
-        is_single = any("in one execution" in text for text in self.slower)
+        is_single = "single" in self._words_by_text.values()
         return self.is_unclear or (self.outcome == "improved" and is_single)
 
     @property
@@ -210,6 +230,7 @@ def compare_executions(
         is_step_changed=is_changed,
         is_mended=not first.has_ended_well and all(side.has_ended_well for side in new),
         step_ms=step_ms,
+        step_count=_count_steps(timed[1], step_name),
     )
 
 
@@ -259,6 +280,10 @@ def _steps(side: Sequence[Execution], name: str) -> list[float]:
     There is one number per execution, because times vary more between processes than within one.
     """
     return [median(execution.calls[0].list_steps()[name]) / 1000 for execution in side]
+
+
+def _count_steps(side: Sequence[Execution], name: str | None) -> int:
+    return side[0].calls[0].count_frames()[name][0] if name is not None else 0
 
 
 def format_change(verdict: Verdict[ComparedMetric]) -> tuple[str, str]:

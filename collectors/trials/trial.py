@@ -193,7 +193,8 @@ def _read_number(path: Path) -> int:
 def run_trial(
     executions: Executions, candidate: Candidate, repeat_count: int
 ) -> tuple[Trial, TrialResult]:
-    """Run both sides alternately and save the trial, even if it is interrupted.
+    """Run both sides alternately and save the trial, even if it is interrupted. Repeats that an
+    interruption left incomplete do not count.
 
     Raises CannotTry or StoreError.
     """
@@ -208,12 +209,13 @@ def run_trial(
             # What differs between two executions of the program as it is was not lost.
             executions.print_line("the output differs; does it without the fix too?")
             base.append(executions.run(None))
+        is_complete = True
         if compare(base, new, candidate).needs_repeats:
             executions.print_line("it took longer in one execution; twice more each")
             while len(new) < 3:
-                base.append(executions.run(None))
-                new.append(executions.run(candidate))
-        is_complete = True
+                pair = executions.run(None), executions.run(candidate)
+                base.append(pair[0])
+                new.append(pair[1])
     result = compare(base, new if is_complete else [], candidate)
     fingerprint = next(iter(candidate.fingerprints), None)
     trial = executions.make_trial(candidate, (base, new), result, fingerprint=fingerprint)

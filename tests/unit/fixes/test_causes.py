@@ -964,6 +964,86 @@ def test_what_is_within_noise_is_said_and_saves_nothing() -> None:
     assert describe_saving(tried, str) == words
 
 
+def _list_fixable(count: int) -> list[Cause]:
+    """Return causes of equal fixes, without an estimate or a trial."""
+    (cause,) = build_causes(RecordedRun(*_varied_size()))
+    return [replace(cause, number=number, saved_us=0) for number in range(1, count + 1)]
+
+
+def test_only_fixes_that_were_measured_to_save_are_counted_as_verified() -> None:
+    first, second, third = _list_fixable(3)
+    saving = replace(first, saved_us=600, trials=(_try(first, "improved"),))
+    trial = replace(_try(second, "improved"), compile_label=LABELS["noise"])
+    words = "1 of 2 fixes saves 30% of 2000 compile time, verified"
+    assert describe_savings([saving, third], 2_000, str) == words
+    in_vain = replace(second, trials=(trial,))
+    words = "1 of 3 fixes saves 30% of 2000 compile time, verified"
+    assert describe_savings([saving, in_vain, third], 2_000, str) == words
+    step = replace(third, step_us=30, whole_step_us=500)
+    words = "2 fixes save 30% of 2000 compile time, verified, and an estimated 30 of each 500 step"
+    assert describe_savings([saving, step], 2_000, str) == words
+
+
+@pytest.mark.parametrize("new_us", [5_100, 4_900])
+def test_fixes_without_a_clear_difference_together_keep_what_they_saved_alone(new_us: int) -> None:
+    run = _two_sizes()
+    causes = build_causes(run)
+    alone = [
+        replace(_try(cause, "improved"), new_run_id=cause.fingerprint, new_us=us)
+        for cause, us in zip(causes, (3_500, 4_000), strict=True)
+    ]
+    both = replace(
+        alone[0],
+        fix_id=None,
+        cause_fingerprint=None,
+        causes=tuple(cause.fingerprint for cause in causes),
+        new_us=new_us,
+        compile_label=LABELS["noise"],
+    )
+    tried = build_causes(replace(run, trials=[*alone, both]))
+    assert [cause.saved_us for cause in tried] == [600, 400]
+    words = "2 fixes, verified each alone; together no clear difference in compile time (2000)"
+    assert describe_savings(tried, 2_000, str) == words
+    assert not any(map(saves_nothing, tried))
+
+
+def test_a_step_that_was_judged_is_no_estimate_where_compile_time_is_within_noise() -> None:
+    first, second = _list_fixable(2)
+    step = TriedStep("f", 100.0, 50.0, 45.0, 55.0, "3 executions a side", LABELS["better"])
+    trial = replace(_try(first, "improved"), step=step, compile_label=LABELS["noise"])
+    tried = replace(first, trials=(trial,), step_trial=trial, step_us=50, whole_step_us=100)
+    words = "1 fix saves 50 of each 100 step, verified"
+    assert describe_savings([tried], 2_000, str) == words
+    assert describe_savings([tried, second], 2_000, str) == words.replace("1 fix", "1 of 2 fixes")
+    once = replace(trial, step=replace(step, label=LABELS["single"]))
+    tried = replace(tried, trials=(once,), step_trial=once)
+    assert describe_savings([tried], 2_000, str) == "1 fix saves an estimated 50 of each 100 step"
+
+
+def test_a_fix_whose_steps_outweigh_its_compile_time_takes_no_longer() -> None:
+    (first,) = _list_fixable(1)
+    slower, label = "compile time 12% more in one execution", LABELS["single"]
+    step = TriedStep("f", 100.0, 50.0, None, None, "one execution a side", label)
+    trial = replace(
+        _try(first, "improved"),
+        new_us=5_600,
+        is_single=True,
+        fewer="1 graph break fewer",
+        slower=(slower,),
+        step=step,
+    )
+    tried = replace(
+        first, saved_us=-240, trials=(trial,), step_trial=trial, step_us=50, whole_step_us=100
+    )
+    saving, costly = replace(tried, run_us=9_760), replace(tried, run_us=-40)
+    assert [saving.takes_longer, costly.takes_longer] == [False, True]
+    steps = "step 100 → 50 in one execution"
+    words = f"verified 2026-11-30: 1 graph break fewer, {slower}, {steps}"
+    assert describe_saving(costly, str) == words
+    words = f"1 graph break fewer, compile time 5000 → 5600 in one execution, {steps}, verified"
+    assert describe_saving(saving, str) == f"{words} 2026-11-30"
+
+
 def test_one_fix_of_two_causes_counts_once_in_equal_parts() -> None:
     run = _two_sizes()
     trials = [replace(_try(cause, "improved"), new_run_id="R") for cause in build_causes(run)]

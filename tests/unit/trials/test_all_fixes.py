@@ -12,7 +12,7 @@ from compileboard.collectors.trials.all_fixes import FixTrialRunner, TriedCandid
 from compileboard.collectors.trials.candidates import check_apart
 from compileboard.collectors.trials.execution import Counts, Execution
 from compileboard.collectors.trials.patches import CannotTry
-from compileboard.collectors.trials.trial import Candidate, Stopped
+from compileboard.collectors.trials.trial import Candidate, Stopped, run_trial
 
 COUNTS = Counts(9, 4, 4, 0, 0, 8_000_000, None)
 
@@ -204,3 +204,15 @@ def test_a_candidate_is_known_by_what_it_changes():
         == TriedCandidate(fix("a", 2)).key
         != TriedCandidate(fix("b")).key
     )
+
+
+@pytest.mark.parametrize("stops_at", [2, 3, None])
+def test_a_whole_pair_counts_where_its_repeats_are_interrupted(tmp_path, stops_at):
+    longer = {"graph_break_count": 2, "compile_us": -1_500_000}
+    program = Program(tmp_path, {"a": longer}, stops_at=stops_at)
+    program.print_line, program.save = str, list
+    program.make_trial = lambda _candidate, sides, result, **_rest: list(map(len, sides))
+    sides, result = run_trial(program, fix("a"), 1)
+    assert sides == ([1, 1] if stops_at else [3, 3])
+    assert result.outcome == ("improved" if stops_at else "worse")
+    assert program.order == ["base", "a", "base", "a", "base", "a"][:stops_at]

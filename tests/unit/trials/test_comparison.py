@@ -46,3 +46,20 @@ def test_step_times_take_three_executions_a_side_to_be_judged(
     result = compare_executions(base, new, {}, ())
     (verdict,) = [verdict for verdict in result.verdicts if verdict.metric.label == "Step"]
     assert (verdict.text, result.outcome) == (step, outcome)
+
+
+@pytest.mark.parametrize(("step_count", "takes_longer"), [(9, True), (400, False)])
+def test_a_fix_takes_longer_where_its_steps_save_less_than_it_compiles_longer(
+    tmp_path, step_count, takes_longer
+):
+    base, new = (execute(tmp_path, [ms * 1000.0] * step_count) for ms in (2.0, 1.0))
+    first, *others = new.calls[0].calls
+    new.calls[0].calls[:] = [replace(first, frames=(1, 1)), *others]
+    counts = replace(new.counts, graph_break_count=0, compile_us=1_200_000)
+    base = replace(base, counts=replace(base.counts, graph_break_count=1))
+    result = compare_executions([base], [replace(new, counts=counts)], {}, ())
+    assert (result.outcome, result.slower) == (
+        "improved",
+        ["compile time 20% more in one execution"],
+    )
+    assert result.needs_repeats and result.is_slower == takes_longer

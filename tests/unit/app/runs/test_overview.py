@@ -17,9 +17,11 @@ from flask.testing import FlaskClient
 
 from compileboard.app.benchmarks import recorded_charts as charts
 from compileboard.app.core.charts import MAX_CHART_BYTES, Chart
+from compileboard.app.runs import overview as overview_model
 from compileboard.app.runs import overview_queries as overview
 from compileboard.app.runs.queries import STATES
 from compileboard.collectors.contract.fingerprints import format_id
+from compileboard.collectors.fixes.fix import TriedFix
 from compileboard.collectors.store.connection import checkpoint
 from compileboard.collectors.store.run_causes import load_causes
 from tests.unit.app.benched import (
@@ -32,7 +34,7 @@ from tests.unit.app.benched import (
     measure,
 )
 from tests.unit.app.clickhouse.published import OpenEngine, on_both_engines
-from tests.unit.app.recorded import record_run
+from tests.unit.app.recorded import RUN, record_run
 from tests.unit.app.seed import START_US, add_run, insert
 from tests.unit.app.series_changes import keep, make_change
 
@@ -389,6 +391,59 @@ def test_a_benchmark_with_a_fix_stands_among_the_programs(
     is_benchmark = {row["run_id"]: row["is_benchmark"] for row in listed}
     assert is_benchmark == {program: False, benchmark: True}
     assert f'href="/runs/{benchmark}">nightly' in client.get("/").text
+
+
+def _copy_run(store: sqlite3.Connection, number: int, **values: Any) -> str:
+    """Copy the run of `record_run` with what its causes are read from, and return the copy's id."""
+    run_id = f"COPY{number}"
+    for table in ("runs", "run_totals"):
+        key = "id" if table == "runs" else "run_id"
+        (row,) = store.execute(f"select * from {table} where {key} = ?", (RUN,))
+        copied = {**dict(row), key: run_id}
+        insert(store, table, **{name: values.get(name, value) for name, value in copied.items()})
+    return run_id
+
+
+def test_the_newest_program_is_shown_beside_many_benchmarks_and_leads(
+    client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = record_run(store)
+    newer = {"started_us": START_US + HOUR_US, "suite": None, "result_count": 2}
+    names = [f"bench{number}" for number in range(7)]
+    for number, name in enumerate(names):
+        _copy_run(store, number, name=name, **newer)
+    _copy_run(store, 8, name="needless", started_us=START_US + HOUR_US)
+    causes = load_causes(store, program)
+    larger = [replace(cause, saved_us=(cause.saved_us or 0) + 5) for cause in causes]
+    found = {program: causes, "COPY8": []}
+    monkeypatch.setattr(
+        overview_model, "_read_causes", lambda _store, run: found.get(run.id, larger)
+    )
+    checkpoint(store)
+    answer = client.get("/api/v1/overview").get_json()["data"]
+    shown = [row["name"] for row in answer["programs"]]
+    assert (len(shown), shown[-1]) == (6, "train")
+    assert answer["verdict"]["sentence"].startswith("train: ")
+
+
+def test_a_fix_that_costs_time_is_no_negative_saving(
+    client: FlaskClient, store: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = record_run(store)
+    checkpoint(store)
+    first, *_others = [cause for cause in load_causes(store, program) if cause.is_fixable]
+    trial = TriedFix("improved", "", "", "", None, None, None, None, 0, base_us=9, new_us=6)
+    saving = replace(first, saved_us=2_000_000, run_us=2_000_000, trials=(trial,))
+    costly = replace(saving, saved_us=-3_000_000, run_us=-3_000_000)
+    listed = [saving, costly]
+    monkeypatch.setattr(overview_model, "_read_causes", lambda _store, _run: listed)
+    (row,) = client.get("/api/v1/overview").get_json()["data"]["programs"]
+    assert (row["saved_us"], row["run_us"], row["is_measured"]) == (2_000_000, 2_000_000, True)
+    page = " ".join(client.get("/").text.split())
+    assert '2.00 s <span class="sub">measured</span>' in page and "rest in its steps" not in page
+    listed.append(replace(first, saved_us=1_000, run_us=1_000))
+    (row,) = client.get("/api/v1/overview").get_json()["data"]["programs"]
+    assert not row["is_measured"]
 
 
 @on_both_engines

@@ -163,3 +163,12 @@ def test_a_trial_of_advice_that_is_no_longer_given_stands_on_the_page_of_its_run
     assert words.count("Take &lt;print&gt; out: 7 breaks → 0, output equal") == 2
     assert words.count("(this advice is no longer given)") == 1
     assert "Take" not in client.get("/runs/R1").text
+
+
+def test_an_interrupted_trial_of_a_fix_says_nothing_of_its_advice(client: FlaskClient, store):
+    (trial,) = list_trials(store, "R2")
+    trial = replace(trial, id="Y", fix_id="print_in_caller", cause_fingerprint="f" * 32)
+    save_trial(store, replace(trial, outcome="interrupted", summary="interrupted"))
+    assert "no longer given" not in client.get("/runs/R2").text
+    database = store.execute("pragma database_list").fetchone()["file"]
+    assert "no longer given" not in summarize(database, "R2").text()
