@@ -4,7 +4,8 @@
 # make nightly the tests beyond: .ci/nightly installs what they need
 # make versions TORCH="2.4.1 2.13.0"   the collector with other versions of torch (default: one of each release), written
 #                                                            to docs/compatibility.md; WHOLE=1: every test that needs torch
-# make dist     the wheel and the sdist, tried in clean environments of Python 3.10 to 3.14, as far as they are there
+# make dist     the wheel and the sdist, tried in clean environments of Python 3.10 to 3.14: two at least, or all of
+#               PYTHONS="3.11 3.14"
 # make mutants MODULE=app/incidents/change_points.py [TESTS=…]       change a module in every small way; which changes do tests see?
 # make site    the public demo, what H200 machines recorded, as a static site in out/site; make pictures takes README's pictures of it
 # make demo PORT=9000 DB=team.db                 make lint | types | contracts | unit   one part of the checks
@@ -92,7 +93,7 @@ nightly: setup
 
 # Beside the standard library it needs nothing, .venv neither.
 dist:
-	@$(PYTHON) -m tests.tools.dist
+	@$(PYTHON) -m tests.tools.dist $(PYTHONS)
 
 versions:
 	@PYTHON="$(PYTHON)" TORCH="$(TORCH)" TESTS="$(TESTS)" WHOLE="$(WHOLE)" .ci/versions

@@ -211,8 +211,8 @@ class ArtifactText(artifacts.Artifact):
 class ArtifactDiffJson:
     """Two artifacts compared; fields are null if one of them has no text."""
 
-    a: Annotated[ArtifactRow, "The left one."]
-    b: Annotated[ArtifactRow, "The right one."]
+    a: Annotated[ArtifactRow, "The artifact that `a` names."]
+    b: Annotated[ArtifactRow, "The artifact that `b` names."]
     remark: Annotated[str, "Comparisons left out, with the reason. Empty without one."]
     identical: Annotated[bool | None, "Whether the texts are the same to the last character."] = (
         None

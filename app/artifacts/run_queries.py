@@ -188,10 +188,13 @@ class ArtifactFilter:
 _NUMBER = Keywords(pattern="^[0-9]+$")  # `check_artifact_id` reads it; a missing one is invalid too
 
 
+_NEEDED = Parameter(expected="the number of an artifact", is_required=True)
+
+
 @dataclass(frozen=True)
 class ArtifactPairQuery:
-    a: Annotated[str, _NUMBER, "An artifact's `id`; its text is on the left."] = ""
-    b: Annotated[str, _NUMBER, "Another artifact's `id`; its text is on the right."] = ""
+    a: Annotated[str, _NUMBER, _NEEDED, "An artifact's `id`; its text is on the left."] = ""
+    b: Annotated[str, _NUMBER, _NEEDED, "Another artifact's `id`; its text is on the right."] = ""
     b_run: Annotated[str | None, "The run that `b` is of, if not this one."] = None
 
 

@@ -91,7 +91,7 @@ class ExportedResult:
     id: int
     model: str
     experiment: str
-    configuration: Annotated[str, "The configuration."]
+    configuration: Annotated[str, "Its mode, dtype, backend and shapes."]
     run_id: str
     status: str
     state: Annotated[str, "The result in words."]
@@ -106,7 +106,7 @@ class ExportedResult:
     package_bytes: float | None
     output_error: float | None
     node_count: Annotated[Count | None, "Nodes of the exported graph."]
-    failure: Annotated[ExportFailure | None, "Where it failed."]
+    failure: Annotated[ExportFailure | None, "Where exporting or loading it failed."]
     draft: Annotated[DraftReport | None, "What a draft export reports."]
     batch_check: Annotated[BatchCheck | None, "The result with another batch."]
 
@@ -119,14 +119,14 @@ class ExportedResult:
 class RankResult:
     """Latency, memory and counts of one rank."""
 
-    rank: Annotated[Count, "The rank."]
+    rank: Annotated[Count, "Number of the process among the ranks."]
     latency_ms: Annotated[float | None, "Median latency compiled. Milliseconds."]
     eager_latency_ms: Annotated[float | None, "Median latency in eager mode. Milliseconds."]
     peak_gb: Annotated[float | None, "Peak memory. GB of 10^9 bytes."]
-    graphs: Annotated[Count | None, "Graphs."]
-    graph_breaks: Annotated[Count | None, "Graph breaks."]
+    graphs: Annotated[Count | None, "Graphs that it compiled."]
+    graph_breaks: Annotated[Count | None, "Graph breaks in its compiles."]
     splits: Annotated[Count | None, "Graphs that DDPOptimizer split."]
-    collectives: Annotated[Count | None, "Collectives."]
+    collectives: Annotated[Count | None, "Collectives that one step of it calls."]
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class DistributedResult:
         ),
     ]
     world_size: int
-    configuration: Annotated[str, "The configuration."]
+    configuration: Annotated[str, "Its mode, dtype, backend and shapes."]
     run_id: str
     status: str
     state: Annotated[str, "The result in words."]
@@ -158,11 +158,11 @@ class DistributedResult:
     gradient_error: Annotated[
         float | None, "Largest relative error of gradients against one process."
     ]
-    bucket_count: Annotated[Count | None, "Buckets of gradients."]
+    bucket_count: Annotated[Count | None, "Buckets in which DDP reduces gradients."]
     eager_modules: Annotated[
         Sequence[str], "Modules that run eagerly within DDP: dynamo compiled no frame of them."
     ]
-    ranks: Annotated[Sequence[RankResult], "Each rank."]
+    ranks: Annotated[Sequence[RankResult], "Measurements of every rank, in their order."]
 
 
 def build_exports(

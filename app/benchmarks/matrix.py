@@ -237,7 +237,7 @@ _PLAIN = {"failed": "failed", "skipped": "skipped", "not_run": "not run"}
 class MatrixColumn(SetFields):
     """One experiment of one configuration."""
 
-    experiment: Annotated[str, "The experiment."]
+    experiment: Annotated[str, "What was measured: `performance`, `accuracy` …"]
     status_counts: Annotated[Mapping[str, Count], "How many models have each status, of all pages."]
     label: str = field(metadata=PRIVATE)
 
@@ -306,7 +306,7 @@ class MatrixModel:
 class Matrix:
     """One suite: a row per model, a column per configuration and experiment."""
 
-    suite: Annotated[str, "The suite."]
+    suite: Annotated[str, "Suite that the rows are of."]
     model_count: Annotated[Count, "Models of all pages."]
     columns: Annotated[Sequence[MatrixColumn], "One for each experiment of each configuration."]
     rows: Annotated[Sequence[MatrixModel], "The models of this page, the worst first."]

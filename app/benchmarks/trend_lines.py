@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class TrendPoint:
-    run_id: Annotated[str, "The run."]
+    run_id: Annotated[str, "`id` of the run that the point is of."]
     value: Annotated[float | None, "The value; null where none was measured."]
     low: Annotated[float | None, "Lower bound of its 95% interval."] = None
     high: Annotated[float | None, "Upper bound of its 95% interval."] = None

@@ -251,8 +251,8 @@ class SetSummaryJson(SuiteNumbers, SetFields):
 class SummaryJson:
     """Summary of a run's benchmark results by one formula."""
 
-    run: Annotated[TrendRun, "The run."]
-    definition: Annotated[SummaryDefinition, "How it is computed."]
+    run: Annotated[TrendRun, "The run whose results are summed up."]
+    definition: Annotated[SummaryDefinition, "The formula, and which models it takes."]
     summaries: Annotated[
         list[SetSummaryJson],
         (

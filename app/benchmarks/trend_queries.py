@@ -466,7 +466,7 @@ def read_text(query: Mapping[str, str], key: str) -> str | None:
     """Return a parameter, None if it is empty. Raises FilterError if it is too long."""
     value = query.get(key, "").strip()
     if len(value) > MAX_CHARACTERS:
-        raise FilterError(f"{key}: must have at most {MAX_CHARACTERS} characters, got {len(value)}")
+        raise FilterError(f"{key}: must be at most {MAX_CHARACTERS} characters, got {len(value)}")
     return value or None
 
 

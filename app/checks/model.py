@@ -123,7 +123,7 @@ class RuleOptions:
 class Verdict:
     """The result of a rule for one model."""
 
-    name: Annotated[str, "The model."]
+    name: Annotated[str, "Name of the model."]
     verdict: Annotated[str, "The verdict, in upstream's word where the rule is upstream's."]
     outcome: Annotated[
         str,

@@ -176,29 +176,31 @@ class ComparedFunction:
 class ComparisonJson:
     """What changed from base to new, over the data that both sides have."""
 
-    base: Annotated[ComparedSide, "The base."]
-    new: Annotated[ComparedSide, "The new side."]
+    base: Annotated[ComparedSide, "The side that is compared with."]
+    new: Annotated[ComparedSide, "The side that is judged."]
     anyway: Annotated[bool, "Whether numbers across machines are compared as well."]
     refused: Annotated[list[str], "Reasons why the numbers are not comparable."]
     warnings: Annotated[list[str], "Reasons to doubt the numbers."]
     common_count: Annotated[Count, "Models that both sides measured."]
-    metrics: Annotated[list[MetricMean], "Every metric."]
-    models: Annotated[list[ComparedModel], "By name."]
+    metrics: Annotated[list[MetricMean], "Means of each metric on both sides."]
+    models: Annotated[list[ComparedModel], "Models that both sides measured, by name."]
     only_base: Annotated[list[UnpairedModel], "Models that only base has."]
     only_new: Annotated[list[UnpairedModel], "Models that only new has."]
     excluded: Annotated[
         list[ExcludedModel], "Models that both sides know and that are not compared."
     ]
-    graph_breaks: ComparedReasons
-    recompile_causes: ComparedReasons
-    rerecording_reasons: ComparedReasons
+    graph_breaks: Annotated[ComparedReasons, "Graph breaks by reason."]
+    recompile_causes: Annotated[ComparedReasons, "Recompiles by cause."]
+    rerecording_reasons: Annotated[ComparedReasons, "Re-recorded CUDA graphs by reason."]
     totals: Annotated[
         dict[str, CompareDelta], "Whole runs; empty where the sides have other runs or models."
     ]
     functions: Annotated[
         list[ComparedFunction], "Functions, the largest change of compile time first."
     ]
-    environment: Annotated[list[EnvironmentDifference], "Surroundings."]
+    environment: Annotated[
+        list[EnvironmentDifference], "Hardware and versions that differ between the sides."
+    ]
     settings: Annotated[list[ComparedSetting], "Configuration, what differs first."]
     summary: Annotated[ComparisonSummary, "What changed, in a sentence and by model."]
 
@@ -207,7 +209,9 @@ class ComparisonJson:
 class BaselineReason(DistinctReason):
     """A graph break, recompile cause or reason for CUDA graph re-recording in a baseline."""
 
-    count: Annotated[Count, "Occurrences."]
+    count: Annotated[
+        Count, "Graph breaks, recompiles or re-recordings in the baseline for this reason."
+    ]
     result: Annotated[str | None, "The result whose process had it; null where that is not known."]
 
 
@@ -225,7 +229,7 @@ class BaselineDetail(BaselineRow):
     """A stored baseline with its content."""
 
     environment: Annotated[dict[str, str], "What speeds depend on: the hardware, torch's version."]
-    results: Annotated[list[KeptResult], "Results."]
+    results: Annotated[list[KeptResult], "Results of the models that the baseline was made from."]
     graph_breaks: Annotated[list[BaselineReason] | None, "Graph breaks. null where not recorded."]
     recompile_causes: Annotated[
         list[BaselineReason] | None, "Causes of recompiles; null where none could be recorded."
@@ -260,9 +264,9 @@ class CheckQuery:
         Keywords(pattern="^(yes|no)?$"),
         "`yes`: with dynamic shapes; `no`: without.",
     ] = None
-    batch_size: Annotated[int | None, Parameter(expected="a whole number"), "The batch size."] = (
-        None
-    )
+    batch_size: Annotated[
+        int | None, Parameter(expected="a whole number"), "Inputs in one batch."
+    ] = None
     world_size: Annotated[
         int | None, Parameter(expected="a whole number"), "Ranks that it ran on."
     ] = None
@@ -360,10 +364,13 @@ def get_comparison(sides: SidesQuery) -> ComparisonJson:
     return ComparisonJson(**comparison_row(screen.comparison))
 
 
+_COMPILE = Parameter(most=500, expected=FORM, is_required=True)
+
+
 @dataclass(frozen=True)
 class CompilesQuery:
-    a: Annotated[str, Parameter(most=500), f"A compile: {FORM}."] = ""
-    b: Annotated[str, Parameter(most=500), "The compile to compare it with, likewise."] = ""
+    a: Annotated[str, _COMPILE, f"A compile: {FORM}."] = ""
+    b: Annotated[str, _COMPILE, f"The compile to compare it with: {FORM}."] = ""
 
 
 @dataclass(frozen=True)
@@ -372,7 +379,7 @@ class CompileSide:
 
     run_id: RunId
     run_name: Annotated[str, "The run's name."]
-    compile: Annotated[CompileRow, "The compile."]
+    compile: Annotated[CompileRow, "The compile that was named."]
 
 
 @dataclass(frozen=True)
@@ -396,7 +403,7 @@ class ArtifactComparison:
 class ArtifactsComparison:
     """The artifacts of one kind of both compiles."""
 
-    key: Annotated[str, one_of(("guards", "graph", "code")), "The kind."]
+    key: Annotated[str, one_of(("guards", "graph", "code")), "Kind of artifact."]
     pairs: Annotated[Sequence[ArtifactComparison], "Pairs of artifacts that both have a text."]
     only_a: Annotated[
         Sequence[ArtifactRow], "Those of `a` with no counterpart, or with a text missing."
@@ -410,8 +417,8 @@ class ArtifactsComparison:
 class CompileComparisonJson:
     """Two compiles side by side."""
 
-    a: Annotated[CompileSide, "The first."]
-    b: Annotated[CompileSide, "The second."]
+    a: Annotated[CompileSide, "The compile that `a` names."]
+    b: Annotated[CompileSide, "The compile that `b` names."]
     is_same_compile: Annotated[bool, "Whether both are one compile."]
     facts: Annotated[Sequence[ComparedFact], "Runs, compiles and phases, fact by fact."]
     artifacts: Annotated[Sequence[ArtifactsComparison], "Guards, graph and generated code."]
@@ -424,7 +431,7 @@ def get_compile_comparison(query: CompilesQuery) -> CompileComparisonJson:
     """
     store = get_store()
     try:
-        a, b = (find_compile(store, text) for text in (query.a, query.b))
+        a, b = (find_compile(store, name, getattr(query, name)) for name in ("a", "b"))
     except NoSuchCompile as error:
         refuse(str(error))
     comparison = compare_compiles(store, a, b)

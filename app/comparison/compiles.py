@@ -16,7 +16,7 @@ from compileboard.app.compiles import run_queries as compiles
 from compileboard.app.compiles.queries import FunctionRun, list_function_runs
 from compileboard.app.compiles.run_queries import CompileRow
 from compileboard.app.core.labels import CACHES, PHASES, describe_outcome
-from compileboard.app.core.page import read_id
+from compileboard.app.core.page import FilterError, read_id
 from compileboard.app.core.rows import list_rows
 from compileboard.app.core.schema import one_of, published
 from compileboard.app.core.store import Store
@@ -72,11 +72,13 @@ class ComparedFact:
     """A value of both compiles, their runs or their phases."""
 
     group: Annotated[str, one_of(("run", "compile", "phase")), "What the value belongs to."]
-    name: Annotated[str, "Name of the value."]
-    label: Annotated[str, "Label of the value."]
-    unit: Annotated[str, one_of(("text", "commit", "count", "us")), "`us`: microseconds."]
+    name: Annotated[str, "Key of the value: `guard_count`."]
+    label: Annotated[str, "Name of the value on the page."]
+    unit: Annotated[
+        str, one_of(("text", "commit", "count", "us")), "Unit of `a` and `b`; `us` is microseconds."
+    ]
     a: Annotated[Any, "Of `a`: a text or a number; null if not recorded."]
-    b: Annotated[Any, "Likewise of `b`."]
+    b: Annotated[Any, "Of `b`: a text or a number; null if not recorded."]
 
     @property
     @published
@@ -146,19 +148,20 @@ class CompileChoices:
     runs: Sequence[FunctionRun]
 
 
-def find_compile(store: Store, text: str) -> ComparedCompile:
+def find_compile(store: Store, name: str, text: str) -> ComparedCompile:
     """Find a compile by `RUN:NUMBER` or the address of its page. `RUN:FUNCTION`, with the id of a
     function, is that run's first compile of it.
 
-    Raises NoSuchCompile if there is none.
+    Raises FilterError for a text of another form, NoSuchCompile if there is none. `name` is the
+    parameter that errors name.
     """
     match = _COMPILE.fullmatch(text.strip())
     if match is None:
-        raise NoSuchCompile(f"{text[:80]!r} names no compile: expected {FORM}.")
+        raise FilterError(f"{name}: {text[:80]!r} is not {FORM}")
     run_id, key = normalize_run_id(match[1]), match[2]
     detail = get_run(store.board, run_id)
     if detail is None:
-        raise NoSuchCompile(describe_absence(store.board, run_id))
+        raise NoSuchCompile(f"{name}: {describe_absence(store.board, run_id)}")
     reader = store.open_run(run_id)
     if ID_TEXT.fullmatch(key):
         listed = compiles.list_function_compiles(reader, run_id, parse_id(key), limit=1)
@@ -167,7 +170,9 @@ def find_compile(store: Store, text: str) -> ComparedCompile:
         row = compiles.get_compile(reader, run_id, read_id(key))
     if row is None:
         word = "of the function" if ID_TEXT.fullmatch(key) else "number"
-        raise NoSuchCompile(f"Run {detail.run.shown_name[:80]} has no compile {word} {key}.")
+        raise NoSuchCompile(
+            f"{name}: Run {detail.run.shown_name[:80]} has no compile {word} {key}."
+        )
     function_id = compiles.get_function_id(reader, row.id)
     return ComparedCompile(detail.run, row, function_id, _load_facts(store, detail.run, row))
 

@@ -193,8 +193,8 @@ class EnvironmentDifference:
     """One difference between the environments of both sides."""
 
     name: Annotated[str, "Name of the property, such as the GPU."]
-    base: Annotated[tuple[str, ...], "Base's values."]
-    new: Annotated[tuple[str, ...], "New's values."]
+    base: Annotated[tuple[str, ...], "Values that runs of the base have."]
+    new: Annotated[tuple[str, ...], "Values that runs of the new side have."]
     weight: Annotated[
         str,
         one_of(("refuses", "warns", "intended", "differs", "same")),

@@ -121,9 +121,9 @@ def compiles() -> str:
 def _find_compile(name: str) -> ComparedCompile | None:
     text = request.args.get(name, "").strip()
     try:
-        return find_compile(get_store(), text) if text else None
+        return find_compile(get_store(), name, text) if text else None
     except NoSuchCompile as error:
-        abort(404, f"{name}: {error}")
+        abort(404, str(error))
 
 
 def _build_from_query(query: dict[str, str]) -> ComparisonScreen | None:

@@ -330,10 +330,10 @@ class FunctionCost:
     id: int = field(metadata=PRIVATE)
     file: str = field(metadata=PRIVATE)
     name: str = field(metadata=PRIVATE)
-    compile_count: Annotated[Count, "Compiles."]
-    graph_break_count: Annotated[Count, "Graph breaks."]
-    recompile_count: Annotated[Count, "Recompiles."]
-    compile_us: Annotated[DurationUs | None, "Compile time."]
+    compile_count: Annotated[Count, "Compiles of the function."]
+    graph_break_count: Annotated[Count, "Graph breaks of the function."]
+    recompile_count: Annotated[Count, "Recompiles of the function."]
+    compile_us: Annotated[DurationUs | None, "Time of its compiles."]
 
 
 def list_function_sums(engine: Engine, run_ids: Sequence[str]) -> list[FunctionCost]:

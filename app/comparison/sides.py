@@ -271,7 +271,7 @@ def _find_side(
     connection: sqlite3.Connection, engine: Engine, clock: RecorderClock, text: str
 ) -> NamedSide:
     if len(text) > _LONGEST:
-        raise FilterError(f"must have at most {_LONGEST} characters, got {len(text)}")
+        raise FilterError(f"must be at most {_LONGEST} characters, got {len(text)}")
     kind, colon, value = text.partition(":")
     if not colon:
         detail = _find_detail(connection, engine, text)
@@ -279,7 +279,7 @@ def _find_side(
             raise FilterError(f"there is no run {text[:80]!r} in this database; expected {FORMS}")
         return NamedSide(detail.run.id, (detail,))
     if kind not in KINDS or not value:
-        raise FilterError(f"{text[:80]!r} names no side; expected {FORMS}")
+        raise FilterError(f"{text[:80]!r} is not a side; it must be {FORMS}")
     if kind == "baseline":
         stored = get_baseline(connection, value)
         if stored is None:

@@ -241,7 +241,7 @@ class FrameCompile:
     """Another compile of the same frame."""
 
     id: fields.RowId
-    compile_id: Annotated[str, "Compile id."]
+    compile_id: Annotated[str, "Compile id as torch prints it: `0/1`."]
     outcome: Outcome
 
 

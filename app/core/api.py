@@ -103,6 +103,9 @@ class Operation:
         given: dict[str, Any] = dict(path)
         if "detail" in self.hints:
             given["detail"] = find_run(given.pop("run_id"))
+        for part in self.parameters:
+            if part.how.is_required and not request.args.get(part.name, "").strip():
+                raise FilterError(f"{part.name}: is missing; expected {part.how.expected}")
         given |= {name: read_filter(model, request.args) for name, model in self.filters.items()}
         return self.view(**given)
 

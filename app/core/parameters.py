@@ -25,6 +25,7 @@ class Parameter:
     most: int = MAX_CHARACTERS
     # What a missing parameter means in an address, if not the field's default.
     default: str = ""
+    is_required: bool = False  # by the API; a page without it offers a choice
 
 
 class ParameterField(NamedTuple):
@@ -107,10 +108,13 @@ def _list_nested(model: Any) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def read_filter(model: type[Filter], query: Mapping[str, str]) -> Filter:
+def read_filter(
+    model: type[Filter], query: Mapping[str, str], whole_model: type | None = None
+) -> Filter:
     """Read a filter from a query. A missing or empty parameter is the field's default.
 
-    Raises FilterError for an unusable value.
+    `whole_model` is the filter that this one is a part of. Raises FilterError for an unusable
+    value; where another parameter takes it, the message names that one.
     """
     given: dict[str, Any] = {}
     taken = set()
@@ -119,10 +123,13 @@ def read_filter(model: type[Filter], query: Mapping[str, str]) -> Filter:
             taken.add(part.name)
             text = query.get(part.name, "").strip() or part.how.default
             if text:
-                given[part.attribute] = _read_value(part, text)
+                known = list_parameters(whole_model or model)
+                given[part.attribute] = _read_value(part, text, known)
     for name, nested in _list_nested(model):  # type: ignore[arg-type]
         given[name] = read_filter(
-            nested, {key: text for key, text in query.items() if key not in taken}
+            nested,
+            {key: text for key, text in query.items() if key not in taken},
+            whole_model or model,
         )
     filled = model(**given)
     if hasattr(filled, "check"):
@@ -140,10 +147,10 @@ def read_query(
     return read_filter(model, query)
 
 
-def _read_value(part: ParameterField, text: str) -> Any:
+def _read_value(part: ParameterField, text: str, known: Iterable[ParameterField]) -> Any:
     name, how = part.name, part.how
     if how.most and len(text) > how.most:
-        raise FilterError(f"{name}: must have at most {how.most} characters, got {len(text)}")
+        raise FilterError(f"{name}: must be at most {how.most} characters, got {len(text)}")
     choices = how.choices or part.schema.get("enum")
     if choices is not None and text not in choices:
         if part.kind is bool and not how.choices:
@@ -151,7 +158,13 @@ def _read_value(part: ParameterField, text: str) -> Any:
         expected = how.expected or (
             f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]
         )
-        raise FilterError(f"{name}: {text[:40]!r} is not {expected}")
+        meant = [
+            other.name
+            for other in known
+            if other.kind is not bool and text in other.schema.get("enum", ())
+        ]
+        hint = f"; did you mean {meant[0]}={text}?" if meant else ""
+        raise FilterError(f"{name}: {text[:40]!r} is not {expected}{hint}")
     if how.read is not None:
         return how.read(name, text)
     if part.kind is int:

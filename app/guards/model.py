@@ -49,8 +49,8 @@ _ONE_A_PLACE = frozenset(("value", "TENSOR_MATCH", "TYPE_MATCH", "ID_MATCH", "LE
 class GuardChange:
     """One guard with another expected value."""
 
-    before: Annotated[GuardNode, "As it was."]
-    after: Annotated[GuardNode, "As it is."]
+    before: Annotated[GuardNode, "The guard in `a`."]
+    after: Annotated[GuardNode, "The guard in `b`."]
     fields: Annotated[tuple[FieldChange, ...], "What differs."]
 
 
@@ -246,7 +246,7 @@ class GuardOrigin:
     key: Annotated[str, "Name of the origin."]
     label: Annotated[str, "The origin in words."]
     meaning: Annotated[str, "What guards of this origin check."]
-    guard_count: Annotated[Count, "Guards."]
+    guard_count: Annotated[Count, "Guards on values of this origin."]
     share_ratio: Annotated[float, "Their part of all guards."]
 
 
@@ -254,7 +254,7 @@ class GuardOrigin:
 class GuardFix:
     """A suggestion that removes guards or makes them cheaper, with its drawback."""
 
-    title: Annotated[str, "The fix."]
+    title: Annotated[str, "The change to make, in words."]
     seen: Annotated[str, "Why it applies to this run."]
     code: Annotated[str, "What to write."]
     since: Annotated[str, "The first torch that has it."]

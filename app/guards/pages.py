@@ -161,8 +161,8 @@ class GuardTreeJson(GuardSet):
 class GuardDiffJson:
     """The guards of two compiles compared. A value that was not recorded is null."""
 
-    a: Annotated[GuardSet, "The earlier one."]
-    b: Annotated[GuardSet, "The later one."]
+    a: Annotated[GuardSet, "The set of guards that `a` names."]
+    b: Annotated[GuardSet, "The set of guards that `b` names."]
     added: Annotated[Sequence[GuardNode] | None, "Guards only in `b`."] = None
     removed: Annotated[Sequence[GuardNode] | None, "Guards only in `a`."] = None
     changed: Annotated[

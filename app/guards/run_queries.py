@@ -59,7 +59,7 @@ class GuardSet:
 
 @dataclass(frozen=True)
 class GuardTotals:
-    set_count: Annotated[fields.Count, "Sets."]
+    set_count: Annotated[fields.Count, "Sets of guards that the run recorded."]
     guard_count: Annotated[fields.Count | None, "Guards of all sets."]
     timed_count: Annotated[fields.Count, "Sets that torch timed."]
     median_us: Annotated[

@@ -92,7 +92,7 @@ def parse_options(fields: Mapping[str, str]) -> ImportOptions:
 def _read_text(fields: Mapping[str, str], key: str) -> str | None:
     value = fields.get(key, "").strip()
     if len(value) > _MAX_CHARACTERS or not value.isprintable():
-        raise UploadRejected(400, f"{key}: expected at most {_MAX_CHARACTERS} printable characters")
+        raise UploadRejected(400, f"{key}: must be at most {_MAX_CHARACTERS} printable characters")
     return value or None
 
 

@@ -465,10 +465,10 @@ class HeadlineMetric:
     change_id: Annotated[str, "ID of the change."]
     subject: Annotated[str, "The model, suite or program."]
     metric: Annotated[str, "Name of the metric."]
-    label: Annotated[str, "Label of the metric."]
-    values: Annotated[str, "Old → new."]
+    label: Annotated[str, "Name of the metric on the page."]
+    values: Annotated[str, "Value before and after: `1.52× → 1.38×`."]
     size: Annotated[str, "Size of the change; empty if it has none."]
-    direction: Annotated[str, one_of(DIRECTIONS), "Direction."]
+    direction: Annotated[str, one_of(DIRECTIONS), "Whether the change is better or worse."]
 
 
 @dataclass(frozen=True)
@@ -535,7 +535,7 @@ class Incident:
 class Comment:
     """A person's action or comment on an incident."""
 
-    action: Annotated[str, one_of(ACTIONS), "The action."]
+    action: Annotated[str, one_of(ACTIONS), "What the person did."]
     author: Annotated[str, "The person's name, as given."]
     text: Annotated[str | None, "The comment, or the reason."]
     time_us: EventTime

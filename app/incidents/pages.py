@@ -205,12 +205,12 @@ class CommentBody:
 
     author: Annotated[
         str,
-        Keywords(maxLength=AUTHOR_LIMIT),
+        Keywords(maxLength=AUTHOR_LIMIT, examples=["Ada"]),
         "Your name. Leave it out with a token, whose name signs; else required.",
     ] = field(default="", metadata=OPTIONAL)
     text: Annotated[
         str | None,
-        Keywords(maxLength=TEXT_LIMIT),
+        Keywords(maxLength=TEXT_LIMIT, examples=["Slower since the driver was updated."]),
         "The comment, or the reason: required to ignore and to comment.",
     ] = field(default=None, metadata=OPTIONAL)
 

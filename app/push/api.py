@@ -23,6 +23,7 @@ from compileboard.app.core.db import (
 )
 from compileboard.app.core.fields import Count
 from compileboard.app.core.page import Page
+from compileboard.app.core.schema import Keywords
 from compileboard.app.push import queries as streams
 from compileboard.app.push.queries import StreamRow
 from compileboard.app.push.receive import (
@@ -71,7 +72,11 @@ large_bodies = threading.BoundedSemaphore(LARGE_BODIES)  # Each process has its 
 class TextQuestion:
     """Hashes of texts: those that a client would send, and those that it no longer has."""
 
-    digests: Annotated[list[str], "32 hex digits each: BLAKE2b of the text, 16 bytes."]
+    digests: Annotated[
+        list[str],
+        Keywords(examples=[["cae66941d9efbd404e4d88758ea67670"]]),
+        "32 hex digits each: BLAKE2b of the text, 16 bytes.",
+    ]
     run: Annotated[str | None, "The run of those that were dropped."] = None
     dropped: Annotated[list[str] | None, "Texts that the client no longer has."] = None
 
@@ -89,14 +94,14 @@ class RunContentsJson:
     numbers.
     """
 
-    process_count: Annotated[Count, "Processes."]
+    process_count: Annotated[Count, "Processes that the server knows of the run."]
     event_count: Annotated[Count, "Events of its processes."]
     kept_text_count: Annotated[Count, "Graphs, code and other texts."]
     log_bytes: Annotated[Count, "Of its trace logs, as far as they were read."]
     result_file_count: Annotated[Count, "Imported files of results."]
     result_count: Annotated[Count, "Results of benchmarks."]
     newest_result_us: Annotated[Count, "Time of the newest of them, 0 without one."]
-    repro_count: Annotated[Count, "Repros."]
+    repro_count: Annotated[Count, "Repros that the run captured."]
     trial_count: Annotated[Count, "Fixes that were tried."]
 
 

@@ -340,11 +340,11 @@ _Verdicts = Annotated[
 class RankSummaryRow:
     """Totals of one rank, and whether it differs from the others."""
 
-    rank: Annotated[int, "The rank's number."]
+    rank: Annotated[int, "Number of the rank among all, from 0."]
     pids: Annotated[Sequence[int | None], "Its processes, in the order they started."]
-    compile_count: Annotated[Count, "Compiles."]
-    recompile_count: Annotated[Count, "Recompiles."]
-    graph_break_count: Annotated[Count, "Graph breaks."]
+    compile_count: Annotated[Count, "Compiles of its processes."]
+    recompile_count: Annotated[Count, "Recompiles of its processes."]
+    graph_break_count: Annotated[Count, "Graph breaks of its processes."]
     piece_count: Annotated[
         Count | None,
         "Pieces that DDPOptimizer cut graphs into; 0: none was cut, null: graphs not recorded.",
@@ -362,7 +362,7 @@ class RankSummaryRow:
 class RankGroupRow:
     """Ranks with the same behaviour at a divergence."""
 
-    ranks: Annotated[Sequence[int], "Ranks."]
+    ranks: Annotated[Sequence[int], "Numbers of the ranks that behave so."]
     compile_key: CompileKey
     compile_id: CompileId
     function: FunctionName
@@ -401,7 +401,7 @@ class AlignedCompile:
     rank_count: Annotated[Count, "Ranks that have it."]
     least_us: Annotated[DurationUs, "Time of the quickest rank."]
     most_us: Annotated[DurationUs, "Time of the slowest rank."]
-    slowest_rank: Annotated[int, "The slowest rank."]
+    slowest_rank: Annotated[int, "Number of the rank that took longest."]
     compile_keys: Annotated[
         Sequence[int | None],
         "Its compile on the first rank of each of `columns`, null where it has none.",
@@ -420,8 +420,8 @@ class ScheduleStep:
 class RankScheduleRow:
     """The collectives that inductor scheduled for some ranks."""
 
-    ranks: Annotated[Sequence[int], "Ranks."]
-    steps: Annotated[Sequence[ScheduleStep], "In order."]
+    ranks: Annotated[Sequence[int], "Numbers of the ranks with this schedule."]
+    steps: Annotated[Sequence[ScheduleStep], "Collectives in the order in which they are called."]
 
 
 @dataclass(frozen=True)
@@ -433,7 +433,9 @@ class RanksReport:
         Sequence[RankScheduleRow], "Collectives by rank; none where inductor recorded none."
     ]
     aspects: _Verdicts
-    divergence: RankDivergenceRow | None
+    divergence: Annotated[
+        RankDivergenceRow | None, "Where ranks first differ; null where they do not."
+    ]
     times: Annotated[
         str | None, "Which rank compiled longest, in words; null where no time was recorded."
     ]

@@ -76,7 +76,7 @@ History = Annotated[list[HistoryPoint], "Occurrences in each of the newest 200 r
 class DistinctTrend:
     """The trend of one distinct graph break or recompile cause."""
 
-    id: Annotated[ContentId, "Its `id`."]
+    id: Annotated[ContentId, "`id` of the graph break, cause, reason or failure."]
     trend: TrendLine
 
 

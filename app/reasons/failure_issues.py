@@ -66,7 +66,7 @@ class FailureIssue:
     status: StatusOfIssue = None
     torch_versions: Annotated[tuple[str, ...], "Versions of torch of all runs that have it."] = ()
     gpu_names: Annotated[tuple[str, ...], "GPUs of all runs that have it."] = ()
-    repro_count: Annotated[fields.Count, "Repros."] = 0
+    repro_count: Annotated[fields.Count, "Repros of this failure, in all runs."] = 0
 
     @property
     @published
@@ -81,7 +81,7 @@ class IssueSummary:
 
     issue_count: Annotated[fields.Count, "Distinct failures."]
     run_count: Annotated[fields.Count, "Runs that have any."]
-    failure_count: Annotated[fields.Count, "Failures."]
+    failure_count: Annotated[fields.Count, "Occurrences of all of them."]
     compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that failed."]
 
 

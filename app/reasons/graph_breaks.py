@@ -60,7 +60,7 @@ class BreakSummary:
     """Totals of graph breaks."""
 
     distinct_count: Annotated[fields.Count, "Distinct graph breaks."]
-    function_count: Annotated[fields.Count, "Functions."]
+    function_count: Annotated[fields.Count, "Functions that have any."]
     run_count: Annotated[fields.Count, "Runs that have any."]
     break_count: Annotated[fields.Count, "Occurrences of graph breaks."]
     compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that had them."]

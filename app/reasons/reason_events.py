@@ -38,8 +38,8 @@ _RUNS, _MODELS, _MAX_VALUES = 10, 50, 1000
 class ValueChange:
     """A guard's expected and actual value."""
 
-    expected: Annotated[str | None, "Expected value."]
-    actual: Annotated[str | None, "Actual value."]
+    expected: Annotated[str | None, "Value that the guard was compiled for."]
+    actual: Annotated[str | None, "Value that the call had, for which the guard failed."]
     count: Annotated[Count, "Guard failures with this pair."]
 
 

@@ -29,8 +29,8 @@ class KindTrend:
     distinct_count: Annotated[
         Count, "Distinct graph breaks, causes, reasons or failures of this kind."
     ]
-    function_count: Annotated[Count, "Functions."]
-    count: Annotated[Count, "Their occurrences."]
+    function_count: Annotated[Count, "Functions that have any of this kind."]
+    count: Annotated[Count, "Occurrences of all of this kind."]
     partial_count: PartialRecompiles
     duration_us: TimeOfReasons
     trend: TrendLine

@@ -59,10 +59,10 @@ class RecompileCause(fields.CauseFields):
 class CauseSummary:
     """Totals of recompile causes."""
 
-    cause_count: Annotated[fields.Count, "Causes."]
-    function_count: Annotated[fields.Count, "Functions."]
+    cause_count: Annotated[fields.Count, "Distinct causes."]
+    function_count: Annotated[fields.Count, "Functions that were recompiled."]
     run_count: Annotated[fields.Count, "Runs that have any."]
-    recompile_count: Annotated[fields.Count, "Recompiles."]
+    recompile_count: Annotated[fields.Count, "Recompiles for all of these causes."]
     partial_count: fields.PartialRecompiles
     compile_us: Annotated[fields.DurationUs | None, "Time of the compiles that had them."]
     limit_count: Annotated[

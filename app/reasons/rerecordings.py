@@ -71,8 +71,8 @@ class RerecordingReason:
 class RerecordingSummary:
     """Totals of CUDA graph re-recordings."""
 
-    reason_count: Annotated[fields.Count, "Reasons."]
-    function_count: Annotated[fields.Count, "Functions."]
+    reason_count: Annotated[fields.Count, "Distinct reasons of re-recordings."]
+    function_count: Annotated[fields.Count, "Functions whose CUDA graphs were recorded again."]
     run_count: Annotated[fields.Count, "Runs that have any."]
     rerecording_count: Annotated[fields.Count, "CUDA graphs recorded again."]
     duration_us: RecordingUs

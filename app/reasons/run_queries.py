@@ -268,7 +268,7 @@ class Chain:
     function: fields.FunctionName
     file: fields.FileName
     line: fields.LineNumber
-    recompile_count: Annotated[fields.Count, "Recompiles."]
+    recompile_count: Annotated[fields.Count, "Recompiles of the function in this process."]
     compile_us: Annotated[fields.DurationUs | None, "Time of the recompiles."]
     limit_count: Annotated[fields.Count, "Compiles that reached the recompile limit."]
     called_at: fields.CalledAt = None

@@ -60,7 +60,7 @@ class DistinctFailure:
     operation: Operation
     function: fields.FunctionName
     file: fields.FileName
-    repro_count: Annotated[fields.Count, "Repros."]
+    repro_count: Annotated[fields.Count, "Repros that failed so."]
     run_count: Annotated[fields.Count, "Runs that have it."]
     first_us: Annotated[fields.TimeUs, "When it was first captured."]
     last_us: Annotated[fields.TimeUs, "When it was last captured."]

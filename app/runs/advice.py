@@ -77,7 +77,7 @@ class Problem:
     function: FunctionName
     file: FileName
     line: LineNumber
-    advice: Annotated[str, "The fix."]
+    advice: Annotated[str, "What to do about it."]
     tab: Annotated[str, "The tab of the run's page that has the details."]
     cost_us: Annotated[DurationUs | None, "Compile time that it cost."] = None
     code: Annotated[str | None, "A line of code or a reason."] = None
@@ -405,7 +405,7 @@ class FixAdvice:
     """A fix of a cause: the change, when it applies, and its cost."""
 
     id: Annotated[str, "Name of the fix in the catalogue."]
-    title: Annotated[str, "The fix."]
+    title: Annotated[str, "The change to make, in words."]
     applies: Annotated[str, "When it applies."]
     cost: Annotated[str, "What it costs."]
     helps: Annotated[bool, "False if no fix is known, or nothing is to be fixed."]

@@ -94,8 +94,8 @@ class CacheResult:
     cache: Annotated[str, "fx_graph or aot_autograd."]
     result: Annotated[str, "hit, miss or bypass."]
     reason: Annotated[str | None, "torch's reason."]
-    lookup_count: Annotated[fields.Count, "Lookups."]
-    time_taken_us: Annotated[fields.DurationUs | None, "Time they took."]
+    lookup_count: Annotated[fields.Count, "Lookups with this result and reason."]
+    time_taken_us: Annotated[fields.DurationUs | None, "Time that they took."]
     time_saved_us: Annotated[fields.DurationUs | None, "Time saved, as torch reports it."]
 
 

@@ -28,7 +28,7 @@ class DatabaseTotals:
 
     tables = ("run_totals",)
 
-    run_count: Annotated[fields.Count, "Runs."]
+    run_count: Annotated[fields.Count, "Runs in the database, or with the filter."]
     running_count: Annotated[fields.Count, "Runs that are running."]
     compile_count: int | None
     recompile_count: int | None
@@ -133,9 +133,9 @@ class TopFunction:
 class RunSeries:
     """Runs of the same suite and name."""
 
-    suite: Annotated[str | None, "Suite."]
-    name: Annotated[str, "Name."]
-    run_count: Annotated[fields.Count, "Runs."]
+    suite: Annotated[str | None, "Suite of these runs; null of runs without one."]
+    name: Annotated[str, "Name that these runs have."]
+    run_count: Annotated[fields.Count, "Runs of this suite and name."]
 
 
 _SCOPE = ("suite", "result_suite", "name")

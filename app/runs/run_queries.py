@@ -116,7 +116,7 @@ class ConfigUse:
         "dynamo, inductor, functorch, compiler, or changed: what differs from torch's defaults.",
     ]
     config_hash: Annotated[str, "Hash, as in `/runs/<run_id>/configs/<config_hash>`."]
-    process_count: Annotated[Count, "Processes."]
+    process_count: Annotated[Count, "Processes of the run that had it."]
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ class NoteRow:
     time_us: EventTime
     compile_id: Annotated[str | None, "Compile id as torch prints it."]
     name: Annotated[str, "torch's own name of the record."]
-    body: Annotated[Any, "The record."]
+    body: Annotated[Any, "The record as torch wrote it."]
 
     @staticmethod
     def read_columns(columns: dict[str, Any]) -> dict[str, Any]:

@@ -36,8 +36,8 @@ class Log:
 class RejectedLines:
     """Number of unreadable lines in a run's logs, for one reason."""
 
-    kind: Annotated[str, one_of(KINDS), "Reason."]
-    count: Annotated[Count, "Count."]
+    kind: Annotated[str, one_of(KINDS), "Why the lines could not be read."]
+    count: Annotated[Count, "Lines that could not be read for this reason."]
     log_count: int = field(metadata=PRIVATE)
     log_name: str = field(
         metadata=PRIVATE

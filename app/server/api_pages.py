@@ -19,6 +19,7 @@ blueprint = Blueprint("api_pages", __name__)
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _REFERENCE = "#/components/schemas/"
+_SIDES = ("base", "new", "baseline")  # their defaults need benchmark runs, or there are none
 _SENT_AS = {
     "application/json": ("-H", "Content-Type: application/json", "-d"),
     "multipart/form-data": ("-F", "files=@trace.tar.gz"),
@@ -34,9 +35,10 @@ class Endpoint:
 
     @property
     def address(self) -> str | None:
-        """Return a URL that a link can open, with the newest run in place of any run."""
+        """Return a URL that answers as it is, with the newest run in place of any run."""
         path = self.path.replace("{run_id}", LATEST)
-        return path if self.method == "GET" and "{" not in path else None
+        is_whole = "{" not in path and not self._needed
+        return path if self.method == "GET" and is_whole else None
 
     @property
     def curl(self) -> str:
@@ -47,8 +49,7 @@ class Endpoint:
         if kind == "application/json":
             fields = next(model["properties"] for _name, model in list_objects(self.body))
             values = {
-                name: ["…"] if describe_kind(kind).startswith("list") else "…"
-                for name, kind in fields.items()
+                name: field["examples"][0] for name, field in fields.items() if "examples" in field
             }
             flags.append(json.dumps(values, ensure_ascii=False))
         for part in self.operation["parameters"]:
@@ -57,7 +58,18 @@ class Endpoint:
         if self.method in ("GET", "HEAD"):
             path = path.replace("{run_id}", LATEST)
         path = _PLACEHOLDER.sub(lambda name: name[1].upper(), path)
+        path += "?" * bool(self._needed) + "&".join(
+            f"{name}={name.upper()}" for name in self._needed
+        )
         return " ".join(["curl", "-s", *map(shlex.quote, flags), f'"$BOARD{path}"'])
+
+    @property
+    def _needed(self) -> list[str]:
+        return [
+            part["name"]
+            for part in self.operation["parameters"]
+            if part["in"] == "query" and (part["required"] or part["name"] in _SIDES)
+        ]
 
     @property
     def _content(self) -> dict[str, Any]:

@@ -194,7 +194,9 @@ def _list_parameters(operation: Operation) -> list[dict[str, Any]]:
     names = re.findall(r"<(?:path:)?(\w+)>", operation.path)
     of_path = [_describe_parameter(name, "path", PATH_PARAMETERS[name]) for name in names]
     of_query = [
-        _describe_parameter(part.name, "query", part.description, part.schema, required=False)
+        _describe_parameter(
+            part.name, "query", part.description, part.schema, required=part.how.is_required
+        )
         for part in operation.parameters
     ]
     headers = _HEADERS if operation.method == "PATCH" else {}

@@ -87,7 +87,7 @@ class ShapeSymbol(_Location):
     ]
     specialized: Annotated[tuple[Specialization, ...], "Why it was fixed."]
     guards: Annotated[tuple[ShapeGuard, ...], "Conditions that name it."]
-    advice: Annotated[tuple[str, ...], "The fix."]
+    advice: Annotated[tuple[str, ...], "How to keep the dimension dynamic, one change an entry."]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class FixedDimension:
     """An input's dimension of size 0 or 1, which torch compiles in even if others are dynamic."""
 
     name: Annotated[str, "The input's name in the graph."]
-    dim: Annotated[fields.Count, "The dimension."]
+    dim: Annotated[fields.Count, "Number of the dimension, from 0."]
     size: Annotated[fields.Count, "Size of the dimension."]
 
 

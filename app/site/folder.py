@@ -90,9 +90,9 @@ def _check_folder(folder: Path) -> None:
     others = sorted(path.name for path in folder.iterdir() if path.name not in _IGNORED)
     if others and not (folder / MARKER).is_file():
         raise FolderError(
-            f"{folder} has files that no copy wrote "
+            f"{folder} has files that no export wrote "
             f"({', '.join(others[:3])}{', …' if len(others) > 3 else ''}); "
-            "give --site a folder that is empty, missing or holds an earlier copy"
+            "give --site a folder that is empty, missing or holds an earlier export"
         )
 
 
@@ -126,7 +126,7 @@ def publish(folder: Path, stage: Stage, names: set[str]) -> int:
     foreign = [name for name in sorted(names - before) if os.path.lexists(folder / name)]
     if foreign:
         raise FolderError(
-            f"{folder / foreign[0]} is in the way and no copy wrote it; move it, or give "
+            f"{folder / foreign[0]} is in the way and no export wrote it; move it, or give "
             "--site another folder"
         )
     # Listed before they exist: if this is interrupted, the next copy knows that they are its own.

@@ -118,8 +118,8 @@ class TraceOrigin:
 class Trace:
     """A run in Chrome's trace format, for Perfetto and chrome://tracing."""
 
-    displayTimeUnit: Annotated[str, "Time unit in viewers."]
-    otherData: Annotated[TraceOrigin, "The run."]
+    displayTimeUnit: Annotated[str, "Unit in which viewers show times: `ms`."]
+    otherData: Annotated[TraceOrigin, "The run that the trace is of."]
     traceEvents: Annotated[list[TraceEvent], "Every phase, parents before their children."]
 
 

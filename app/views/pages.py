@@ -77,10 +77,14 @@ def change(view_id: str) -> Response:
 class NewView:
     """A view to save."""
 
-    name: Annotated[str, Keywords(maxLength=NAME_LIMIT), "Its name; no other view may have it."]
+    name: Annotated[
+        str,
+        Keywords(maxLength=NAME_LIMIT, examples=["Failed runs"]),
+        "Its name; no other view may have it.",
+    ]
     address: Annotated[
         str,
-        Keywords(maxLength=ADDRESS_LIMIT),
+        Keywords(maxLength=ADDRESS_LIMIT, examples=["/runs?state=failed"]),
         "The address of a page of this dashboard, from the slash on: `/runs?state=failed`.",
     ]
 
@@ -89,7 +93,11 @@ class NewView:
 class NewName:
     """Another name for a view."""
 
-    name: Annotated[str, Keywords(maxLength=NAME_LIMIT), "Its name; no other view may have it."]
+    name: Annotated[
+        str,
+        Keywords(maxLength=NAME_LIMIT, examples=["Runs that failed"]),
+        "Its new name; no other view may have it.",
+    ]
 
 
 @operation("/views")

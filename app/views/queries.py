@@ -32,7 +32,7 @@ class SavedView:
     tables = ("saved_views",)
 
     id: int
-    name: Annotated[str, "Its name."]
+    name: Annotated[str, "Name that the view was saved under."]
     address: Annotated[str, "Path, query and fragment of the page: `/runs?state=failed`."]
     author: Annotated[str | None, "The login that saved it; null where none was needed."]
     created_us: int

@@ -32,16 +32,16 @@ cwd|text?||Working directory.
 started_us|time_us||Start.
 ended_us|time_us?||End.
 heartbeat_us|time_us||Last heartbeat of its recorder.
-exit_code|int?||Exit code.
+exit_code|int?||Exit code of the program.
 signal|text?||The signal that ended it.
-host|text?||Machine.
-gpu_name|text?||GPU.
-gpu_count|count||GPUs.
+host|text?||Name of the machine.
+gpu_name|text?||Model of the GPU.
+gpu_count|count||How many GPUs the program saw.
 torch_version|text?||Version of torch.
 cuda_version|text?||Version of CUDA.
 python_version|text?||Version of Python.
 git_commit|text?||Commit of the program's repository.
-git_branch|text?||Branch.
+git_branch|text?||Branch of the commit.
 git_subject|text?||First line of the commit's message.
 git_dirty|bool?||Whether the repository had uncommitted changes.
 facts|json||argv, git, host, gpus and environment as the collector wrote them.
@@ -70,7 +70,7 @@ deleted_us|time_us||When it was deleted.
 expires_us|time_us?||When it goes for good. Until then its rows wait in a file of their own; null:
   they are gone.
 name|text?||Its title or name.
-suite|text?||Its suite.
+suite|text?||Suite that it was of.
 started_us|time_us?||When it started.
 trash_bytes|bytes?||Size of the files that keep it until then, without its texts in the
   database. Bytes.
@@ -115,7 +115,7 @@ id|text|primary key|The process's id.
 run_id|text|references runs (id) on delete cascade|
 parent_id|text?||The process that started it: by fork, multiprocessing or subprocess.
 pid|int?||Process number of the operating system.
-rank|int?||Rank.
+rank|int?||Number of the process among the ranks.
 local_rank|int?||Rank on its machine.
 world_size|int?||Ranks of the run.
 level|text?||light or full.
@@ -174,7 +174,7 @@ file_name|text||
 size_bytes|bytes?||Its size as far as it was read, unpacked.
 end_offset_bytes|bytes||
 content_digest|text?||Digest of the bytes before `end_offset_bytes`, once they are all read.
-line_count|count||Lines.
+line_count|count||Lines that were read.
 record_count|count||
 payloads|text:kept left_out||Whether its texts were kept.
 redacted|bool||Whether the user's code was left out.
@@ -242,22 +242,22 @@ name|text||Qualified name of the function.
 table run_totals without rowid|Counts of a run that ingest keeps, so that lists and trends cost
   only the number of runs.
 run_id|text|primary key references runs (id) on delete cascade|
-compile_count|count|default 0|Compiles.
+compile_count|count|default 0|Compiles of all processes.
 record_count|count|default 0|CompilationMetrics records.
-graph_break_count|count|default 0|Graph breaks.
-recompile_count|count|default 0|Recompiles.
+graph_break_count|count|default 0|Graph breaks of all processes.
+recompile_count|count|default 0|Recompiles of all processes.
 recompile_limit_count|count|default 0|Compiles that reached the recompile limit.
 failure_count|count|default 0|Failed compiles, exceptions that compiled code
   raised, and those that ended the program.
 skipped_frame_count|count|default 0|Frames that Dynamo left to run eagerly, without a failure.
 restart_count|count|default 0|Restarts of an analysis.
-cache_hit_count|count|default 0|Cache hits.
-cache_miss_count|count|default 0|Cache misses.
+cache_hit_count|count|default 0|Lookups that found an entry in a cache.
+cache_miss_count|count|default 0|Lookups that found no entry in a cache.
 cache_bypass_count|count|default 0|Graphs that cannot be cached.
 cudagraph_skip_count|count|default 0|CUDA graphs not used.
 cudagraph_recording_count|count|default 0|CUDA graphs recorded.
 cudagraph_rerecording_count|count|default 0|CUDA graphs recorded again, because no other fitted.
-process_count|count|default 0|Processes.
+process_count|count|default 0|Processes that were recorded.
 loss_count|count|default 0|Records dropped while recording.
 compile_us|us|default 0|Sum of the records' durations, forward and backward.
 recompile_us|us|default 0|The part of it spent on recompiles.
@@ -267,9 +267,9 @@ failed_result_count|count|default 0|Those that failed.
 table run_functions rollup without rowid
 run_id|text|references runs (id) on delete cascade|
 function_id|int|references functions (id)|Its id, the same in every database.
-compile_count|count|default 0|Compiles.
+compile_count|count|default 0|Compiles of the function.
 graph_break_count|count|default 0|
-recompile_count|count|default 0|Recompiles.
+recompile_count|count|default 0|Recompiles of the function.
 recompile_limit_count|count|default 0|Compiles that reached the recompile limit.
 compile_us|us|default 0|Time of the compiles that had it.
 primary key (run_id, function_id)
@@ -294,7 +294,7 @@ started_us|time_us||Start.
 duration_us|us?||Duration of its forward record.
 total_us|us|default 0|Forward and backward records together.
 attempt_count|count|default 1|Analyses, restarts included.
-graph_break_count|count|default 0|Graph breaks.
+graph_break_count|count|default 0|Graph breaks in this compile.
 recompiled_from|text?||Compile id of the newest cache entry, whose guard failed.
 recompile_category|text?||Kind of guard that failed on the newest cache entry.
 stack_id|int?|references stack_nodes (id)|
@@ -350,7 +350,7 @@ sequence|int||
 compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
 error_type|text?||Type of the exception.
-message|text?||Its message.
+message|text?||The exception's message.
 time_us|time_us||
 phase|text:compile forward backward wrapper program|default 'compile'|What raised it:
   the compile, compiled code, AOTAutograd's wrapper around it, or the program.
@@ -385,7 +385,7 @@ process_id|text||
 sequence|int||
 compile_key|int?|references compiles (id) on delete cascade|
 compile_id|text?||
-cache|text:fx_graph aot_autograd||The cache.
+cache|text:fx_graph aot_autograd||Which cache was asked.
 result|text:hit miss bypass||Result of the lookup.
 key|text?||Key of the cache entry.
 reason|text?||torch's reason.
@@ -722,7 +722,7 @@ device|text||`cpu` or `cuda`.
 hardware|text||The GPU's model, or the processor's.
 backend|text||The backend with its config label: `inductor`.
 dynamic|bool||Whether shapes are dynamic.
-batch_size|int||Batch size.
+batch_size|int||Inputs in one batch.
 world_size|int||Ranks that it ran on.
 
 table results rollup|One row for a run, a series and an experiment. Numbers are in the benchmark's
@@ -730,13 +730,13 @@ table results rollup|One row for a run, a series and an experiment. Numbers are 
   units, so that a geomean
   over them is PyTorch HUD's to the last digit.
 id|int|primary key|Number of the row in this database, of several experiments the leading one's.
-run_id|text|references runs (id) on delete cascade|Its run.
+run_id|text|references runs (id) on delete cascade|`id` of its run.
 series_id|int|references series (id)|
 experiment|text||The experiment: `performance`, `accuracy`, `tolerance`, `coverage` …
 process_id|text||
 sequence|int||
 task|text?||The benchmark's task: `task` of the processes that worked on it.
-status|text:measured failed skipped not_run||Its outcome.
+status|text:measured failed skipped not_run||How measuring it ended.
 reason|text?||Of a failure upstream's status (`OOM`, `timeout`); of `skipped` and `not_run` the
   reason.
 accuracy|text?||Upstream's verdict: `pass`, `fail_accuracy`, …
@@ -755,7 +755,7 @@ calls_captured|count?||Operations in the captured graphs.
 unique_graphs|count?||Graphs.
 graph_breaks|count?||Graph breaks by torch's counters.
 unique_graph_breaks|count?||Distinct reasons among them.
-recompiles|count?||Recompiles.
+recompiles|count?||Recompiles while it was measured.
 fallbacks_to_eager|count?||Frames that fell back to eager.
 autograd_captures|count?||Graphs that compiled autograd captured.
 autograd_compiles|count?||Graphs that compiled autograd compiled.
@@ -842,7 +842,7 @@ subject|text?||
 table baselines without rowid|What a person keeps to compare with. It holds the rows themselves, so
   that deleting the
   run takes nothing from it.
-name|text|primary key|Its name.
+name|text|primary key|Name that it was kept under.
 run_id|text?||The run that it was last made of; that run may have been deleted.
 note|text?||Why it is the baseline.
 created_us|time_us||When it was saved.
@@ -906,17 +906,17 @@ kind|text||Change point (`step`), gradual change (`drift`), or stopped reporting
 direction|text||`worse`, `better` or `changed`.
 state|text||`unconfirmed`, `confirmed` or `withdrawn`.
 subject|text||What the series is of: a model, a suite, or the observed runs of one name.
-suite|text||The suite.
+suite|text||Suite of the series.
 model|text||The model, or the name of the runs.
 mode|text||`inference` or `training`.
-dtype|text||Its dtype.
+dtype|text||Dtype of the series.
 device|text||`cpu` or `cuda`.
 hardware|text||The GPU's model, or the processor's.
 backend|text||The backend with its config label.
 dynamic|bool||Whether shapes were dynamic.
-batch_size|count||The batch size.
+batch_size|count||Inputs in one batch; 0 where it has none.
 world_size|count||Ranks.
-branch|text||The branch.
+branch|text||Branch of the runs that are compared.
 metric|text||The metric's name.
 before_value|real?||The level before, in the unit that the metric's name has; a share is of one.
 after_value|real?||The level after, likewise; null where it is no longer measured.

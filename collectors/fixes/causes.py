@@ -219,7 +219,10 @@ class VaryingSource:
 class SteadySources:
     """Sources that would have to stay the same together."""
 
-    sources: Annotated[tuple[str, ...], "The sources."]
+    sources: Annotated[
+        tuple[str, ...],
+        "Values that would have to stay the same, as expressions: `L['x'].size()[0]`.",
+    ]
     saved_count: Annotated[int, "Recompiles that would not have happened."]
     stable_after: Annotated[
         str | None, "Compile id of the last recompile that is left; null where none is."
@@ -343,7 +346,7 @@ class Cause:
     event_count: Annotated[int, "Graph breaks, or recompiles."]
     function: Annotated[str | None, "Qualified name of the function."]
     file: Annotated[str | None, "Its file: path in the repository, or module path."]
-    line: Annotated[int | None, "Line."]
+    line: Annotated[int | None, "Number of the line in the file, from 1."]
     source_line: Annotated[str | None, "That line of the user's code; null with `--no-source`."]
     evidence: Annotated[
         str, "The failed guard, or the reason of the graph break, in torch's words."

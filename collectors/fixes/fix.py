@@ -361,7 +361,7 @@ class SourceLines:
 
     file: Annotated[str, "Path in the repository, or module path."]
     first_line: Annotated[int, "Number of the first line."]
-    lines: Annotated[tuple[str, ...], "The lines."]
+    lines: Annotated[tuple[str, ...], "Text of the lines, without line ends."]
 
 
 @dataclass(frozen=True)

@@ -61,12 +61,15 @@ def list_recorded_again(connection: sqlite3.Connection, run_id: str) -> list[Rer
 class RunCost:
     """The total time that a graph break, a recompile or a re-recorded CUDA graph cost a run."""
 
-    kind: Annotated[Literal["graph_break", "recompile", "recorded_again"], "What the cost is of."]
+    kind: Annotated[
+        Literal["graph_break", "recompile", "recorded_again"],
+        "Whether a graph break, a recompile or a re-recording costs it.",
+    ]
     title: Annotated[str, "What happens."]
     number: Annotated[int | None, "`number` of the cause; null of CUDA graphs."]
     function: Annotated[str | None, "Qualified name of the function."]
     file: Annotated[str | None, "Its file: path in the repository, or module path."]
-    line: Annotated[int | None, "Line."]
+    line: Annotated[int | None, "Number of the line in the file, from 1."]
     once_us: Annotated[
         int | None, "Compile time, an estimate; of CUDA graphs, to record them again. Microseconds."
     ]

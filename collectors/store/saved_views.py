@@ -66,9 +66,7 @@ def delete_view(connection: sqlite3.Connection, view_id: int) -> bool:
 def _check_name(connection: sqlite3.Connection, name: str, view_id: int | None) -> str:
     name = " ".join(name.split())
     if not name or not name.isprintable() or len(name) > NAME_LIMIT:
-        raise ValueError(
-            f"name: expected 1 to {NAME_LIMIT} printable characters, got {name[:40]!r}"
-        )
+        raise ValueError(f"name: must be 1 to {NAME_LIMIT} printable characters, got {name[:40]!r}")
     if has_row(connection, _SAME_NAME, {"name": name, "id": view_id}):
         raise ValueError(f"name: there is a saved view {name!r} already; choose another name")
     return name

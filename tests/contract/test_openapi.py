@@ -299,3 +299,15 @@ def test_answers_in_the_docs_are_as_the_document_says(operation, section: tuple[
     ] == []  # they are shortened
     address = re.sub(r"<[\w:]+>", r"[^/?]+", section[0])
     assert re.fullmatch(rf'curl -s "\$BOARD{address}(\?.*)?"', section[2])
+
+
+def test_a_description_says_more_than_the_name_of_its_field() -> None:
+    empty = []
+    for name, model in SCHEMAS.items():
+        for field, schema in model["properties"].items():
+            text = schema.get("description", "").rstrip(".")
+            words = re.sub(r"^(the|its|a|an) ", "", text.lower()).replace(" ", "_")
+            same = {field, field.removesuffix("_count"), field.removesuffix("_count") + "s"}
+            if words in {"", "occurrences"} | same:
+                empty.append((name, field, text))
+    assert empty == []

@@ -8,7 +8,7 @@ import tomllib
 import yaml
 
 from compileboard.version import VERSION
-from tests.tools.dist import INSTALLED
+from tests.tools.dist import INSTALLED, list_gaps
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
@@ -107,3 +107,13 @@ def test_the_version_is_the_newest_of_the_changes_and_the_one_that_is_deployed()
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert re.findall(r"^## (\d\S*) - \d{4}-\d\d-\d\d$", changes, re.MULTILINE)[0] == VERSION
     assert f"/compileboard:{VERSION}\n" in (ROOT / "deploy" / "kubernetes.yaml").read_text()
+
+
+def test_a_distribution_tried_on_fewer_than_two_pythons_fails_and_names_the_others():
+    sentence, is_enough = list_gaps([11])
+    assert not is_enough and sentence.startswith("Python 3.10, 3.12, 3.13, 3.14 were not tried")
+    assert list_gaps([11, 13])[1] and list_gaps([11], [11])[1]
+    assert list_gaps([11, 12], [11, 14]) == (
+        "Python 3.14 was not tried: not on this machine, and asked for",
+        False,
+    )

@@ -1,6 +1,8 @@
 """Build the wheel and the sdist, and try both in clean environments of every Python: `make dist`.
 
-Needs Python's standard library, git and a package index. What is built is what git tracks.
+`python -m tests.tools.dist 3.11 3.12` tries these and fails where one is missing; without names,
+all that are found, and at least two. Needs Python's standard library, git and a package index. What
+is built is what git tracks.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "dist"
 MINORS = (10, 11, 12, 13, 14)
+LEAST_TRIED = 2
 SERVER_MINOR = 11  # the oldest Python 3 that the dashboard runs on
 LOG = ROOT / "tests/data/trace/torch2.11-cuda-zoo_recompiles.log.xz"
 LOG_RECOMPILES = "recompiles                           8"
@@ -206,7 +209,33 @@ def try_package(
     return True, f"ok, {time.monotonic() - started:.0f} s"
 
 
-def main() -> int:
+def read_minors(names: Sequence[str]) -> tuple[int, ...]:
+    known = {f"3.{minor}": minor for minor in MINORS}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise SystemExit(f"dist: {unknown[0]!r} is not one of {', '.join(known)}")
+    return tuple(known[name] for name in names)
+
+
+def list_gaps(found: Collection[int], asked: Sequence[int] = ()) -> tuple[str, bool]:
+    """Return a sentence about the Pythons that were not tried, and whether enough were tried."""
+    missing = [f"3.{minor}" for minor in asked or MINORS if minor not in found]
+    if not missing:
+        return "every Python asked for was tried" if asked else "every Python was tried", True
+    verb = "was" if len(missing) == 1 else "were"
+    sentence = f"Python {', '.join(missing)} {verb} not tried: not on this machine"
+    if asked:
+        return f"{sentence}, and asked for", False
+    is_enough = len(found) >= LEAST_TRIED
+    return (
+        sentence
+        if is_enough
+        else f"{sentence}, and {LEAST_TRIED} are needed: install one, or name those to try"
+    ), is_enough
+
+
+def main(names: Sequence[str]) -> int:
+    asked = read_minors(names)
     started = time.monotonic()
     shutil.rmtree(OUT, ignore_errors=True)
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as pool:
@@ -218,7 +247,7 @@ def main() -> int:
             ("sdist, collector", f"{sdist}[collector]", check_collector, min(MINORS)),
             ("wheel, server", f"{wheel}[collector,server]", check_server, SERVER_MINOR),
         )
-        pythons = {minor: find_python(minor) for minor in MINORS}
+        pythons = {minor: find_python(minor) for minor in asked or MINORS}
         tried = {
             (minor, title): pool.submit(
                 try_package, python, folder / f"{title} on 3.{minor}", package, check
@@ -240,8 +269,10 @@ def main() -> int:
             cells = row if python else ["not on this machine"]
             print("".join(f"{cell:20}" for cell in (f"3.{minor}", *cells)).rstrip(), flush=True)
     print(f"in {time.monotonic() - started:.0f} s; both are in {OUT.relative_to(ROOT)}")
-    return int(not all(future.result()[0] for future in tried.values()) or not tried)
+    sentence, is_enough = list_gaps([minor for minor, python in pythons.items() if python], asked)
+    print(sentence)
+    return int(not is_enough or not all(future.result()[0] for future in tried.values()))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -96,17 +96,34 @@ def test_the_same_compile_twice_is_said(
 
 
 @pytest.mark.parametrize(
-    "text", ["x", "NONE:1", "{run}:999999", "{run}:7fffffffffffffff", "{run}:abc"]
+    ("text", "status"),
+    [
+        ("x", 400),
+        ("NONE:1", 404),
+        ("{run}:999999", 404),
+        ("{run}:7fffffffffffffff", 404),
+        ("{run}:abc", 404),
+        ("{run}:xyz", 400),
+    ],
 )
-def test_what_names_no_compile_is_not_found(
-    explored_client: FlaskClient, explored_reader: sqlite3.Connection, text: str
+def test_a_compile_that_there_is_not_and_a_text_of_another_form_are_refused(
+    explored_client: FlaskClient, explored_reader: sqlite3.Connection, text: str, status: int
 ) -> None:
     a = _side(explored_reader, "0/0")
     query = {"a": a, "b": text.format(run=a.partition(":")[0])}
     page = explored_client.get("/compare/compiles", query_string=query)
     api = explored_client.get("/api/v1/compare/compiles", query_string=query)
-    assert (page.status_code, api.status_code) == (404, 404)
-    assert api.json and api.json["error"] in page.text.replace("&#39;", "'")
+    assert (page.status_code, api.status_code) == (status, status)
+    assert api.json and api.json["error"].startswith("b: ")
+    assert api.json["error"] in page.text.replace("&#39;", "'")
+
+
+def test_the_api_names_the_compile_that_is_missing(explored_client: FlaskClient) -> None:
+    answer = explored_client.get("/api/v1/compare/compiles?b=x")
+    assert answer.status_code == 400
+    assert answer.get_json()["error"] == (
+        "a: is missing; expected RUN:NUMBER or the address of a compile's page"
+    )
 
 
 def test_guards_under_the_names_of_two_versions_are_compared(

@@ -98,10 +98,10 @@ def test_words_of_the_command_line_name_runs(
             ),
         ),
         ("branch:other", "base: no run of branch 'other' is in this database"),
-        ("commit:", "base: 'commit:' names no side"),
-        ("tag:x", "base: 'tag:x' names no side"),
+        ("commit:", "base: 'commit:' is not a side; it must be"),
+        ("tag:x", "base: 'tag:x' is not a side; it must be"),
         ("baseline:x", "base: there is no baseline 'x'; known: none yet"),
-        ("x" * 300, "base: must have at most 200 characters, got 300"),
+        ("x" * 300, "base: must be at most 200 characters, got 300"),
     ],
 )
 def test_a_side_that_is_not_there_is_said(

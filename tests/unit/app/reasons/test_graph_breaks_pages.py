@@ -163,7 +163,7 @@ def test_a_filter_of_runs_counts_in_those_runs_alone(
         ("cursor=x", "cursor: "),
         ("state=x", "state: 'x'"),
         ("x=y", "x: there is no such filter"),
-        (f"gb={'x' * 201}", "gb: must have at most 200"),
+        (f"gb={'x' * 201}", "gb: must be at most 200"),
     ],
 )
 def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence: str) -> None:

@@ -206,7 +206,7 @@ def test_pinned_runs_are_first_and_filters_hold_for_them(client: FlaskClient) ->
         ("cursor=abc", "cursor: not a cursor"),
         ("cursor=WzEsMl0", "cursor: not a cursor"),
         ("colour=red", "colour: there is no such filter"),
-        (f"q={'x' * 201}", "q: must have at most 200 characters"),
+        (f"q={'x' * 201}", "q: must be at most 200 characters"),
     ],
 )
 def test_a_bad_filter_is_one_sentence(client: FlaskClient, query: str, sentence: str) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import sqlite3
 
 from flask.testing import FlaskClient
 
 from compileboard.app.server.api_pages import describe_kind, list_endpoints
+from tests.unit.app.benched import bench_suite
 
 ENDPOINTS = {one.operation["operationId"]: one for one in list_endpoints()}
 
@@ -31,19 +34,27 @@ def test_a_page_has_every_parameter_and_leads_to_the_objects_that_it_has(
 
 def test_a_command_asks_the_newest_run_or_says_what_to_fill_in() -> None:
     assert ENDPOINTS["runs_list_costs"].curl == 'curl -s "$BOARD/api/v1/runs/latest/costs"'
-    words = shlex.split(ENDPOINTS["push_list_missing"].curl)
-    assert words[-2:] == [
-        '{"digests": ["…"], "run": "…", "dropped": ["…"]}',
-        "$BOARD/api/v1/texts/missing",
-    ]
+    compared = ENDPOINTS["comparison_get_compile_comparison"].curl
+    assert compared == 'curl -s "$BOARD/api/v1/compare/compiles?a=A&b=B"'
     assert ENDPOINTS["incidents_reopen"].curl.endswith('/incidents/INCIDENT_ID/reopen"')
 
 
-def test_the_address_of_an_answer_answers(client: FlaskClient) -> None:
+def test_a_command_with_a_body_succeeds(client: FlaskClient) -> None:
+    statuses = {}
+    for operation_id in ("views_create", "views_rename", "push_list_missing"):
+        endpoint = ENDPOINTS[operation_id]
+        (body,) = (word for word in shlex.split(endpoint.curl) if word.startswith("{"))
+        path = endpoint.path.replace("{view_id}", "1")
+        statuses[operation_id] = client.post(path, json=json.loads(body)).status_code
+    assert statuses == {"views_create": 201, "views_rename": 200, "push_list_missing": 200}
+
+
+def test_the_address_of_an_answer_answers(client: FlaskClient, store: sqlite3.Connection) -> None:
+    bench_suite(store)
     addresses = [one.address for one in ENDPOINTS.values() if one.address]
-    answers = [client.get(address).get_json() for address in addresses]
-    assert len(answers) > 30
-    assert [answer for answer in answers if not isinstance(answer, dict)] == []
+    statuses = {address: client.get(address).status_code for address in addresses}
+    assert len(statuses) > 30
+    assert {address: status for address, status in statuses.items() if status != 200} == {}
 
 
 def test_a_type_is_told_in_words() -> None:

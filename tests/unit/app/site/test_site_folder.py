@@ -38,7 +38,7 @@ def test_second_copy_takes_away_what_only_the_first_had(tmp_path: Path) -> None:
 
 def test_folder_with_other_files_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(FolderError, match=r"files that no copy wrote \(notes\.txt\)"):
+    with pytest.raises(FolderError, match=r"files that no export wrote \(notes\.txt\)"):
         _write(tmp_path, "index.html")
     assert _list(tmp_path) == {"notes.txt"}
 
@@ -73,7 +73,7 @@ def test_checkout_without_files_is_taken(tmp_path: Path) -> None:
 def test_file_in_the_way_is_refused_before_anything_changes(tmp_path: Path) -> None:
     _write(tmp_path, "index.html")
     (tmp_path / "about.html").write_text("mine")
-    with pytest.raises(FolderError, match=r"about\.html is in the way and no copy wrote it"):
+    with pytest.raises(FolderError, match=r"about\.html is in the way and no export wrote it"):
         _write(tmp_path, "index.html", "about.html")
     assert (tmp_path / "about.html").read_text() == "mine"
 

@@ -143,7 +143,7 @@ def test_the_api_saves_lists_renames_and_deletes_views(
         ({"name": "a"}, "address: is missing"),
         ({"name": "a", "address": "/runs", "path": "/"}, "path: there is no such field"),
         ({"name": None, "address": "/runs"}, "name: expected a string, got NoneType"),
-        ({"name": "", "address": "/runs"}, "name: expected 1 to 100"),
+        ({"name": "", "address": "/runs"}, "name: must be 1 to 100"),
         ({"name": "a", "address": "/api/v1/runs"}, "is not a page"),
         ({"name": "a", "address": "//evil.example"}, "is not the address of a page"),
     ],
