@@ -19,7 +19,9 @@ from compileboard.app.core.fields import (
 )
 from compileboard.app.core.page import FilterError, Key, decode_cursor, encode_cursor
 from compileboard.app.core.schema import PRIVATE, one_of, published
+from compileboard.app.runs.queries import list_values
 from compileboard.collectors.fixes.titles import strip_ticks
+from compileboard.collectors.store.rollups import DEFINITIONS
 from compileboard.collectors.store.search import KINDS, kind_tag, list_pending, read_text, run_tag
 
 LONGEST = 300  # characters searched for
@@ -149,21 +151,39 @@ def list_models(engine: Engine, text: str, limit: int) -> list[tuple[str, str]]:
     ]
 
 
-SUITES_SQL = """
+RESULT_SUITES_SQL = "select distinct suite from series"
+SUITE_RUNS_SQL = """
 select suite, count(*) as run_count
 from runs
-where source <> 'trial'
-  and instr(lower(suite), lower(:text)) > 0
+where suite $in(:suites)
+  and source <> 'trial'
 group by suite
-order by length(suite), suite
-limit :limit
 """
+RESULT_RUNS_SQL = """
+select suite, count(distinct run_id) as run_count
+from run_summaries
+where definition $in(:definitions)
+  and suite $in(:suites)
+group by suite
+"""
+_MAX_SUITES = 1000
 
 
 def list_suites(engine: Engine, text: str, limit: int) -> list[tuple[str, int]]:
-    """List suites whose name contains a text, each with the number of its runs."""
-    rows = engine.rows(SUITES_SQL, {"text": text, "limit": limit})
-    return [(row["suite"], row["run_count"]) for row in rows]
+    """List suites of runs or results whose name contains a text, each with the number of its
+    runs.
+    """
+    of_runs = set(list_values(engine, "suite", _MAX_SUITES))
+    of_results = {str(row["suite"]) for row in engine.rows(RESULT_SUITES_SQL)}
+    found = [suite for suite in of_runs | of_results if text.lower() in suite.lower()]
+    found = sorted(found, key=lambda suite: (len(suite), suite))[:limit]
+    counts: dict[str, int] = {}
+    for statement, known in ((SUITE_RUNS_SQL, of_runs), (RESULT_RUNS_SQL, of_results - of_runs)):
+        if suites := [suite for suite in found if suite in known]:
+            values = {"suites": suites, "definitions": list(DEFINITIONS)}
+            rows = engine.rows(statement, values)
+            counts |= {row["suite"]: row["run_count"] for row in rows}
+    return [(suite, counts[suite]) for suite in found if suite in counts]
 
 
 # Of these, backticks are torch's marks around code; of programs, a part of the code.

@@ -361,6 +361,7 @@ CALLS: dict[Callable[..., Any], MakeCalls] = {
         suite=(None, "nightly", ""), name=(None, "train"), run_count=(20,), max_compiles=(100,)
     ),
     search.list_models: _each(text=("", "a", "%"), limit=(5,)),
+    search.list_suites: _each(text=("", "n", "%"), limit=(5,)),
     overview.list_failed_models: _of_runs(),
     overview.list_wrong_models: lambda board: (
         {"run_id": it, "suite": suite}

@@ -212,3 +212,8 @@ def test_runs_and_models_are_found_by_id_name_commit_and_word(
     (suite,) = [own for own in found if own["kind"] == "suite"]
     assert (suite["address"], suite["detail"]) == ("/?suite=nightly", "1 run")
     assert 'href="/?suite=nightly"' in client.get("/search?q=night").text
+    # A suite that only results have, as in imported files.
+    found = client.get(f"/api/v1/suggestions?q={MLP.suite}").get_json()["data"]["suggestions"]
+    (suite,) = [own for own in found if own["kind"] == "suite"]
+    assert (suite["label"], suite["detail"]) == (MLP.suite, "1 run")
+    assert "nightly run" in client.get(suite["address"]).text
