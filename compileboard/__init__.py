@@ -34,6 +34,11 @@ _HOMES = {"bench": "bench", "stack_room": "stack_room"}
 def open(path: str | os.PathLike[str] = "compileboard.db") -> Board:
     """Open a database for reading: tables as pandas frames, charts as plotly figures.
 
+    >>> import compileboard
+    >>> with compileboard.open("compileboard.db") as board:
+    ...     board.runs()[["name", "graph_break_count"]].values.tolist()
+    [['torch2.13-breaks', 21]]
+
     Raises StoreError; ImportError without the extra `server`.
     """
     from importlib.util import find_spec

@@ -294,17 +294,20 @@ class FrameMethod:
         self.name = name
 
     def __get__(self, source: FrameSource | None, owner: type) -> Any:
-        if source is None:
-            return self
+        def read_of(self_: FrameSource, *, limit: int = MAX_ROWS, **filters: Any) -> pd.DataFrame:
+            return self._read(self_, filters, limit)
 
         def read(*, limit: int = MAX_ROWS, **filters: Any) -> pd.DataFrame:
-            return self._read(source, filters, limit)
+            return self._read(source, filters, limit)  # type: ignore[arg-type]
 
-        read.__name__ = self.name
-        read.__qualname__ = f"{owner.__name__}.{self.name}"
-        read.__doc__ = self.describe()
-        read.__signature__ = self._make_signature()  # type: ignore[attr-defined]
-        return read
+        method: Any = read_of if source is None else read
+        method.__name__ = self.name
+        method.__qualname__ = f"{owner.__name__}.{self.name}"
+        # help(Board) has one sentence of each, help(board.runs) its keywords and columns.
+        method.__doc__ = self.operation.summary if source is None else self.describe()
+        if source is not None:
+            method.__signature__ = self._make_signature()
+        return method
 
     @property
     def of_runs(self) -> bool:

@@ -25,6 +25,13 @@ def model(
     Use it as `@model` or `@model(name="Mine", batch_size=4)`. The function may also return a
     `compileboard.collectors.bench.loaded.Loaded`, which can add a loss or other shapes.
 
+    >>> from compileboard import bench
+    >>> @bench.model(name="Doubled", batch_size=4)
+    ... def build(batch_size):
+    ...     return abs, (batch_size,)
+    >>> build(2)
+    (<built-in function abs>, (2,))
+
     Raises ValueError for a name that `--only path:FILE,model:NAME` could not distinguish from its
     path.
     """
