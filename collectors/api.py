@@ -33,6 +33,15 @@ DEFAULT_DATABASE = "compileboard.db"
 
 @dataclass(frozen=True, repr=False)
 class Run:
+    """A run that this process records; in a notebook its numbers are shown.
+
+    >>> import compileboard, torch
+    >>> with compileboard.observe(name="sine") as run:
+    ...     y = torch.compile(torch.sin, backend="eager")(torch.ones(2))
+    >>> run
+    <Run ... 'sine', finished: 1 compile, 0 graph breaks, 0 recompiles; in ...compileboard.db>
+    """
+
     id: str
     database: str
     name: str
@@ -97,6 +106,11 @@ def install(
     """Record this process, and those it forks, from now on; return its run.
 
     A process has one run at a time: if one is being recorded, it continues, with a warning.
+
+    >>> import compileboard, torch
+    >>> run = compileboard.install(db="team.db", name="train")
+    >>> y = torch.compile(torch.cos, backend="eager")(torch.ones(2))
+    >>> run = compileboard.uninstall()
 
     db: the SQLite file to record into, created if missing (default: compileboard.db). server: the
     URL of a server to push to instead of a file (default: COMPILEBOARD_SERVER). token_file: the
@@ -188,6 +202,11 @@ def _choose_destination(
 def uninstall(*, wait_s: float = RECORDED_WITHIN_S) -> Run | None:
     """Remove the hooks and wait up to `wait_s` seconds until everything is recorded; None if they
     were not installed.
+
+    >>> import compileboard
+    >>> run = compileboard.install(name="train")
+    >>> compileboard.uninstall() is run
+    True
     """
     global _current
     if _current is None or not _current.owned:
@@ -223,6 +242,10 @@ def observe(
     If another run is being recorded (an install(), an outer observe(), `collectors run`), the block
     joins that run with a warning, and the run continues after the block.
 
+    >>> import compileboard, torch
+    >>> with compileboard.observe(name="new layer", db="team.db"):
+    ...     y = torch.compile(torch.tanh, backend="eager")(torch.ones(2))
+
     Takes the arguments of `install`. Raises ImportError without torch.
     """
     options = {"keep_source": keep_source, "capture_env": tuple(capture_env)}
@@ -243,6 +266,13 @@ def profile(steps: int = 40) -> Iterator[None]:
     The run's page shows what each graph and graph break costs per step. Outside a run, the block is
     recorded as one, as by observe(); graphs compiled before it are then not shown separately. Calls
     that compile are not timed, so warm up before the block.
+
+    >>> import compileboard, torch
+    >>> step = torch.compile(torch.exp, backend="eager")
+    >>> y = step(torch.ones(2))
+    >>> with compileboard.profile(steps=3):
+    ...     for _ in range(10):
+    ...         y = step(torch.ones(2))
 
     Raises ValueError for a number of steps that is not from 1 to 10,000; ImportError without torch.
     """

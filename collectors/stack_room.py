@@ -62,6 +62,13 @@ def stack_room(function: Callable[P, R]) -> Callable[P, R]:
     """Reserve frame stack while a function runs. Use it as `@compileboard.stack_room` on a training
     loop.
 
+    >>> import compileboard
+    >>> @compileboard.stack_room
+    ... def train(epochs):
+    ...     return f"{epochs} epochs"
+    >>> train(2)
+    '2 epochs'
+
     Raises TypeError for coroutine and generator functions, whose body runs on their caller's stack.
     """
     import functools
