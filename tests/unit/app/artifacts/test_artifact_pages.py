@@ -186,7 +186,8 @@ def test_diff_says_what_changed_and_swaps(explored_client: FlaskClient, explored
 
 
 @pytest.mark.parametrize(
-    ("query", "status"), [("", 400), ("a=x", 400), ("a=999999", 404), ("a={a}&against=77777", 404)]
+    ("query", "status"),
+    [("", 400), ("a=x", 400), ("a=999999&b=999998", 404), ("a={a}&against=77777", 404)],
 )
 def test_a_bad_comparison_is_refused(
     explored_client: FlaskClient, explored_reader, query: str, status: int
