@@ -41,7 +41,7 @@ def test_a_column_is_described_as_declared() -> None:
     assert properties["compile_count"] == {
         "type": ["integer", "null"],
         "minimum": 0,
-        "description": TABLES["runs"].columns["compile_count"].help,
+        "description": TABLES["run_totals"].columns["compile_count"].help,
     }
     assert properties["started_us"]["description"] == "Start. Microseconds since 1970, UTC."
     assert properties["source"]["enum"] == [*TABLES["runs"].columns["source"].words]
