@@ -457,8 +457,8 @@ def _suggest_report_in_caller(site: BreakSite, report: ReportingCall) -> Suggest
 
 
 def _name_returned(site: BreakSite, values: Sequence[str]) -> tuple[str, str]:
-    """Return what the caller needs in order to do something as often as the compiled function
-    does it, and the words that say how often.
+    """Return what the compiled function must return so that its caller can do something as often
+    as it is done now, and the words that say how often: ", once for each entry".
     """
     values = list(dict.fromkeys(values))
     if site.is_repeated:
@@ -1017,8 +1017,7 @@ def _read_in_caller(site: BreakSite, read: ast.Call, tensor: ast.expr, call: str
     whole line, which may read more numbers, or the calls that take its variable.
     """
     node = site.find_own(read)
-    targets = getattr(node, "targets", (getattr(node, "target", None),))
-    name = next((target.id for target in targets if isinstance(target, ast.Name)), None)
+    name = next(iter(_list_assigned(node)), None)
     is_stored = site.uses(read) == {"stored"}
     is_whole = (is_stored and isinstance(node, ast.Assign | ast.AugAssign | ast.Expr)) or (
         isinstance(node, ast.Expr) and _only_store(site, [node])
@@ -1029,13 +1028,13 @@ def _read_in_caller(site: BreakSite, read: ast.Call, tensor: ast.expr, call: str
         tensors = [getattr(part.func, "value", None) or part.args[0] for part in reads]
         quoted = [text for text in dict.fromkeys(map(site.quote, tensors)) if text]
         doing = f"{'call' if isinstance(node, ast.Expr) else 'run'} {site.quote(node)}"
-        computed = [text for text in _list_computed(site, [node], tensors) if text != f"`{name}`"]
+        computed = _list_computed(site, [node], tensors, name)
         return _suggest_after_call(site, [*quoted, *computed], doing)
     moved = _list_calls_with(site.function, name) if site.function and name else []
     if not _only_store(site, moved):
         return _suggest_after_call(site, [site.quote(tensor) or "the tensor"], f"call `{call}`")
     calls = [f"`{shorten(ast.unparse(part))}`" for part in moved]
-    computed = [text for text in _list_computed(site, moved, [tensor]) if text != f"`{name}`"]
+    computed = _list_computed(site, moved, [tensor], name)
     values = [site.quote(tensor) or "the tensor", *computed]
     return _suggest_after_call(site, values, f"call {join_names([f'`{call}`', *calls])}")
 
@@ -1073,26 +1072,31 @@ def _list_calls_with(function: Function, name: str) -> list[ast.Expr]:
     loads = {part for part in names if isinstance(part.ctx, ast.Load)}
     blocks = (getattr(part, "body", None) for part in ast.walk(function))
     lists = (block for block in blocks if isinstance(block, list))
-    own = (block for block in lists if any(_assigns(part, name) for part in block))
+    own = (block for block in lists if any(name in _list_assigned(part) for part in block))
     calls = [part for part in next(own, []) if isinstance(part, ast.Expr)]
     found = [part for part in calls if loads & {*ast.walk(part)}]
     inside = {node for part in found for node in ast.walk(part)}
     return found if loads <= inside and len(names) - len(loads) == 1 else []
 
 
-def _assigns(statement: ast.stmt, name: str) -> bool:
+def _list_assigned(statement: ast.AST | None) -> list[str]:
     targets = getattr(statement, "targets", (getattr(statement, "target", None),))
-    return any(isinstance(target, ast.Name) and target.id == name for target in targets)
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def _list_computed(
-    site: BreakSite, statements: Sequence[ast.AST | None], tensors: Sequence[ast.expr]
+    site: BreakSite,
+    statements: Sequence[ast.AST | None],
+    tensors: Sequence[ast.expr],
+    number: str | None,
 ) -> list[str]:
-    """Quote the variables of statements, other than tensors, that the function computed before."""
+    """Quote the variables of statements that the function computed before, other than tensors and
+    the number read of one.
+    """
     if site.function is None:
         return []
     names = {name for part in statements if part for name in list_names(part)}
-    names -= list_names(*tensors)
+    names -= {*list_names(*tensors), number}
     line = max((getattr(part, "lineno", 0) for part in statements), default=0)
     line = max(line, site.line_number)
     made = [

@@ -176,7 +176,7 @@ class ResumedFunction:
     compile_us: Annotated[int, "Time of its compiles. Microseconds."]
 
     def describe(self, function: str | None) -> str:
-        """Return what was compiled below a break in `function`, and how often."""
+        """Return "After the break at line 19: 2 compiles"; `function` has the break."""
         name = self.function or "an unknown function"
         if self.line is None:
             start = f"Called from there, {name}"

@@ -317,8 +317,8 @@ def describe_savings(
     step = _describe_step(fixable or causes, format_duration)
     clock_us = causes[0].clock_us if causes else None
     whole_us = clock_us or compile_us
-    whole = f"of {format_duration(whole_us)} compile time" if whole_us else "of compile time"
-    whole += " by the clock" if clock_us else ""
+    time = "compile time by the clock" if clock_us else "compile time"
+    whole = f"of {format_duration(whole_us)} {time}" if whole_us else f"of {time}"
     if fixable:
         in_vain = sum(map(saves_nothing, fixable))
         is_any_saved = bool(saved_us or step)
@@ -326,12 +326,12 @@ def describe_savings(
         in_steps = [cause for cause in fixable if cause.step_us]
         tried_steps = [cause.measured_step for cause in in_steps]
         is_step_judged = all(tried and tried.is_judged for tried in tried_steps)
-        if not saved_us and step and is_step_judged:
+        if not saved_us and step:
+            if not is_step_judged:
+                return f"{subject} {verb} an estimated {step}"
             subject, verb = _count_fixes(len(in_steps), len(fixable))
             is_verified = all(cause.verified for cause in in_steps)
             return f"{subject} {verb} {step}, {'verified' if is_verified else 'measured'}"
-        if not saved_us and step:
-            return f"{subject} {verb} an estimated {step}"
         if all(cause.saved_us is None for cause in fixable):
             return f"{subject} known, saved compile time not recorded"
         if not saved_us:
@@ -339,34 +339,17 @@ def describe_savings(
             return f"{subject} known, {verb} no compile time{verified}"
         saving = [cause for cause in fixable if (cause.saved_us or 0) > 0]
         if whole_us and all(cause.measured for cause in saving):
-            together = {cause.together for cause in saving}
-            first = next(iter(together))
-            if len(together) == 1 and first and first.is_noise:
-                joined = [cause for cause in fixable if cause.together == first]
-                subject, _verb = _count_fixes(len(joined), len(fixable))
-                time = whole.removeprefix(f"of {format_duration(whole_us)} ")
-                return (
-                    f"{subject}, verified each alone; together no clear difference in {time} "
-                    f"({format_duration(whole_us)})"
-                )
-            in_time = [cause for cause in fixable if cause.step_us or (cause.saved_us or 0) > 0]
-            subject, verb = _count_fixes(len(in_time if step else saving), len(fixable))
-            if len(saving) == 1 or (len(together) == 1 and first):
-                verified = f"{subject} {verb} {saved_us / whole_us:.0%} {whole}, verified"
-                estimate = "" if is_step_judged else "an estimated "
-                return f"{verified}, and {estimate}{step}" if step else verified
-            subject, _verb = _count_fixes(len(saving), len(fixable))
-            shares = [cause.measured.saved_share or 0.0 for cause in saving if cause.measured]
-            return f"{subject}, verified each alone: the best saves {max(shares):.0%} {whole}"
+            saved = f"{saved_us / whole_us:.0%} {whole}"
+            if step and not is_step_judged:
+                step = f"an estimated {step}"
+            time = f"{time} ({format_duration(whole_us)})"
+            return _describe_verified(fixable, saved, step, whole, time)
         estimate = f"{subject} {verb} an estimated {format_duration(saved_us)} {whole}"
         return f"{estimate}, and {step}" if step else estimate
     if all(cause.is_expected for cause in causes):
         expected = "1 cause is" if len(causes) == 1 else f"{len(causes)} causes are"
-        return (
-            f"{problems}; {expected} as expected"
-            if problems
-            else (f"Nothing to fix: {expected} as expected")
-        )
+        start = f"{problems};" if problems else "Nothing to fix:"
+        return f"{start} {expected} as expected"
     subject = "1 cause" if len(causes) == 1 else f"{len(causes)} causes"
     verb = "costs" if len(causes) == 1 else "cost"
     costs = [f"{format_duration(saved_us)} {whole}"] if saved_us else []
@@ -375,6 +358,26 @@ def describe_savings(
         f"{verb} an estimated {' and '.join(costs)}" if costs else "of graph breaks or recompiles"
     )
     return f"{subject} {cost}, no fix is known"
+
+
+def _describe_verified(
+    fixable: Sequence[HasSavings], saved: str, step: str, whole: str, time: str
+) -> str:
+    """Describe what fixes save if the saving of each was measured."""
+    saving = [cause for cause in fixable if (cause.saved_us or 0) > 0]
+    groups = {cause.together for cause in saving}
+    together = groups.pop() if len(groups) == 1 else None
+    if together and together.is_noise:
+        count = sum(cause.together == together for cause in fixable)
+        subject, _verb = _count_fixes(count, len(fixable))
+        return f"{subject}, verified each alone; together no clear difference in {time}"
+    if len(saving) == 1 or together:
+        count = sum(bool(step and cause.step_us) or cause in saving for cause in fixable)
+        subject, verb = _count_fixes(count, len(fixable))
+        return f"{subject} {verb} {saved}, verified{f', and {step}' if step else ''}"
+    subject, _verb = _count_fixes(len(saving), len(fixable))
+    shares = [cause.measured.saved_share or 0.0 for cause in saving if cause.measured]
+    return f"{subject}, verified each alone: the best saves {max(shares):.0%} {whole}"
 
 
 def _count_fixes(count: int, fix_count: int) -> tuple[str, str]:

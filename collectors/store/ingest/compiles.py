@@ -227,7 +227,7 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
     compile_, new = batch.frames.begin(batch.run_id, event, started)
     function_id = function_id or compile_.function_id
     if not new:
-        uncount_failure(batch, compile_)
+        _uncount_failure(batch, compile_)
         compile_.function_id, compile_.line = function_id, event.line
         batch.connection.execute(
             """
@@ -250,8 +250,8 @@ def write_start(batch: Batch, event: CompileStarted) -> None:
     batch.totals.add_to(FUNCTIONS, function_id, compile_count=1)
 
 
-def uncount_failure(batch: Batch, compile_: Compile) -> None:
-    """Take back what an exception counted as a failure, once more is known of its compile."""
+def _uncount_failure(batch: Batch, compile_: Compile) -> None:
+    """Subtract the failure that a compile's exception counted; its record counts it again."""
     batch.totals.add(failure_count=-int(compile_.is_failure_counted))
     compile_.is_failure_counted = False
 
@@ -443,7 +443,7 @@ def _update_compile(
                 "outcome": "skipped" if outcome in ("failed", "skipped") else "resumed",
             },
         )
-    uncount_failure(batch, compile_)
+    _uncount_failure(batch, compile_)
     batch.totals.add(
         failure_count=int(outcome == "failed"),
         skipped_frame_count=int(outcome == "skipped"),
